@@ -1,0 +1,77 @@
+"""The one error tree. A message says what was wrong, the value (never a secret), and what to do.
+
+`retriable` says whether the same call may succeed if it is made again without any change by the user.
+Errors of libraries are mapped to these at the edge where they appear, with `raise ... from error`.
+"""
+
+from __future__ import annotations
+
+
+class TieredStreamError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+    retriable = False
+
+
+class ConfigurationError(TieredStreamError, ValueError):
+    """An option is missing, unknown, malformed, or contradicts another."""
+
+
+class DataLossError(TieredStreamError):
+    """Records that the query was to read are no longer there (Spark: `KAFKA_DATA_LOSS`, `failOnDataLoss`)."""
+
+
+class CorruptDataError(TieredStreamError):
+    """Bytes of a log segment, an index, a manifest or a Fetch answer do not have their format."""
+
+
+class UnsupportedDataError(TieredStreamError):
+    """Well-formed data that this version cannot read."""
+
+
+class StorageError(TieredStreamError):
+    """The remote storage refused a request; the message names the object."""
+
+
+class StorageObjectNotFoundError(StorageError):
+    """The bucket or the object is not there."""
+
+
+class StorageAccessError(StorageError):
+    """The storage refused the credentials, or there are none."""
+
+
+class StorageUnavailableError(StorageError):
+    """The storage could not be reached, or asked to slow down, after all retries."""
+
+    retriable = True
+
+
+class StorageConnectTimeoutError(StorageUnavailableError):
+    """No connection to the storage within `kafka.fetch.remote.connect.timeout.ms`."""
+
+
+class StorageReadTimeoutError(StorageUnavailableError):
+    """The storage accepted the request and went silent for `kafka.fetch.remote.read.timeout.ms`."""
+
+
+class BrokerError(TieredStreamError):
+    """A broker answered with an error; the message carries Kafka's name for it."""
+
+
+class UnknownTopicError(BrokerError):
+    """A topic or partition that is named in the options does not exist (Kafka: UNKNOWN_TOPIC_OR_PARTITION)."""
+
+
+class BrokerAuthorizationError(BrokerError):
+    """The broker refused the user: authentication failed or an ACL is missing."""
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """The broker no longer (or not yet) has the offset (Kafka: OFFSET_OUT_OF_RANGE)."""
+
+
+class BrokerUnavailableError(BrokerError):
+    """No broker answered within the time allowed."""
+
+    retriable = True

@@ -1,0 +1,157 @@
+"""The Arrow form of Kafka records: Spark's schema for the `kafka` source, and the buffers that the kernels fill.
+
+Columns: key and value binary, topic string, partition int32, offset int64, timestamp in microseconds UTC, timestampType
+int32 (0 CreateTime, 1 LogAppendTime, -1 none), and on request headers list<struct<key: string, value: binary>>, null
+where a record has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+_FIELDS = [
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", pa.timestamp("us", tz="UTC")),
+    ("timestampType", pa.int32()),
+]
+SCHEMA = pa.schema(_FIELDS)
+SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", HEADERS_TYPE)])
+
+
+def record_schema(include_headers: bool) -> pa.Schema:
+    """The schema of every `pyarrow.RecordBatch` that is yielded; Spark compares it to the letter."""
+    return SCHEMA_WITH_HEADERS if include_headers else SCHEMA
+
+
+def _bitmap(rows: int) -> np.ndarray[Any, Any]:
+    return np.zeros((rows + 7) // 8, np.uint8)
+
+
+def _ends(rows: int) -> np.ndarray[Any, Any]:
+    ends = np.empty(rows + 1, np.int32)
+    ends[0] = 0
+    return ends
+
+
+@dataclass(frozen=True, slots=True)
+class BytesBuffers:
+    """Room for `rows` byte strings of together at most `size` bytes; only what is written to takes memory."""
+
+    ends: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any]
+    bits: np.ndarray[Any, Any]
+    nulls: np.ndarray[Any, Any]
+
+    @classmethod
+    def allocate(cls, rows: int, size: int) -> BytesBuffers:
+        return cls(_ends(rows), np.empty(size, np.uint8), _bitmap(rows), np.zeros(1, np.int64))
+
+    def columns(self) -> tuple[Any, ...]:
+        return self.ends, self.values, self.bits, self.nulls
+
+    def array(self, rows: int, kind: pa.DataType) -> pa.Array:
+        """The first `rows` as an Arrow array of binary or string, without a copy."""
+        nulls = int(self.nulls[0])
+        bits = pa.py_buffer(self.bits) if nulls else None
+        buffers = [bits, pa.py_buffer(self.ends[: rows + 1]), pa.py_buffer(self.values[: self.ends[rows]])]
+        return pa.Array.from_buffers(kind, rows, buffers, nulls)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderBuffers:
+    """Room for the headers of `rows` records that take at most `size` bytes."""
+
+    ends: np.ndarray[Any, Any]
+    bits: np.ndarray[Any, Any]
+    nulls: np.ndarray[Any, Any]
+    keys: BytesBuffers
+    values: BytesBuffers
+
+    @classmethod
+    def allocate(cls, rows: int, size: int) -> HeaderBuffers:
+        most = size // 2
+        keys, values = BytesBuffers.allocate(most, size), BytesBuffers.allocate(most, size)
+        return cls(_ends(rows), _bitmap(rows), np.zeros(1, np.int64), keys, values)
+
+    def columns(self) -> tuple[Any, ...]:
+        return self.ends, self.bits, self.nulls, self.keys.columns(), self.values.columns()
+
+    def array(self, rows: int) -> pa.Array:
+        count = int(self.ends[rows])
+        keys = _valid_text(self.keys.array(count, pa.string()))
+        struct_type = HEADERS_TYPE.value_type
+        pairs = pa.StructArray.from_arrays([keys, self.values.array(count, pa.binary())], fields=list(struct_type))
+        nulls = int(self.nulls[0])
+        bits = pa.py_buffer(self.bits) if nulls else None
+        buffers = [bits, pa.py_buffer(self.ends[: rows + 1])]
+        return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, nulls, children=[pairs])
+
+
+def _valid_text(array: pa.Array) -> pa.Array:
+    """Header keys as UTF-8; malformed ones as Java's decoder gives them, with replacement characters."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([key.decode(errors="replace") for key in array.cast(pa.binary()).to_pylist()], pa.string())
+    return array
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBuffers:
+    """Room for `rows` records whose batches take `size` bytes uncompressed."""
+
+    offsets: np.ndarray[Any, Any]
+    timestamps: np.ndarray[Any, Any]
+    timestamp_types: np.ndarray[Any, Any]
+    keys: BytesBuffers
+    values: BytesBuffers
+    headers: HeaderBuffers
+
+    @classmethod
+    def allocate(cls, rows: int, size: int, include_headers: bool) -> RecordBuffers:
+        return cls(
+            np.empty(rows, np.int64),
+            np.empty(rows, np.int64),
+            np.empty(rows, np.int32),
+            BytesBuffers.allocate(rows, size),
+            BytesBuffers.allocate(rows, size),
+            HeaderBuffers.allocate(rows, size) if include_headers else HeaderBuffers.allocate(0, 0),
+        )
+
+    def columns(self) -> tuple[Any, ...]:
+        fixed = self.offsets, self.timestamps, self.timestamp_types
+        return *fixed, self.keys.columns(), self.values.columns(), self.headers.columns()
+
+    def record_batch(self, topic: str, partition: int, rows: int, include_headers: bool) -> pa.RecordBatch:
+        arrays = [
+            self.keys.array(rows, pa.binary()),
+            self.values.array(rows, pa.binary()),
+            repeated(topic, pa.string(), rows),
+            repeated(partition, pa.int32(), rows),
+            pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(self.offsets)]),
+            pa.Array.from_buffers(_FIELDS[5][1], rows, [None, pa.py_buffer(self.timestamps)]),
+            pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self.timestamp_types)]),
+        ]
+        if include_headers:
+            arrays.append(self.headers.array(rows))
+        return pa.RecordBatch.from_arrays(arrays, schema=record_schema(include_headers))
+
+
+@lru_cache(maxsize=16)
+def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
+def repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
+    """`rows` times the same value: a slice of one shared array, so that a split builds it once."""
+    return _repeated(value, kind, 1 << max(rows - 1, 0).bit_length()).slice(0, rows)

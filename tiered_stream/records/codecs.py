@@ -1,0 +1,112 @@
+"""Decompression of record batches into memory that is there already, so that no input can ask for more.
+
+Codecs by their number in a batch's attributes (Kafka: `CompressionType`): 1 gzip, 2 snappy, 3 lz4 (frame), 4 zstd.
+Snappy comes bare, or in the framing of snappy-java: 16 bytes (magic `82 SNAPPY 00`, version and lowest compatible
+version int32 each), then blocks of an int32 length and that many bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cramjam
+import numpy as np
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+
+MAX_BATCH_BYTES = 256 << 20
+"""The largest record batch that is read, as it is stored and after decompression."""
+
+_SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_JAVA_HEADER = 16
+_TOO_SMALL = "failed to write whole buffer"
+
+Buffer = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+class _OutOfRoomError(Exception):
+    """The output does not fit; with more room it may."""
+
+
+def _framed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview, Buffer], int]:
+    def decompress(packed: memoryview, to: Buffer) -> int:
+        try:
+            return decompress_into(packed, to)
+        except cramjam.DecompressionError as error:
+            if _TOO_SMALL in str(error):
+                raise _OutOfRoomError from error
+            raise
+
+    return decompress
+
+
+def _snappy_block(packed: memoryview, to: Buffer) -> int:
+    if cramjam.snappy.decompress_raw_len(packed) > len(to):
+        raise _OutOfRoomError
+    return cramjam.snappy.decompress_raw_into(packed, to)
+
+
+def _snappy(packed: memoryview, to: Buffer) -> int:
+    if packed[: len(_SNAPPY_JAVA_MAGIC)] != _SNAPPY_JAVA_MAGIC:
+        return _snappy_block(packed, to)
+    at, written = _SNAPPY_JAVA_HEADER, 0
+    while at < len(packed):
+        size = int.from_bytes(packed[at : at + 4], "big")
+        block = packed[at + 4 : at + 4 + size]
+        if len(block) != size:
+            raise cramjam.DecompressionError("a snappy block is longer than its batch")
+        written += _snappy_block(block, to[written:])
+        at += 4 + size
+    return written
+
+
+_CODECS: dict[int, tuple[str, Callable[[memoryview, Buffer], int]]] = {
+    1: ("gzip", _framed(cramjam.gzip.decompress_into)),
+    2: ("snappy", _snappy),
+    3: ("lz4", _framed(cramjam.lz4.decompress_into)),
+    4: ("zstd", _framed(cramjam.zstd.decompress_into)),
+}
+
+
+class Unpacked:
+    """One growing buffer that takes the decompressed records of several batches, one after the other."""
+
+    def __init__(self, size: int) -> None:
+        self._buffer: Buffer = np.empty(size, np.uint8)
+        self.used = 0
+
+    def append(self, codec: int, packed: memoryview) -> tuple[int, int]:
+        """Decompress `packed`; where it lies in `data()`: start and end.
+
+        Raises:
+            CorruptDataError: it is not what its codec says, or decompresses to more than `MAX_BATCH_BYTES`.
+            UnsupportedDataError: no such codec.
+        """
+        if codec not in _CODECS:
+            raise UnsupportedDataError(f"compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd")
+        name, decompress = _CODECS[codec]
+        while True:
+            room = self._buffer[self.used : self.used + MAX_BATCH_BYTES]
+            try:
+                written = decompress(packed, room)
+            except _OutOfRoomError:
+                if len(room) == MAX_BATCH_BYTES:
+                    raise CorruptDataError(f"{name} data decompresses to more than {MAX_BATCH_BYTES} bytes") from None
+                self._grow()
+            except cramjam.DecompressionError as error:
+                raise CorruptDataError(f"{name} data does not decompress: {error}") from error
+            else:
+                start, self.used = self.used, self.used + written
+                return start, self.used
+
+    def _grow(self) -> None:
+        grown = np.empty(2 * len(self._buffer) + (1 << 16), np.uint8)
+        grown[: self.used] = self._buffer[: self.used]
+        self._buffer = grown
+
+    def data(self) -> Buffer:
+        """What has been decompressed so far, read-only."""
+        data = self._buffer[: self.used]
+        data.flags.writeable = False
+        return data

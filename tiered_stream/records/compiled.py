@@ -1,0 +1,96 @@
+"""Where the compiled kernels are kept, so that no process compiles what another has compiled before.
+
+numba's own cache is keyed by the source file's folder. Code that is shipped with `--py-files` lands in a new folder
+each time, and every worker would compile again. This cache is keyed by what decides the machine code: the source, the
+versions of numba and Python, and the CPU. It lies in the package itself when it was put there (`tiered-stream warm`,
+for a packed environment), else in the user's cache folder, else in a private folder under the temporary one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pkgutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite.binding
+import numba
+from numba.core import caching
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def kernel_key(module: str) -> str:
+    """A name for the machine code of `module` on this machine: 32 hexadecimal digits."""
+    package, _, name = module.rpartition(".")
+    source = pkgutil.get_data(package, f"{name}.py")
+    if source is None:
+        raise ImportError(f"the source of {module} cannot be read")
+    cpu = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
+    parts = (source, numba.__version__.encode(), sys.version.encode(), repr(cpu).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+
+
+def packaged_folder() -> Path:
+    """The folder beside this file that a packed environment carries."""
+    return Path(__file__).parent / "kernel_cache"
+
+
+def _is_private_and_writable(folder: Path) -> bool:
+    # Cached machine code is trusted, so the folder must be the user's own.
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK)
+    except OSError:
+        return False
+
+
+def cache_folder(key: str) -> Path | None:
+    """The folder for the kernels of `key`, or None when there is nowhere to keep them."""
+    packaged = packaged_folder() / key
+    if packaged.is_dir():
+        return packaged
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    temporary = Path(tempfile.gettempdir()) / f"tiered_stream-{os.getuid()}"
+    candidates = (user_cache / "tiered_stream" / "kernels" / key, temporary / key)
+    return next((folder for folder in candidates if _is_private_and_writable(folder)), None)
+
+
+class _ContentLocator(caching._CacheLocator):
+    """Tells numba to keep a function of this package in `cache_folder`."""
+
+    def __init__(self, function: Callable[..., Any], key: str, folder: Path) -> None:
+        self._function = function
+        self._key = key
+        self._folder = folder
+
+    def get_cache_path(self) -> str:
+        return str(self._folder)
+
+    def get_source_stamp(self) -> str:
+        return self._key
+
+    def get_disambiguator(self) -> str:
+        return str(self._function.__code__.co_firstlineno)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], py_file: str) -> _ContentLocator | None:
+        if function.__module__ != "tiered_stream.records.kernels":
+            return None
+        key = kernel_key(function.__module__)
+        folder = cache_folder(key)
+        return None if folder is None else cls(function, key, folder)
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile `function` at its first call, without the GIL, from the cache where it can."""
+    if _ContentLocator not in caching.CacheImpl._locator_classes:
+        caching.CacheImpl._locator_classes.insert(0, _ContentLocator)
+    # The kernels allocate nothing. Without the runtime that counts references, a record costs a sixth: the counts are
+    # atomic, and tuples of arrays take and give them back at each call.
+    compiled: _Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
+    return compiled

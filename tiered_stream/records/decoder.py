@@ -1,0 +1,171 @@
+"""Bytes of a log, in pieces as they arrive, to Arrow: the one decoder for tiered objects and broker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import google_crc32c
+import numpy as np
+import pyarrow as pa
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.records import kernels
+from tiered_stream.records.arrow import RecordBuffers
+from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
+from tiered_stream.records.legacy import decode_legacy
+from tiered_stream.records.transactions import AbortedTransaction
+
+MAX_ROWS = 16_384
+"""Rows of one Arrow batch that is yielded."""
+TARGET_BYTES = 16 << 20
+"""Uncompressed bytes of record batches that are decoded together, unless one alone is larger."""
+
+_CRC_AT = 17
+_CRC_FROM = 21
+
+Table = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class RecordBatchDecoder:
+    """Decodes one partition's log, from the start of a batch on.
+
+    Records outside `[start_offset, end_offset)`, control records, and those of `aborted` transactions are dropped.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, start_offset: int, end_offset: int, *,
+        aborted: Sequence[AbortedTransaction] = (), include_headers: bool = False, check_crcs: bool = True,
+    ) -> None:  # fmt: skip
+        self._topic = topic
+        self._partition = partition
+        self._start_offset = start_offset
+        self._end_offset = end_offset
+        self._include_headers = include_headers
+        self._check_crcs = check_crcs
+        intervals = sorted({(each.producer_id, each.first_offset, each.last_offset) for each in aborted})
+        self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
+        self._state = np.zeros(kernels.STATE_SIZE, np.int64)
+        self._pending = b""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last whole batch that has been fed, 0 before the first."""
+        return int(self._state[kernels.NEXT_OFFSET])
+
+    def feed(self, data: bytes) -> Iterator[pa.RecordBatch]:
+        """The records of the batches that `data` completes, in offset order, at most `MAX_ROWS` at a time.
+
+        Raises:
+            CorruptDataError: a batch is malformed or its CRC-32C is wrong; names partition and offset.
+            UnsupportedDataError: a batch has an unknown codec.
+        """
+        data = self._pending + data if self._pending else data
+        raw = np.frombuffer(data, np.uint8)
+        table: Table = np.empty((len(data) // kernels.SMALLEST_BATCH + 1, kernels.BATCH_COLUMNS), np.int64)
+        found = kernels.scan_batches(
+            raw, self._start_offset, self._end_offset, MAX_BATCH_BYTES, self._aborted, table, self._state
+        )
+        # What came before a malformed batch is sound, but must not be taken for all there is.
+        self._raise_error(data)
+        self._pending = data[self._state[kernels.CONSUMED] :]
+        for legacy, batches in _runs(table[:found]):
+            yield from self._decode_legacy(data, batches) if legacy else self._decode(data, raw, batches)
+
+    def finish(self) -> None:
+        """Say that no more bytes come.
+
+        Raises:
+            CorruptDataError: the last batch is cut off.
+        """
+        if self._pending:
+            at = self.next_offset
+            raise CorruptDataError(f"{self._name(at)}: the last {len(self._pending)} bytes are no whole record batch")
+
+    def discard_incomplete(self) -> None:
+        """Forget a batch that is not whole, as the last of a Fetch answer may be."""
+        self._pending = b""
+
+    def _name(self, offset: int) -> str:
+        return f"{self._topic}-{self._partition} at offset {offset}"
+
+    def _raise_error(self, data: bytes) -> None:
+        error = int(self._state[kernels.ERROR])
+        if error != kernels.OK:
+            at = int(self._state[kernels.ERROR_POSITION])
+            offset = int.from_bytes(data[at : at + 8], "big", signed=True)
+            raise CorruptDataError(f"{self._name(offset)}: {kernels.ERROR_TEXTS[error]}")
+
+    def _decode_legacy(self, data: bytes, batches: Table) -> Iterator[pa.RecordBatch]:
+        view = memoryview(data)
+        for position, size, offset in batches[:, [kernels.POSITION, kernels.SIZE, kernels.BASE_OFFSET]].tolist():
+            try:
+                rows = decode_legacy(
+                    view[position : position + size], self._topic, self._partition, self._start_offset,
+                    self._end_offset, include_headers=self._include_headers, check_crc=self._check_crcs,
+                )  # fmt: skip
+            except (CorruptDataError, UnsupportedDataError) as error:
+                raise type(error)(f"{self._name(offset)}: {error}") from error
+            if rows.num_rows:
+                yield rows
+
+    def _decode(self, data: bytes, raw: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
+        while len(batches):
+            unpacked = Unpacked(min(8 * len(data), TARGET_BYTES))
+            places = self._places(memoryview(data), raw, batches, unpacked)
+            yield from self._decode_unit(data, raw, unpacked, batches[: len(places)], places)
+            batches = batches[len(places) :]
+
+    def _places(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> list[tuple[int, int, bool]]:
+        """Where the records of the next batches lie, about `TARGET_BYTES` of them: start, end, whether in `unpacked`."""
+        places: list[tuple[int, int, bool]] = []
+        total = 0
+        offset = -1
+        columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET]
+        try:
+            for position, size, attributes, offset in batches[:, columns].tolist():
+                start, end = position + kernels.HEADER_SIZE, position + size
+                if self._check_crcs:
+                    _check_crc(raw[position:end])
+                codec = attributes & kernels.CODEC_MASK
+                if codec:
+                    start, end = unpacked.append(codec, view[start:end])
+                places.append((start, end, codec != 0))
+                total += end - start
+                if total >= TARGET_BYTES:
+                    break
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise type(error)(f"{self._name(offset)}: {error}") from error
+        return places
+
+    def _decode_unit(
+        self, data: bytes, raw: Buffer, unpacked: Unpacked, batches: Table, places: list[tuple[int, int, bool]]
+    ) -> Iterator[pa.RecordBatch]:
+        batches[:, kernels.RECORDS_START :] = places
+        size = int((batches[:, kernels.RECORDS_END] - batches[:, kernels.RECORDS_START]).sum())
+        most = min(int(batches[:, kernels.COUNT].sum()), size // kernels.SMALLEST_RECORD)
+        buffers = RecordBuffers.allocate(most, size, self._include_headers)
+        rows = kernels.decode_records(
+            raw, unpacked.data(), batches, self._start_offset, self._end_offset, buffers.columns(),
+            self._include_headers, self._state,
+        )  # fmt: skip
+        self._raise_error(data)
+        if rows:
+            decoded = buffers.record_batch(self._topic, self._partition, rows, self._include_headers)
+            yield from (decoded.slice(start, MAX_ROWS) for start in range(0, rows, MAX_ROWS))
+
+
+def _runs(batches: Table) -> Iterator[tuple[bool, Table]]:
+    """Consecutive batches of the old formats, and of magic 2, in order."""
+    legacy = batches[:, kernels.MAGIC] < 2
+    edges = [0, *(np.flatnonzero(np.diff(legacy)) + 1).tolist(), len(batches)]
+    for start, end in pairwise(edges):
+        if start < end:
+            yield bool(legacy[start]), batches[start:end]
+
+
+def _check_crc(batch: Buffer) -> None:
+    stored = int.from_bytes(batch[_CRC_AT:_CRC_FROM].tobytes(), "big")
+    if google_crc32c.value(batch[_CRC_FROM:]) != stored:
+        raise CorruptDataError("the batch's CRC-32C is wrong")

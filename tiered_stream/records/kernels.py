@@ -1,0 +1,319 @@
+"""The compiled half of the decoder: record batches (magic 2) from bytes into Arrow's buffers.
+
+A record batch (Kafka: `DefaultRecordBatch`), big-endian, 61 bytes before its records:
+
+    0  base offset            int64
+    8  batch length           int32   bytes after this field
+    12 partition leader epoch int32
+    16 magic                  int8    2; 0 and 1 are the old message sets
+    17 CRC                    uint32  CRC-32C of everything from the attributes on
+    21 attributes             int16   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+    23 last offset delta      int32
+    27 base timestamp         int64   milliseconds
+    35 max timestamp          int64   the timestamp of all records when bit 3 is set (LogAppendTime)
+    43 producer id            int64
+    51 producer epoch         int16
+    53 base sequence          int32
+    57 record count           int32
+    61 records, compressed together when a codec is set
+
+A record (Kafka: `DefaultRecord`); varints are zigzag, -1 as a length means null:
+
+    length varint, attributes int8, timestamp delta varlong, offset delta varint, key length varint, key,
+    value length varint, value, header count varint, then by header: key length varint, key, value length varint, value
+
+Every length and count is checked against the bytes that are there before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.core import cgutils
+from numba.core import types as numba_types
+from numba.extending import intrinsic
+
+from tiered_stream.records.compiled import kernel
+
+BATCH_OVERHEAD = 12
+HEADER_SIZE = 61
+SMALLEST_RECORD = 7
+SMALLEST_BATCH = 26
+"""An empty message of magic 0."""
+MAGIC_END = 17
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+
+# Columns of the table that `scan_batches` fills, a row for each batch that has records to give.
+POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
+# Columns that the caller adds: where the records lie, in which of the two sources.
+RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
+BATCH_COLUMNS = 12
+
+# Answers of `scan_batches` and `decode_records` in `state[ERROR]`.
+OK, BAD_LENGTH, BAD_MAGIC, BAD_COUNT, BAD_ORDER, BAD_RECORD, BAD_OFFSET, BAD_TIMESTAMP, BAD_HEADERS = range(9)
+ERROR_TEXTS = {
+    BAD_LENGTH: "the batch's length is impossible",
+    BAD_MAGIC: "the batch's magic byte is none of 0, 1, 2",
+    BAD_COUNT: "the batch's record count or last offset delta is impossible",
+    BAD_ORDER: "the batch's offsets do not follow those of the batch before",
+    BAD_RECORD: "a record does not fit into its batch",
+    BAD_OFFSET: "a record's offset lies outside its batch",
+    BAD_TIMESTAMP: "a record's timestamp does not fit into microseconds",
+    BAD_HEADERS: "a record's headers do not fit into it",
+}
+
+# What the kernels leave behind.
+ERROR, ERROR_POSITION, CONSUMED, NEXT_OFFSET = range(4)
+STATE_SIZE = 4
+
+MAX_MILLISECONDS = (2**63 - 1) // 1000
+MAX_OFFSET = 2**62
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _copy(typing_context: Any, to: Any, to_position: Any, source: Any, position: Any, size: Any) -> Any:
+    """memcpy between byte arrays: one call, where a slice assignment compiles to a loop and takes seconds to compile."""
+    signature = numba_types.void(to, to_position, source, position, size)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to_type, _, source_type, _, _ = signature.args
+        to_array = context.make_array(to_type)(context, builder, arguments[0])
+        source_array = context.make_array(source_type)(context, builder, arguments[2])
+        target = cgutils.pointer_add(builder, to_array.data, arguments[1])
+        origin = cgutils.pointer_add(builder, source_array.data, arguments[3])
+        cgutils.raw_memcpy(builder, target, origin, arguments[4], 1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@kernel
+def _int16(data: Any, at: int) -> Any:
+    return np.int64(np.int16(data[at]) << 8 | np.int16(data[at + 1]))
+
+
+@kernel
+def _int32(data: Any, at: int) -> Any:
+    value = np.uint32(data[at]) << 24 | np.uint32(data[at + 1]) << 16 | np.uint32(data[at + 2]) << 8
+    return np.int64(np.int32(value | np.uint32(data[at + 3])))
+
+
+@kernel
+def _int64(data: Any, at: int) -> Any:
+    value = np.uint64(0)
+    for index in range(at, at + 8):
+        value = value << np.uint64(8) | np.uint64(data[index])
+    return np.int64(value)
+
+
+@kernel
+def _varint(data: Any, at: int, stop: int) -> Any:
+    """A zigzag varint of at most 10 bytes: its value and the position after it, -1 when it does not end in time."""
+    if at < stop and data[at] < 128:
+        byte = np.int64(data[at])
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while at < stop and shift < 64:
+        part = np.uint64(data[at])
+        at += 1
+        value |= (part & np.uint64(0x7F)) << shift
+        if part < 128:
+            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), at
+        shift += np.uint64(7)
+    return np.int64(0), np.int64(-1)
+
+
+@kernel
+def _is_aborted(producer_id: int, offset: int, aborted: Any) -> Any:
+    """Whether an interval (producer id, first, last) of the sorted, per producer disjoint `aborted` holds `offset`."""
+    low, high = 0, aborted.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        other = aborted[middle, 0]
+        if other < producer_id or (other == producer_id and aborted[middle, 1] <= offset):
+            low = middle + 1
+        else:
+            high = middle
+    return low > 0 and aborted[low - 1, 0] == producer_id and offset <= aborted[low - 1, 2]
+
+
+@kernel
+def _frame(data: Any, at: int, max_batch_size: int, state: Any) -> int:
+    """The size of the batch at `at`, 0 when it is not whole, -1 with an error in `state`."""
+    base_offset, length, magic = _int64(data, at), _int32(data, at + 8), np.int64(data[at + 16])
+    smallest = HEADER_SIZE if magic == 2 else SMALLEST_BATCH
+    if magic > 2:
+        state[ERROR] = BAD_MAGIC
+    elif length < smallest - BATCH_OVERHEAD or length > max_batch_size:
+        state[ERROR] = BAD_LENGTH
+    elif data.shape[0] - at < BATCH_OVERHEAD + length:
+        return np.int64(0)
+    elif base_offset < state[NEXT_OFFSET] or base_offset > MAX_OFFSET:
+        state[ERROR] = BAD_ORDER
+    elif magic == 2 and not 0 <= _int32(data, at + 57) <= _int32(data, at + 23) + 1:
+        state[ERROR] = BAD_COUNT
+    else:
+        return BATCH_OVERHEAD + length
+    state[ERROR_POSITION] = at
+    return np.int64(-1)
+
+
+@kernel
+def scan_batches(
+    data: Any, start_offset: int, end_offset: int, max_batch_size: int, aborted: Any, batches: Any, state: Any
+) -> int:
+    """List the whole batches in `data` that have records to give; how many.
+
+    Left out are control batches, batches outside [start_offset, end_offset), and transactional ones that `aborted`
+    names. `state[NEXT_OFFSET]` is the lowest base offset that may come, and moves on; `state[CONSUMED]` is where the
+    first batch begins that is not whole.
+    """
+    at, found = np.int64(0), 0
+    state[ERROR] = OK
+    while data.shape[0] - at >= MAGIC_END:
+        size = _frame(data, at, max_batch_size, state)
+        if size <= 0:
+            break
+        batch = batches[found]
+        batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, _int64(data, at)
+        batch[MAGIC] = data[at + 16]
+        if batch[MAGIC] < 2:
+            # An old message set has the offset of its last message, so its first cannot be told from here.
+            state[NEXT_OFFSET] = batch[BASE_OFFSET] + 1
+            wanted = batch[BASE_OFFSET] >= start_offset
+        else:
+            batch[ATTRIBUTES], batch[LAST_OFFSET_DELTA] = _int16(data, at + 21), _int32(data, at + 23)
+            batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = _int64(data, at + 27), _int64(data, at + 35)
+            batch[COUNT] = _int32(data, at + 57)
+            last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
+            state[NEXT_OFFSET] = last_offset + 1
+            wanted = batch[COUNT] > 0 and batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
+            if batch[ATTRIBUTES] & CONTROL_BIT:
+                wanted = False
+            elif wanted and batch[ATTRIBUTES] & TRANSACTIONAL_BIT and aborted.shape[0] > 0:
+                wanted = not _is_aborted(_int64(data, at + 43), batch[BASE_OFFSET], aborted)
+        found += wanted
+        at += size
+    state[CONSUMED] = at
+    return found
+
+
+@kernel
+def _append(column: Any, index: int, data: Any, at: int, stop: int) -> int:
+    """Append the length-prefixed bytes at `at` to a column; the position after them, -1 when they do not fit.
+
+    A column is (ends, bytes, validity bits, [number of nulls]): Arrow's buffers, `ends[index]` written before.
+    """
+    ends, values, bits, nulls = column
+    size, at = _varint(data, at, stop)
+    if at < 0 or size < -1 or size > stop - at:
+        return np.int64(-1)
+    begin = np.int64(ends[index])
+    if size < 0:
+        nulls[0] += 1
+        ends[index + 1] = begin
+        return at
+    _copy(values, begin, data, at, size)
+    bits[index >> 3] |= np.uint8(1 << (index & 7))
+    ends[index + 1] = begin + size
+    return at + size
+
+
+@kernel
+def _append_headers(column: Any, row: int, data: Any, at: int, stop: int) -> int:
+    """Append a record's headers; the position after them, -1 when they do not fit.
+
+    A column of headers is (list ends, validity bits, [number of nulls], key column, value column).
+    """
+    ends, bits, nulls, keys, values = column
+    number, at = _varint(data, at, stop)
+    if at < 0 or number < 0 or number > (stop - at) // 2:
+        return np.int64(-1)
+    first = np.int64(ends[row])
+    for index in range(first, first + number):
+        at = _append(keys, index, data, at, stop)
+        if at >= 0:
+            at = _append(values, index, data, at, stop)
+        if at < 0:
+            return np.int64(-1)
+    if number > 0:
+        bits[row >> 3] |= np.uint8(1 << (row & 7))
+    else:
+        nulls[0] += 1
+    ends[row + 1] = first + number
+    return at
+
+
+@kernel
+def _append_record(batch: Any, data: Any, at: int, stop: int, row: int, columns: Any, with_headers: bool) -> int:
+    """Append the record between `at` and `stop`, from its key on; an error or OK."""
+    _, _, _, keys, values, headers = columns
+    at = _append(keys, row, data, at, stop)
+    if at >= 0:
+        at = _append(values, row, data, at, stop)
+    if at < 0:
+        return BAD_RECORD
+    if with_headers and _append_headers(headers, row, data, at, stop) != stop:
+        return BAD_HEADERS
+    return OK
+
+
+@kernel
+def _decode_batch(
+    batch: Any, data: Any, start_offset: int, end_offset: int, columns: Any, row: int, with_headers: bool
+) -> Any:
+    """Append a batch's records with offsets in [start_offset, end_offset): the next row, and an error or OK."""
+    offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
+    at, batch_end = batch[RECORDS_START], batch[RECORDS_END]
+    appended = np.int64(batch[ATTRIBUTES] & TIMESTAMP_TYPE_BIT != 0)
+    for _ in range(batch[COUNT]):
+        length, at = _varint(data, at, batch_end)
+        if at < 0 or length < SMALLEST_RECORD - 1 or length > batch_end - at:
+            return row, BAD_RECORD
+        stop = at + length
+        timestamp_delta, at = _varint(data, at + 1, stop)
+        offset_delta, at = _varint(data, at, stop) if at >= 0 else (np.int64(-1), at)
+        if at < 0 or offset_delta < 0 or offset_delta > batch[LAST_OFFSET_DELTA]:
+            return row, BAD_OFFSET
+        offset = batch[BASE_OFFSET] + offset_delta
+        if start_offset <= offset < end_offset:
+            timestamp = batch[MAX_TIMESTAMP] if appended else batch[BASE_TIMESTAMP] + timestamp_delta
+            if timestamp > MAX_MILLISECONDS or timestamp < -MAX_MILLISECONDS:
+                return row, BAD_TIMESTAMP
+            error = _append_record(batch, data, at, stop, row, columns, with_headers)
+            if error != OK:
+                return row, error
+            offsets[row] = offset
+            timestamps[row] = timestamp * 1000
+            timestamp_types[row] = appended
+            row += 1
+        at = stop
+    return row, (OK if at == batch_end else BAD_RECORD)
+
+
+@kernel
+def decode_records(
+    raw: Any, unpacked: Any, batches: Any, start_offset: int, end_offset: int, columns: Any, with_headers: bool,
+    state: Any,
+) -> int:  # fmt: skip
+    """Write the records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; how many.
+
+    `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers); all bits are zero and
+    the first end of each column is 0 on entry. On an error `state` names it and the batch.
+    """
+    row, error = np.int64(0), OK
+    for index in range(batches.shape[0]):
+        batch = batches[index]
+        data = unpacked if batch[UNPACKED] else raw
+        row, error = _decode_batch(batch, data, start_offset, end_offset, columns, row, with_headers)
+        if error != OK:
+            state[ERROR_POSITION] = batch[POSITION]
+            break
+    state[ERROR] = error
+    return row

@@ -1,0 +1,55 @@
+"""Aborted transactions, as a filter by interval (Kafka: `AbortedTxn`, `FetchResponse.AbortedTransaction`)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+_BATCH_HEADER = struct.Struct(">qi4xb4xh20xq")
+"""Base offset, batch length, magic, attributes, producer id; the whole layout is in `kernels`."""
+_BATCH_OVERHEAD = 12
+_MAGIC = 2
+_CONTROL_BIT = 0x20
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AbortedTransaction:
+    """Producer `producer_id`'s transactional records from `first_offset` to `last_offset` (its marker) are void."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+def aborted_in_fetched(
+    data: bytes, aborted: Collection[tuple[int, int]], end_offset: int
+) -> tuple[AbortedTransaction, ...]:
+    """The intervals of a Fetch answer's aborted transactions, which it gives as (producer id, first offset) alone.
+
+    `data` are the answer's record batches, the last perhaps cut off. A transaction ends with the producer's next
+    marker, which is a control batch; one without a marker in `data` lasts beyond it, to `end_offset`.
+    """
+    if not aborted:
+        return ()
+    markers: dict[int, list[int]] = {}
+    for offset, producer_id in control_batches(data):
+        markers.setdefault(producer_id, []).append(offset)
+    return tuple(
+        AbortedTransaction(
+            producer_id, first, next((marker for marker in markers.get(producer_id, ()) if marker > first), end_offset)
+        )
+        for producer_id, first in aborted
+    )
+
+
+def control_batches(data: bytes) -> Iterator[tuple[int, int]]:
+    """Base offset and producer id of each whole control batch; stops at the first bytes that are no batch."""
+    at = 0
+    while len(data) - at >= _BATCH_HEADER.size:
+        base_offset, length, magic, attributes, producer_id = _BATCH_HEADER.unpack_from(data, at)
+        if length < _BATCH_HEADER.size - _BATCH_OVERHEAD or len(data) - at < _BATCH_OVERHEAD + length:
+            return
+        if magic == _MAGIC and attributes & _CONTROL_BIT:
+            yield base_offset, producer_id
+        at += _BATCH_OVERHEAD + length
