@@ -37,6 +37,10 @@ class StorageObjectNotFoundError(StorageError):
     """The bucket or the object is not there."""
 
 
+class StorageBucketNotFoundError(StorageObjectNotFoundError):
+    """The whole bucket (or root folder) is not there: the configuration is wrong, not one object gone."""
+
+
 class StorageAccessError(StorageError):
     """The storage refused the credentials, or there are none."""
 

@@ -219,7 +219,7 @@ def test_an_unknown_codec_is_refused_by_number() -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 3, 4], ids=["gzip", "lz4", "zstd"])
-def test_a_batch_that_decompresses_to_more_than_the_bound_is_refused(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_decompresses_beyond_the_bound_is_refused(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tiered_stream.records.codecs.MAX_BATCH_BYTES", 1 << 16)
     with pytest.raises(CorruptDataError, match="decompresses to more than 65536"):
         decode([build_batch([Record(1, None, bytes(1 << 17))], 0, codec)])

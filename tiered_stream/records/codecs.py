@@ -22,7 +22,8 @@ _SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = 16
 _TOO_SMALL = "failed to write whole buffer"
 
-Buffer = np.ndarray[Any, np.dtype[np.uint8]]
+Buffer = Any
+"""A numpy array of uint8."""
 
 
 class _OutOfRoomError(Exception):

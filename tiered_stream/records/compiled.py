@@ -60,7 +60,7 @@ def cache_folder(key: str) -> Path | None:
     return next((folder for folder in candidates if _is_private_and_writable(folder)), None)
 
 
-class _ContentLocator(caching._CacheLocator):
+class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
     """Tells numba to keep a function of this package in `cache_folder`."""
 
     def __init__(self, function: Callable[..., Any], key: str, folder: Path) -> None:

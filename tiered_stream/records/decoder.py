@@ -118,13 +118,14 @@ class RecordBatchDecoder:
             batches = batches[len(places) :]
 
     def _places(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> list[tuple[int, int, bool]]:
-        """Where the records of the next batches lie, about `TARGET_BYTES` of them: start, end, whether in `unpacked`."""
+        """Where the records of the next `TARGET_BYTES` of batches lie: start, end, whether in `unpacked`."""
         places: list[tuple[int, int, bool]] = []
         total = 0
         offset = -1
         columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET]
         try:
-            for position, size, attributes, offset in batches[:, columns].tolist():
+            for position, size, attributes, base_offset in batches[:, columns].tolist():
+                offset = base_offset
                 start, end = position + kernels.HEADER_SIZE, position + size
                 if self._check_crcs:
                     _check_crc(raw[position:end])

@@ -36,6 +36,9 @@ from numba.extending import intrinsic
 
 from tiered_stream.records.compiled import kernel
 
+Int = Any
+"""An int64, or a Python integer, which compiled code does not tell apart."""
+
 BATCH_OVERHEAD = 12
 HEADER_SIZE = 61
 SMALLEST_RECORD = 7
@@ -75,9 +78,9 @@ MAX_MILLISECONDS = (2**63 - 1) // 1000
 MAX_OFFSET = 2**62
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def _copy(typing_context: Any, to: Any, to_position: Any, source: Any, position: Any, size: Any) -> Any:
-    """memcpy between byte arrays: one call, where a slice assignment compiles to a loop and takes seconds to compile."""
+    """memcpy between byte arrays: one call, where a slice assignment would be a loop that takes seconds to compile."""
     signature = numba_types.void(to, to_position, source, position, size)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -93,18 +96,18 @@ def _copy(typing_context: Any, to: Any, to_position: Any, source: Any, position:
 
 
 @kernel
-def _int16(data: Any, at: int) -> Any:
+def _int16(data: Any, at: Int) -> Any:
     return np.int64(np.int16(data[at]) << 8 | np.int16(data[at + 1]))
 
 
 @kernel
-def _int32(data: Any, at: int) -> Any:
+def _int32(data: Any, at: Int) -> Any:
     value = np.uint32(data[at]) << 24 | np.uint32(data[at + 1]) << 16 | np.uint32(data[at + 2]) << 8
     return np.int64(np.int32(value | np.uint32(data[at + 3])))
 
 
 @kernel
-def _int64(data: Any, at: int) -> Any:
+def _int64(data: Any, at: Int) -> Any:
     value = np.uint64(0)
     for index in range(at, at + 8):
         value = value << np.uint64(8) | np.uint64(data[index])
@@ -112,7 +115,7 @@ def _int64(data: Any, at: int) -> Any:
 
 
 @kernel
-def _varint(data: Any, at: int, stop: int) -> Any:
+def _varint(data: Any, at: Int, stop: Int) -> Any:
     """A zigzag varint of at most 10 bytes: its value and the position after it, -1 when it does not end in time."""
     if at < stop and data[at] < 128:
         byte = np.int64(data[at])
@@ -130,7 +133,7 @@ def _varint(data: Any, at: int, stop: int) -> Any:
 
 
 @kernel
-def _is_aborted(producer_id: int, offset: int, aborted: Any) -> Any:
+def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
     """Whether an interval (producer id, first, last) of the sorted, per producer disjoint `aborted` holds `offset`."""
     low, high = 0, aborted.shape[0]
     while low < high:
@@ -144,7 +147,7 @@ def _is_aborted(producer_id: int, offset: int, aborted: Any) -> Any:
 
 
 @kernel
-def _frame(data: Any, at: int, max_batch_size: int, state: Any) -> int:
+def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
     """The size of the batch at `at`, 0 when it is not whole, -1 with an error in `state`."""
     base_offset, length, magic = _int64(data, at), _int32(data, at + 8), np.int64(data[at + 16])
     smallest = HEADER_SIZE if magic == 2 else SMALLEST_BATCH
@@ -166,8 +169,8 @@ def _frame(data: Any, at: int, max_batch_size: int, state: Any) -> int:
 
 @kernel
 def scan_batches(
-    data: Any, start_offset: int, end_offset: int, max_batch_size: int, aborted: Any, batches: Any, state: Any
-) -> int:
+    data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
+) -> Int:
     """List the whole batches in `data` that have records to give; how many.
 
     Left out are control batches, batches outside [start_offset, end_offset), and transactional ones that `aborted`
@@ -205,7 +208,7 @@ def scan_batches(
 
 
 @kernel
-def _append(column: Any, index: int, data: Any, at: int, stop: int) -> int:
+def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
     """Append the length-prefixed bytes at `at` to a column; the position after them, -1 when they do not fit.
 
     A column is (ends, bytes, validity bits, [number of nulls]): Arrow's buffers, `ends[index]` written before.
@@ -226,7 +229,7 @@ def _append(column: Any, index: int, data: Any, at: int, stop: int) -> int:
 
 
 @kernel
-def _append_headers(column: Any, row: int, data: Any, at: int, stop: int) -> int:
+def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
     """Append a record's headers; the position after them, -1 when they do not fit.
 
     A column of headers is (list ends, validity bits, [number of nulls], key column, value column).
@@ -251,7 +254,7 @@ def _append_headers(column: Any, row: int, data: Any, at: int, stop: int) -> int
 
 
 @kernel
-def _append_record(batch: Any, data: Any, at: int, stop: int, row: int, columns: Any, with_headers: bool) -> int:
+def _append_record(batch: Any, data: Any, at: Int, stop: Int, row: Int, columns: Any, with_headers: bool) -> Int:
     """Append the record between `at` and `stop`, from its key on; an error or OK."""
     _, _, _, keys, values, headers = columns
     at = _append(keys, row, data, at, stop)
@@ -266,7 +269,7 @@ def _append_record(batch: Any, data: Any, at: int, stop: int, row: int, columns:
 
 @kernel
 def _decode_batch(
-    batch: Any, data: Any, start_offset: int, end_offset: int, columns: Any, row: int, with_headers: bool
+    batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, with_headers: bool
 ) -> Any:
     """Append a batch's records with offsets in [start_offset, end_offset): the next row, and an error or OK."""
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
@@ -299,9 +302,9 @@ def _decode_batch(
 
 @kernel
 def decode_records(
-    raw: Any, unpacked: Any, batches: Any, start_offset: int, end_offset: int, columns: Any, with_headers: bool,
+    raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, with_headers: bool,
     state: Any,
-) -> int:  # fmt: skip
+) -> Int:  # fmt: skip
     """Write the records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; how many.
 
     `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers); all bits are zero and

@@ -34,7 +34,11 @@ def _check_unpacked_size(message: memoryview, magic: int) -> None:
     Unpacked(4 * len(message)).append(codec, message[at + 8 + max(key_size, 0) :])
 
 
-def _rows(message: memoryview, magic: int, check_crc: bool) -> Iterator[tuple[int, int, int, bytes | None, bytes | None]]:
+_Row = tuple[int, int, int, bytes | None, bytes | None]
+"""Offset, timestamp, timestamp type, key, value."""
+
+
+def _rows(message: memoryview, magic: int, check_crc: bool) -> Iterator[_Row]:
     _check_unpacked_size(message, magic)
     batch = LegacyRecordBatch(message, magic)
     if check_crc and not batch.validate_crc():

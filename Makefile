@@ -1,0 +1,50 @@
+# Every target that needs the environment builds it first: `make demo` works right after `git clone`.
+
+PYTHON ?= $(shell command -v python3.11)
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help venv java stack demo test test-unit lint bench clean
+
+help: ## Say what each target does
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(STAMP) ## Build .venv with every package pinned by requirements.lock
+
+$(STAMP): requirements.lock setup.cfg pyproject.toml
+	@test -n "$(PYTHON)" || { echo "python3.11 is not on PATH: install Python 3.11, or name it with 'make PYTHON=/path/to/python3.11'" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/pip check
+	@touch $@
+
+java: ## Look for Java 17 or newer; install Debian's where that is allowed
+	@sh conf/stack/java.sh
+
+stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its tier; print how to use them; until Ctrl-C
+	@$(BIN)/python -m tests.stack
+
+demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
+	@$(BIN)/python -m tests.demo
+
+test: venv java ## Run all tests, those that start the broker, the S3 endpoint and Spark included
+	$(PYTEST)
+
+test-unit: venv ## Run the tests that start no service and need no network
+	$(PYTEST) -m "not stack"
+
+lint: venv ## Check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: venv java ## Measure throughput against Spark's own kafka source
+	@$(BIN)/python -m tests.bench
+
+clean: ## Remove what the other targets made in this folder (downloaded jars stay in the user's cache)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

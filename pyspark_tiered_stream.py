@@ -1,0 +1,5 @@
+"""Spark imports each top-level module named `pyspark_*` and registers its `DefaultSource`: nobody has to register it."""
+
+from tiered_stream.source import TieredStreamDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

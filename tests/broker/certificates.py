@@ -1,0 +1,81 @@
+"""A test's own certificate authority: PEM texts and files for brokers and clients."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+LIFETIME = datetime.timedelta(days=2)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A private key (PKCS#8, encrypted when made with a password) and its certificate, both PEM."""
+
+    key: str
+    certificate: str
+
+    def write(self, path: Path) -> Path:
+        """One file with both, as Kafka's PEM key stores are."""
+        path.write_text(self.key + self.certificate)
+        return path
+
+
+class CertificateAuthority:
+    """Signs identities for 127.0.0.1; its own certificate is the trust store."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _name("authority")
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        self.certificate = _pem(
+            _builder(self._name, self._name, self._key.public_key())
+            .add_extension(constraints, critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+
+    def issue(self, name: str, password: str = "", host: str = "127.0.0.1") -> Identity:
+        key = ec.generate_private_key(ec.SECP256R1())
+        hosts = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+        certificate = (
+            _builder(_name(name), self._name, key.public_key())
+            .add_extension(hosts, critical=False)
+            .sign(self._key, hashes.SHA256())
+        )
+        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        if password:
+            encryption = serialization.BestAvailableEncryption(password.encode())
+        pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+        return Identity(pem.decode(), _pem(certificate))
+
+    def write(self, path: Path) -> Path:
+        path.write_text(self.certificate)
+        return path
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - LIFETIME)
+        .not_valid_after(now + LIFETIME)
+    )
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()

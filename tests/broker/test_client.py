@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import create_tiered_topic
+from tests.stack.transactions import TransactionalProducer
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.metadata import NO_TOPIC_ID
+from tiered_stream.errors import BrokerError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
+
+
+@contextmanager
+def server(reply: bytes | None) -> Iterator[str]:
+    """A listener that answers each connection's first bytes with `reply` and never closes; None: says nothing."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    accepted: list[socket.socket] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            accepted.append(connection)
+            if reply is not None and connection.recv(4096):
+                connection.sendall(reply)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+        for connection in accepted:
+            connection.close()
+
+
+def client(servers: str, **properties: str) -> BrokerClient:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    return BrokerClient({"bootstrap.servers": servers, "default.api.timeout.ms": "500", **named})
+
+
+def test_a_broker_that_is_down_gives_one_error_that_names_the_option_and_its_value(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        servers = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    with caplog.at_level(logging.WARNING), client(servers) as broker, pytest.raises(BrokerUnavailableError) as raised:
+        broker.metadata()
+
+    assert f"kafka.bootstrap.servers = '{servers}'" in str(raised.value)
+    assert "within 500 ms" in str(raised.value)
+    assert "ECONNREFUSED" in str(raised.value)
+    assert caplog.messages == []
+
+
+def test_a_host_that_has_no_address_is_named() -> None:
+    with client("no-such-host.invalid:9092") as broker, pytest.raises(BrokerUnavailableError, match="DNS") as raised:
+        broker.metadata()
+
+    assert "no-such-host.invalid:9092" in str(raised.value)
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_a_server_that_says_nothing_is_given_up(protocol: str) -> None:
+    with (
+        server(None) as servers,
+        client(servers, security_protocol=protocol) as broker,
+        pytest.raises(BrokerUnavailableError, match="no broker answered within 500 ms"),
+    ):
+        broker.metadata()
+
+
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x15\x03\x03\x00\x02\x02\x50"])
+def test_a_server_that_does_not_speak_kafka_is_given_up_at_once(reply: bytes) -> None:
+    with (
+        server(reply) as servers,
+        client(servers) as broker,
+        pytest.raises(BrokerError, match=r"not Kafka's protocol.*kafka\.security\.protocol = PLAINTEXT"),
+    ):
+        broker.metadata()
+
+
+def test_a_server_that_does_not_speak_tls_is_a_matter_of_configuration() -> None:
+    with (
+        server(b"not TLS at all") as servers,
+        client(servers, security_protocol="SSL") as broker,
+        pytest.raises(ConfigurationError, match=r"TLS failed: .*kafka\.security\.protocol = SSL"),
+    ):
+        broker.metadata()
+
+
+def test_closing_ends_a_call_that_waits() -> None:
+    with server(None) as servers:
+        broker = client(servers, default_api_timeout_ms="60000")
+        call = broker.start(lambda: broker.fetch_metadata(None, broker.deadline()))
+        broker.close()
+
+        with pytest.raises(BrokerUnavailableError):
+            call.result(timeout=30)
+
+
+def test_topics_come_with_their_ids_and_leaders(stack: TieredStack, topic: str) -> None:
+    create_tiered_topic(stack.broker, topic, partitions=3)
+
+    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker:
+        described = broker.metadata([topic])[topic]
+        everything = broker.metadata()
+
+    assert described.topic_id != NO_TOPIC_ID
+    assert sorted(described.partitions) == [0, 1, 2]
+    assert {partition.leader_id for partition in described.partitions.values()} == {1}
+    assert everything[topic] == described
+
+
+def test_internal_topics_are_flagged(stack: TieredStack) -> None:
+    TransactionalProducer(stack.broker, "makes-the-transaction-log").close()
+    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker:
+        topics = broker.metadata()
+
+    assert topics["__transaction_state"].internal
+
+
+def test_a_topic_that_does_not_exist_is_named_and_not_created(stack: TieredStack, topic: str) -> None:
+    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker:
+        with pytest.raises(UnknownTopicError, match="no such topic: 'test-a-topic-that"):
+            broker.metadata([topic])
+
+        assert topic not in broker.metadata()
+
+
+def test_several_threads_may_share_a_client(stack: TieredStack, topic: str) -> None:
+    create_tiered_topic(stack.broker, topic)
+    found: list[int] = []
+    with client(stack.bootstrap_servers, default_api_timeout_ms="30000") as broker:
+        threads = [
+            threading.Thread(target=lambda: found.append(len(broker.metadata([topic])[topic].partitions)))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert found == [1] * 8

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import ssl
+
+import kafka.errors as kafka_errors
+import pytest
+
+from tiered_stream.broker.faults import code_name, connection_fault, is_retriable
+from tiered_stream.errors import BrokerAuthorizationError, BrokerError, BrokerUnavailableError, ConfigurationError
+
+
+def fault(error: BaseException) -> Exception:
+    return connection_fault(error, "broker 1 at a:1", "kafka.security.protocol = PLAINTEXT")
+
+
+def test_error_codes_have_kafkas_names() -> None:
+    assert [code_name(code) for code in (1, 3, 6, 75, -9)] == [
+        "OFFSET_OUT_OF_RANGE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "NOT_LEADER_OR_FOLLOWER",
+        "UNKNOWN_LEADER_EPOCH",
+        "error code -9",
+    ]
+
+
+def test_errors_of_moving_leaders_may_be_retried_and_others_not() -> None:
+    assert all(is_retriable(code) for code in (3, 5, 6, 7, 56, 74, 75, 78, 100))
+    assert not any(is_retriable(code) for code in (0, 1, 2, 17, 29, 35, 9999))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (kafka_errors.KafkaConnectionError("111 ECONNREFUSED"), BrokerUnavailableError),
+        (kafka_errors.RequestTimedOutError(), BrokerUnavailableError),
+        (kafka_errors.UnknownBrokerIdError(4), BrokerUnavailableError),
+        (kafka_errors.KafkaConnectionError(ssl.SSLEOFError(8, "EOF")), BrokerUnavailableError),
+        (kafka_errors.KafkaConnectionError(ssl.SSLCertVerificationError(1, "bad")), ConfigurationError),
+        (kafka_errors.SaslAuthenticationFailedError("no"), BrokerAuthorizationError),
+        (kafka_errors.IncompatibleBrokerVersion("Fetch"), BrokerError),
+        (kafka_errors.InvalidReceiveError("length"), BrokerError),
+        (KeyError("s"), BrokerError),
+    ],
+)
+def test_a_failed_request_names_the_broker(error: Exception, kind: type[Exception]) -> None:
+    found = fault(error)
+
+    assert type(found) is kind
+    assert "broker 1 at a:1" in str(found)
+
+
+def test_a_tls_failure_is_found_under_what_kafka_python_made_of_it() -> None:
+    try:
+        try:
+            raise ssl.SSLCertVerificationError(1, "CERTIFICATE_VERIFY_FAILED")
+        except ssl.SSLError as error:
+            raise kafka_errors.KafkaConnectionError(f"Handshake failed: {error}")  # noqa: B904 - as kafka-python does
+    except kafka_errors.KafkaConnectionError as error:
+        assert isinstance(fault(error), ConfigurationError)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.stack.broker import KafkaBroker
+from tests.stack.produce import RawProducer
+from tests.stack.rows import Record
+from tests.stack.topics import create_tiered_topic
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.leader_epochs import current_leader_epochs, leader_epoch_end_offsets, lineages
+from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import IsolationLevel
+
+pytestmark = pytest.mark.stack
+
+TOPIC = "epochs"
+PARTITION = TopicPartition(TOPIC, 0)
+
+
+def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(tmp_path: Path) -> None:
+    broker = KafkaBroker(tmp_path / "broker", tmp_path / "tier")
+    (tmp_path / "tier").mkdir()
+    ends: dict[int, int] = {}
+    client = BrokerClient({"bootstrap.servers": broker.bootstrap_servers})
+    broker.start()
+    try:
+        create_tiered_topic(broker, TOPIC)
+        for restart in range(3):
+            if restart:
+                broker.stop()
+                broker.start()
+            with RawProducer(broker) as producer:
+                producer.send(TOPIC, [Record(value=b"v")] * (restart + 1))
+            epoch = current_leader_epochs(client, [PARTITION])[PARTITION]
+            ends[epoch] = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([PARTITION])[PARTITION]
+
+        newest = max(ends)
+        assert len(ends) == 3
+        assert lineages(client, {PARTITION: range(newest + 3)}) == {PARTITION: ends}
+        assert leader_epoch_end_offsets(client, {PARTITION: newest}) == {PARTITION: (newest, 6)}
+        assert leader_epoch_end_offsets(client, {PARTITION: newest + 1}) == {PARTITION: (-1, -1)}
+        assert leader_epoch_end_offsets(client, {}) == {}
+    finally:
+        client.close()
+        broker.stop()

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, metadata, offsets
+from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.errors import (
+    BrokerAuthorizationError,
+    BrokerError,
+    BrokerUnavailableError,
+    CorruptDataError,
+    UnknownTopicError,
+)
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import IsolationLevel
+
+PARTITION = TopicPartition("t", 0)
+NOT_LEADER, UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST = 6, 3, 29, 42
+
+
+def latest(client: ScriptedClient) -> int:
+    with client:
+        return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([PARTITION])[PARTITION]
+
+
+def test_a_question_follows_the_leader_to_another_broker() -> None:
+    leaders = itertools.chain([1], itertools.repeat(2))
+
+    def answer(node_id: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return metadata(next(leaders))
+        return offsets(42) if node_id == 2 else offsets(-1, error_code=NOT_LEADER)
+
+    client = ScriptedClient(answer)
+
+    assert latest(client) == 42
+    assert [node_id for node_id, _ in client.asked(ListOffsetsRequest)] == [1, 2]
+
+
+def test_a_broken_connection_is_tried_again_with_new_metadata() -> None:
+    answers = iter([None, None, offsets(42)])
+    client = ScriptedClient(lambda _, message: metadata() if isinstance(message, MetadataRequest) else next(answers))
+
+    assert latest(client) == 42
+    assert len(client.asked(MetadataRequest)) == 3
+
+
+def test_a_partition_that_stays_without_a_leader_is_named_when_time_is_up() -> None:
+    client = ScriptedClient(lambda *_: metadata(leader=-1), {"default.api.timeout.ms": "50"})
+
+    with pytest.raises(BrokerUnavailableError, match=r"partition t-0: no answer .* within 50 ms; last: .* no leader"):
+        latest(client)
+
+
+def test_the_last_reason_is_told_when_time_is_up() -> None:
+    client = ScriptedClient(
+        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(-1, error_code=NOT_LEADER),
+        {"default.api.timeout.ms": "50"},
+    )
+
+    with pytest.raises(BrokerUnavailableError, match="last: NOT_LEADER_OR_FOLLOWER"):
+        latest(client)
+
+
+def test_a_topic_that_appears_late_is_waited_for() -> None:
+    codes = itertools.chain([UNKNOWN_TOPIC, UNKNOWN_TOPIC], itertools.repeat(0))
+    client = ScriptedClient(
+        lambda _, message: metadata(error_code=next(codes)) if isinstance(message, MetadataRequest) else offsets(1)
+    )
+
+    assert latest(client) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (TOPIC_AUTHORIZATION_FAILED, BrokerAuthorizationError, "t-0: the user may not: grant DESCRIBE on the topic"),
+        (INVALID_REQUEST, BrokerError, "partition t-0: Kafka answered INVALID_REQUEST"),
+        (9999, BrokerError, "partition t-0: Kafka answered error code 9999"),
+    ],
+)
+def test_an_error_that_will_not_pass_is_raised_at_once(code: int, kind: type[Exception], text: str) -> None:
+    client = ScriptedClient(
+        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(-1, error_code=code)
+    )
+
+    with pytest.raises(kind, match=text):
+        latest(client)
+    assert len(client.asked(ListOffsetsRequest)) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (TOPIC_AUTHORIZATION_FAILED, BrokerAuthorizationError, "topic 't': the user may not: grant DESCRIBE"),
+        (UNKNOWN_TOPIC, UnknownTopicError, "no such topic: 't'.*never created"),
+        (17, UnknownTopicError, "'t': not a valid topic name"),
+    ],
+)
+def test_metadata_errors_name_the_topic(code: int, kind: type[Exception], text: str) -> None:
+    client = ScriptedClient(lambda *_: metadata(error_code=code), {"default.api.timeout.ms": "100"})
+
+    with client, pytest.raises(kind, match=text):
+        client.metadata(["t"])
+
+
+def test_an_answer_for_a_partition_that_was_not_asked_for_is_refused() -> None:
+    client = ScriptedClient(
+        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(1, partition=3)
+    )
+
+    with pytest.raises(CorruptDataError, match="broker 1 answered for partition t-3"):
+        latest(client)
+
+
+def test_metadata_never_lets_a_broker_create_a_topic() -> None:
+    with ScriptedClient(lambda *_: metadata()) as client:
+        client.metadata(["t"])
+
+    ((_, request),) = client.asked(MetadataRequest)
+    assert request.allow_auto_topic_creation is False
+
+
+def test_a_closed_client_says_so() -> None:
+    client = ScriptedClient(lambda *_: metadata())
+    client.close()
+    client.close()
+
+    with pytest.raises(BrokerUnavailableError, match="the client was closed"):
+        client.metadata()

@@ -1,0 +1,183 @@
+"""Logins and permissions against a broker that asks for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ResourcePattern,
+    ResourceType,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.broker.certificates import CertificateAuthority
+from tests.stack.broker import KafkaBroker
+from tests.stack.produce import RawProducer
+from tests.stack.rows import Record
+from tests.stack.topics import create_tiered_topic
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.fetch import fetch_records
+from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import IsolationLevel
+
+pytestmark = pytest.mark.stack
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+TOPIC = "guarded"
+PARTITION = TopicPartition(TOPIC, 0)
+
+
+@dataclass(frozen=True)
+class SecureBroker:
+    broker: KafkaBroker
+    authority: CertificateAuthority
+    trust_store: Path
+
+    def client(self, listener: str, protocol: str, **properties: str) -> BrokerClient:
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        trusted = {} if "PLAINTEXT" in protocol else {"ssl.truststore.location": str(self.trust_store)}
+        own = {"bootstrap.servers": self.broker.address(listener), "security.protocol": protocol}
+        return BrokerClient({**own, **trusted, "default.api.timeout.ms": "60000", **given})
+
+    def login(self, listener: str, protocol: str, mechanism: str, username: str, password: str) -> BrokerClient:
+        module = PLAIN if mechanism == "PLAIN" else SCRAM
+        jaas = f'{module} required username="{username}" password="{password}";'
+        return self.client(listener, protocol, sasl_mechanism=mechanism, sasl_jaas_config=jaas)
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+    """Alice may read, bob may describe, carol nothing; TLS clients are known by their certificate."""
+    folder = tmp_path_factory.mktemp("secure")
+    authority = CertificateAuthority()
+    trust_store = authority.write(folder / "trust.pem")
+    key_store = authority.issue("broker").write(folder / "broker.pem")
+    (folder / "tier").mkdir()
+    users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob", "carol"))
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl.plain.sasl.jaas.config": f"{PLAIN} required {users};",
+        "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        "listener.name.saslssl.plain.sasl.jaas.config": f"{PLAIN} required {users};",
+        "listener.name.saslssl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(key_store),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(trust_store),
+        "listener.name.tls.ssl.client.auth": "required",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:CN=reader",
+    }
+    listeners = {"SASL": "SASL_PLAINTEXT", "SASLSSL": "SASL_SSL", "TLS": "SSL"}
+    broker = KafkaBroker(folder / "broker", folder / "tier", listeners=listeners, properties=properties)
+    broker.start()
+    try:
+        create_tiered_topic(broker, TOPIC)
+        _admit(broker)
+        with RawProducer(broker) as producer:
+            producer.send(TOPIC, [Record(value=b"v")] * 3)
+        yield SecureBroker(broker, authority, trust_store)
+    finally:
+        broker.stop()
+
+
+def _admit(broker: KafkaBroker) -> None:
+    topic = ResourcePattern(ResourceType.TOPIC, TOPIC)
+    allowed = {"alice": ACLOperation.READ, "bob": ACLOperation.DESCRIBE, "dave": ACLOperation.READ}
+    with broker.admin() as admin:
+        admin.create_acls(
+            [ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, topic) for user, operation in allowed.items()]
+        )
+        admin.alter_user_scram_credentials(
+            [UserScramCredentialUpsertion("dave", ScramMechanism.SCRAM_SHA_256, "dave,=secret")]
+        )
+
+
+def latest(client: BrokerClient) -> int:
+    with client:
+        return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([PARTITION])[PARTITION]
+
+
+def test_plain_and_scram_logins_are_let_in(secure: SecureBroker) -> None:
+    assert latest(secure.login("SASL", "SASL_PLAINTEXT", "PLAIN", "alice", "alice-secret")) == 3
+    assert latest(secure.login("SASLSSL", "SASL_SSL", "PLAIN", "alice", "alice-secret")) == 3
+    assert latest(secure.login("SASL", "SASL_PLAINTEXT", "SCRAM-SHA-256", "dave", "dave,=secret")) == 3
+    assert latest(secure.login("SASLSSL", "SASL_SSL", "SCRAM-SHA-256", "dave", "dave,=secret")) == 3
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_wrong_password_is_refused_at_once_and_never_shown(
+    secure: SecureBroker, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = secure.login("SASL", "SASL_PLAINTEXT", mechanism, "alice", "hunter2")
+
+    with caplog.at_level("DEBUG"), pytest.raises(BrokerAuthorizationError, match="refused the login") as raised:
+        latest(client)
+
+    assert "hunter2" not in str(raised.value)
+    assert "hunter2" not in caplog.text
+
+
+def test_a_mechanism_that_the_broker_does_not_offer_is_refused(secure: SecureBroker) -> None:
+    with pytest.raises(BrokerAuthorizationError, match="SCRAM-SHA-512"):
+        latest(secure.login("SASL", "SASL_PLAINTEXT", "SCRAM-SHA-512", "dave", "dave-secret"))
+
+
+def test_a_user_who_may_not_describe_the_topic_is_told_what_to_grant(secure: SecureBroker) -> None:
+    with pytest.raises(BrokerAuthorizationError, match="topic 'guarded': the user may not: grant DESCRIBE"):
+        latest(secure.login("SASL", "SASL_PLAINTEXT", "PLAIN", "carol", "carol-secret"))
+
+
+def test_a_user_who_may_describe_but_not_read_is_told_what_to_grant(secure: SecureBroker) -> None:
+    with (
+        secure.login("SASL", "SASL_PLAINTEXT", "PLAIN", "bob", "bob-secret") as client,
+        pytest.raises(BrokerAuthorizationError, match="guarded-0, offset 0: the user may not: grant READ"),
+    ):
+        fetch_records(client, PARTITION, 0, isolation=IsolationLevel.READ_COMMITTED, max_bytes=1000, max_wait_ms=100)
+
+
+def test_a_client_certificate_is_let_in(secure: SecureBroker) -> None:
+    identity = secure.authority.issue("reader", password="hunter2")
+
+    assert (
+        latest(
+            secure.client(
+                "TLS",
+                "SSL",
+                ssl_keystore_key=identity.key,
+                ssl_keystore_certificate_chain=identity.certificate,
+                ssl_key_password="hunter2",
+            )
+        )
+        == 3
+    )
+
+
+def test_a_broker_whose_certificate_is_not_trusted_is_refused(secure: SecureBroker) -> None:
+    stranger = CertificateAuthority().certificate
+
+    with pytest.raises(ConfigurationError, match="TLS failed: .*certificate"):
+        latest(secure.client("TLS", "SSL", ssl_truststore_certificates=stranger, ssl_truststore_location=""))
+
+
+def test_a_missing_client_certificate_is_a_matter_of_configuration(secure: SecureBroker) -> None:
+    with pytest.raises(ConfigurationError, match=re.compile("TLS failed: .*certificate", re.IGNORECASE)):
+        latest(secure.client("TLS", "SSL"))
+
+
+def test_a_client_without_login_is_given_up_with_a_hint_at_the_protocol(secure: SecureBroker) -> None:
+    client = secure.client("SASL", "PLAINTEXT", default_api_timeout_ms="1000")
+
+    with pytest.raises(BrokerUnavailableError, match=r"is kafka\.security\.protocol = PLAINTEXT what they speak"):
+        latest(client)

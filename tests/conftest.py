@@ -1,0 +1,51 @@
+"""Fixtures that every test may ask for.
+
+What starts a service carries the marker `stack`, by which `make test-unit` leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.stack.tiered_stack import TieredStack
+
+SERVICES = {"stack", "spark"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for a service's fixture has the marker, whether or not the test says so."""
+    for item in items:
+        if SERVICES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.stack)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[TieredStack]:
+    """Broker and S3 endpoint for the whole session; tests keep apart by topic names (`topic`)."""
+    from tests.stack.tiered_stack import TieredStack
+
+    with TieredStack() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One local Spark for the whole session, with Delta and Spark's own `kafka` source."""
+    from tests.stack.spark import spark_session
+
+    session = spark_session("tiered_stream tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name of the test's own; the topic is not created."""
+    name: str = request.node.name
+    return "".join(letter if letter.isalnum() else "-" for letter in name)[:200].strip("-")

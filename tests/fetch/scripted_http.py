@@ -1,0 +1,74 @@
+"""An S3 endpoint that answers as a test says: for failures that a real one cannot be told to have.
+
+It does not check signatures, and knows GET only.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+
+def answer(status: int, body: bytes = b"", length: int | None = None, **headers: str) -> bytes:
+    """One HTTP answer; `length` is the Content-Length where it is not the body's."""
+    lines = [f"HTTP/1.1 {status} Scripted", f"Content-Length: {len(body) if length is None else length}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def error(status: int, code: str) -> bytes:
+    """S3's XML for an error."""
+    return answer(status, f"<Error><Code>{code}</Code><Message>message</Message></Error>".encode())
+
+
+def part(body: bytes, start: int = 0, length: int | None = None) -> bytes:
+    """The answer to a ranged GET."""
+    return answer(206, body, length, Content_Range=f"bytes {start}-{start + len(body) - 1}/1000")
+
+
+SILENCE = b""
+"""Take the request and never answer."""
+
+
+class ScriptedHttp:
+    """A server that gives one of `answers` a request, the last one again and again, and closes after each."""
+
+    def __init__(self, answers: Iterable[bytes]) -> None:
+        self._answers = list(answers)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve)
+        self._silent: list[socket.socket] = []
+        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
+        self.requests: list[bytes] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for connection in (*self._silent, self._server):
+            connection.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            request = b""
+            while b"\r\n\r\n" not in request and (data := connection.recv(65536)):
+                request += data
+            self.requests.append(request)
+            script = self._answers[min(len(self.requests), len(self._answers)) - 1]
+            if script == SILENCE:
+                self._silent.append(connection)
+            else:
+                connection.sendall(script.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                connection.close()

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from hashlib import sha3_512
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.fetch.golden_aiven import big_segment, manifests, options
+from tests.golden import golden
+from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageAccessError
+from tiered_stream.fetch.encryption import load_key_ring
+from tiered_stream.fetch.manifest import SegmentEncryption
+from tiered_stream.fetch.open import open_fetcher
+
+TRANSFORMED = "aiven-zstd-aesgcm"
+
+
+def key_file(folder: Path, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> str:
+    path = folder / "another.pem"
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return str(path)
+
+
+def another_key() -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(65537, 2048)
+
+
+def with_keys(**keys: str) -> dict[str, str]:
+    files = {f"encryption.key.pairs.{name}.private.key.file": file for name, file in keys.items()}
+    return {"key.prefix": "encz/", "encryption.key.pairs": ", ".join(keys)} | files
+
+
+def test_the_wrong_private_key_names_manifest_and_key_pair(tmp_path: Path) -> None:
+    opened = open_fetcher(options(TRANSFORMED, rsm_config=with_keys(key1=key_file(tmp_path, another_key()))))
+    with pytest.raises(CorruptDataError, match=r"rsm-manifest: its data key does not decrypt .*'key1'"):
+        opened.fetch_log_segment(big_segment(TRANSFORMED), 0)
+
+
+def test_a_missing_key_pair_names_it_and_the_property(tmp_path: Path) -> None:
+    opened = open_fetcher(options(TRANSFORMED, rsm_config=with_keys(key2=key_file(tmp_path, another_key()))))
+    with pytest.raises(StorageAccessError, match=r"rsm-manifest: .*'key1'.*rsm.config.encryption.key.pairs"):
+        opened.fetch_log_segment(big_segment(TRANSFORMED), 0)
+
+
+def test_a_key_file_that_holds_no_key_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "no.pem").write_text("the-secret-text")
+    for file, message in (("no.pem", "is not an unencrypted private key"), ("none.pem", "cannot be read")):
+        with pytest.raises(ConfigurationError, match=rf"key1.private.key.file: .*{message}") as caught:
+            open_fetcher(options(TRANSFORMED, rsm_config=with_keys(key1=str(tmp_path / file))))
+        assert "the-secret-text" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="key1.private.key.file is missing"):
+        open_fetcher(options(TRANSFORMED, rsm_config={"encryption.key.pairs": "key1"}))
+
+
+def test_a_key_that_is_not_rsas_is_a_configuration_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="another.pem is not an RSA key"):
+        load_key_ring(with_keys(key1=key_file(tmp_path, ec.generate_private_key(ec.SECP256R1()))))
+
+
+def encryption(data_key: bytes) -> SegmentEncryption:
+    return SegmentEncryption("key1", data_key, b"aad")
+
+
+@pytest.mark.parametrize("data_key", [b"", b"\0" * 256, b"\1" * 256, b"\xff" * 256, b"\1" * 255, b"\1" * 257])
+def test_a_data_key_that_no_public_key_encrypted_is_refused(data_key: bytes) -> None:
+    private = str(golden(TRANSFORMED).folder / "keys" / "test-only-private.pem")
+    with pytest.raises(CorruptDataError, match="the manifest: its data key does not decrypt"):
+        load_key_ring(with_keys(key1=private)).cipher(encryption(data_key), "the manifest")
+
+
+def test_a_flipped_bit_in_the_data_key_is_found() -> None:
+    private = str(golden(TRANSFORMED).folder / "keys" / "test-only-private.pem")
+    ring = load_key_ring(with_keys(key1=private))
+    manifest = next(iter(manifests(TRANSFORMED).values()))
+    assert manifest.encryption is not None
+    good = manifest.encryption.encrypted_data_key
+    ring.cipher(encryption(good), "the manifest")
+    for position in (0, 100, 255):
+        bad = bytes(byte ^ (at == position) for at, byte in enumerate(good))
+        with pytest.raises(CorruptDataError, match="does not decrypt"):
+            ring.cipher(encryption(bad), "the manifest")
+
+
+def test_a_data_key_of_a_size_that_aes_does_not_have_is_refused(tmp_path: Path) -> None:
+    key = another_key()
+    wrapped = oaep_encrypt(key.public_key(), b"seventeen bytes!!")
+    ring = load_key_ring(with_keys(key1=key_file(tmp_path, key)))
+    with pytest.raises(CorruptDataError, match="does not decrypt"):
+        ring.cipher(encryption(wrapped), "the manifest")
+    ring.cipher(encryption(oaep_encrypt(key.public_key(), b"k" * 32)), "the manifest")
+
+
+def oaep_encrypt(key: rsa.RSAPublicKey, message: bytes) -> bytes:
+    """RSAES-OAEP encryption with SHA3-512 for a 2048-bit key (RFC 8017, 7.1.1); the seed need not be random here."""
+
+    def masked(data: bytes, seed: bytes) -> bytes:
+        stream = b"".join(sha3_512(seed + bytes([0, 0, 0, block])).digest() for block in range(4))
+        return bytes(a ^ b for a, b in zip(data, stream, strict=False))
+
+    seed = b"s" * 64
+    block = masked(sha3_512(b"").digest() + bytes(256 - 65 - 64 - 1 - len(message)) + b"\1" + message, seed)
+    encoded = b"\0" + masked(seed, block) + block
+    numbers = key.public_numbers()
+    return pow(int.from_bytes(encoded, "big"), numbers.e, numbers.n).to_bytes(256, "big")

@@ -1,0 +1,70 @@
+"""Golden tiered data: what a Kafka 4.1.1 broker wrote through the Aiven plugin 1.0.0, and what consumers then returned.
+
+The two archives beside this file hold, each under a folder of the archive's name: `bucket/` (the objects under their
+keys), `remote_log_metadata.jsonl` (every record of `__remote_log_metadata`, five partitions),
+`expected/TOPIC-PARTITION.ISOLATION.jsonl.gz` (rows `[offset, timestamp ms, timestamp type, key, value, headers]`, bytes
+as base64, headers as `[[name, value]]`) and `manifest.json`. `aiven-plain` is neither compressed nor encrypted,
+`aiven-zstd-aesgcm` is both.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+NAMES = ("aiven-plain", "aiven-zstd-aesgcm")
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class GoldenSet:
+    """One archive, unpacked into `folder`."""
+
+    name: str
+    folder: Path
+
+    @property
+    def bucket(self) -> Path:
+        return self.folder / "bucket"
+
+    @property
+    def topic_prefix(self) -> str:
+        """What the names of the topics in the bucket begin with, as `s32-`."""
+        return f"s{self.manifest['seed']}-"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text())
+        return loaded
+
+    def remote_log_metadata(self) -> list[tuple[int, int, bytes]]:
+        """(metadata partition, offset, value) of every record."""
+        lines = (self.folder / "remote_log_metadata.jsonl").read_text().splitlines()
+        records = [json.loads(line) for line in lines]
+        return [(record["partition"], record["offset"], base64.b64decode(record["value"])) for record in records]
+
+    def expected(self, topic_partition: object, isolation: str) -> list[list[Any]]:
+        """The rows that a consumer returned of a whole partition; `topic_partition` as `s32-txn-0`."""
+        with gzip.open(self.folder / "expected" / f"{topic_partition}.{isolation}.jsonl.gz", "rt") as lines:
+            return [json.loads(line) for line in lines]
+
+
+@lru_cache
+def golden(name: str) -> GoldenSet:
+    """The set `name`, unpacked once for the whole test run."""
+    folder = tempfile.TemporaryDirectory(prefix="golden-")
+    _unpacked.append(folder)
+    with tarfile.open(_FOLDER / f"{name}.tar.gz") as archive:
+        archive.extractall(folder.name, filter="data")
+    return GoldenSet(name, Path(folder.name) / name)
+
+
+_unpacked: list[tempfile.TemporaryDirectory[str]] = []  # removed when the interpreter ends

@@ -1,0 +1,140 @@
+"""A locator over a golden bucket, its segments as the golden metadata topic tells them."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from tests.fetch import golden_aiven
+from tests.golden import golden
+from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
+from tiered_stream.locate.lineage import END_OF_LOG, visible_segments
+from tiered_stream.locate.remote_log_metadata import decode_remote_log_metadata
+from tiered_stream.locate.segment_table import SegmentTable
+from tiered_stream.locate.tier import TierLocator, Visible
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import IsolationLevel
+from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.snapshots import parse_producer_snapshot
+from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+
+Row = tuple[int, bytes | None]
+
+PLAIN = "aiven-plain"
+
+
+class CountingFetcher(RemoteStorageFetcher):
+    """Counts what another fetcher is asked for."""
+
+    def __init__(self, fetcher: RemoteStorageFetcher) -> None:
+        self._fetcher = fetcher
+        self.requests: Counter[str] = Counter()
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        self.requests["log"] += 1
+        return self._fetcher.fetch_log_segment(segment, start, end)
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        self.requests["indexes"] += 1
+        return self._fetcher.fetch_indexes(segment, types)
+
+    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
+        return self._fetcher.request_ranges(segment, wanted, request_bytes)
+
+
+def golden_table(name: str) -> dict[TopicPartition, tuple[RemoteLogSegment, ...]]:
+    """By partition, the segments that the golden metadata topic says are readable; of the topics in the bucket."""
+    golden_set = golden(name)
+    decoded = [decode_remote_log_metadata(value) for _, _, value in golden_set.remote_log_metadata()]
+    metadata = [each for each in decoded if each is not None]
+    table = SegmentTable()
+    table.follow({each.partition for each in metadata})
+    for each in metadata:
+        table.apply(each)
+    return {
+        partition.topic_partition: table.segments(partition)
+        for partition in table.followed()
+        if partition.topic_partition.topic.startswith(golden_set.topic_prefix)
+    }
+
+
+class GoldenLocator(TierLocator):
+    """All epochs belong to the lineage; beyond the tier, the expected rows tell which transactions were aborted."""
+
+    name = "golden"
+
+    def __init__(self, golden_name: str = PLAIN, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> None:
+        self.golden_name = golden_name
+        self.fetcher = CountingFetcher(golden_aiven.fetcher(golden_name))
+        super().__init__(self.fetcher, isolation)
+        lineage = dict.fromkeys(range(20), END_OF_LOG)
+        self.visible: dict[TopicPartition, Visible] = {
+            partition: visible_segments(segments, lineage, 0)
+            for partition, segments in golden_table(golden_name).items()
+            if segments
+        }
+        self.seams: list[tuple[TopicPartition, int]] = []
+
+    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+        return {partition: self.visible[partition] for partition in partitions if partition in self.visible}
+
+    def _aborted_across(
+        self, seams: Collection[tuple[TopicPartition, int]]
+    ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
+        self.seams += seams
+        return {(partition, seam): self._aborted_at(partition, seam) for partition, seam in seams}
+
+    def _aborted_at(self, partition: TopicPartition, seam: int) -> list[AbortedTransaction]:
+        last = self.visible[partition][-1].segment
+        assert seam == last.end_offset + 1
+        indexes = golden_aiven.fetcher(self.golden_name).fetch_indexes(last, [IndexType.PRODUCER_SNAPSHOT])
+        committed = {row[0] for row in _expected_rows(self.golden_name, partition, IsolationLevel.READ_COMMITTED)}
+        return [
+            AbortedTransaction(producer.producer_id, producer.current_txn_first_offset, seam)
+            for producer in parse_producer_snapshot(indexes[IndexType.PRODUCER_SNAPSHOT])
+            if producer.current_txn_first_offset is not None and producer.current_txn_first_offset not in committed
+        ]
+
+
+def read(fetcher: RemoteStorageFetcher, location: SegmentLocation) -> list[Row]:
+    """Offsets and values of a location's records, as an executor reads them."""
+    partition = location.segment.topic_partition
+    decoder = RecordBatchDecoder(
+        partition.topic,
+        partition.partition,
+        location.offsets.start,
+        location.offsets.end,
+        aborted=location.aborted_transactions,
+    )
+    data = fetcher.fetch_log_segment(location.segment, location.bytes.start, location.bytes.end)
+    rows = [
+        row
+        for batch in decoder.feed(data)
+        for row in zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist(), strict=True)
+    ]
+    decoder.finish()
+    return rows
+
+
+def expected(golden_name: str, partition: TopicPartition, start: int, end: int, isolation: IsolationLevel) -> list[Row]:
+    """Offsets and values that a consumer returned from `start` to `end` (exclusive)."""
+    return [
+        (offset, None if value is None else base64.b64decode(value))
+        for offset, _, _, _, value, _ in _expected_rows(golden_name, partition, isolation)
+        if start <= offset < end
+    ]
+
+
+def expected_timestamps(golden_name: str, partition: TopicPartition, end: int) -> list[tuple[int, int]]:
+    """(offset, timestamp in ms) of every record below `end` that a read_uncommitted consumer returned."""
+    rows = _expected_rows(golden_name, partition, IsolationLevel.READ_UNCOMMITTED)
+    return [(row[0], row[1]) for row in rows if row[0] < end]
+
+
+@cache
+def _expected_rows(golden_name: str, partition: TopicPartition, isolation: IsolationLevel) -> list[list[Any]]:
+    return golden(golden_name).expected(partition, isolation.value)

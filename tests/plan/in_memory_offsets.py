@@ -1,0 +1,87 @@
+"""An `OffsetReader` over a dictionary.
+
+It leaves out: leaders and leader epochs, transactions (its ends are those of either isolation level), authorization,
+timestamps out of order, and time: what a test changes is seen by the next question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from tiered_stream.errors import TieredStreamError, UnknownTopicError
+from tiered_stream.offsets import OffsetReader, TopicDescription, TopicPartition
+
+
+@dataclass
+class Log:
+    """Offsets `earliest` to `latest`; `timestamps` are those of its records, by offset, ascending."""
+
+    earliest: int = 0
+    latest: int = 0
+    timestamps: dict[int, int] = field(default_factory=dict)
+
+
+class InMemoryOffsets(OffsetReader):
+    def __init__(self, topics: Mapping[str, list[Log]] | None = None) -> None:
+        self.logs: dict[str, list[Log]] = {}
+        self.ids: dict[str, UUID] = {}
+        self.failures: list[TieredStreamError] = []
+        """Raised by the next questions, one each."""
+        self.questions = 0
+        for topic, logs in (topics or {}).items():
+            self.create(topic, *logs)
+
+    def create(self, topic: str, *logs: Log) -> None:
+        self.logs[topic], self.ids[topic] = list(logs), uuid4()
+
+    def delete(self, topic: str) -> None:
+        del self.logs[topic], self.ids[topic]
+
+    def topics(self) -> frozenset[str]:
+        return frozenset(topic for topic in self.logs if not topic.startswith("__"))
+
+    def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        self.questions += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        for topic in topics:
+            if topic not in self.logs:
+                raise UnknownTopicError(f"the topic {topic} does not exist")
+        return {
+            topic: TopicDescription(topic, self.ids[topic], tuple(range(len(self.logs[topic])))) for topic in topics
+        }
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self.log(partition).earliest for partition in partitions}
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self.log(partition).latest for partition in partitions}
+
+    def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        found: dict[TopicPartition, int | None] = {}
+        for partition, wanted in timestamps.items():
+            records = self.log(partition).timestamps.items()
+            found[partition] = next((offset for offset, timestamp in records if timestamp >= wanted), None)
+        return found
+
+    def log(self, partition: TopicPartition) -> Log:
+        if partition.partition >= len(self.logs.get(partition.topic, ())):
+            raise UnknownTopicError(f"{partition} does not exist")
+        return self.logs[partition.topic][partition.partition]
+
+
+class SegmentEnds:
+    """A `Locator` that knows where segments end, and nothing else."""
+
+    name = "test"
+
+    def __init__(self, ends: Mapping[TopicPartition, Collection[int]]) -> None:
+        self.ends = ends
+
+    def segment_ends(self, ranges):  # type: ignore[no-untyped-def]
+        return {
+            partition: tuple(end for end in sorted(self.ends.get(partition, ())) if asked.start < end <= asked.end)
+            for partition, asked in ranges.items()
+        }

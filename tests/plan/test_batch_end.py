@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+
+
+def test_lags_of_101_11_and_1_share_a_limit_of_10_as_8_1_and_1_then_as_9_and_1() -> None:
+    latest = {T0: 101, T1: 11, T2: 1}
+    first = proportional_ends({T0: 0, T1: 0, T2: 0}, latest, 10)
+    assert first == {T0: 8, T1: 1, T2: 1}
+    assert proportional_ends(first, latest, 10) == {T0: 17, T1: 2, T2: 1}
+
+
+@pytest.mark.parametrize(
+    ("start", "latest", "limit", "ends"),
+    [
+        ({T0: 0, T1: 0}, {T0: 5, T1: 5}, 1, {T0: 1, T1: 1}),
+        ({T0: 0, T1: 0}, {T0: 15, T1: 0}, 5, {T0: 5, T1: 0}),
+        ({T0: 3}, {T0: 5}, 2**63 - 1, {T0: 5}),
+        ({T0: 0, T1: 0}, {T0: 2**61, T1: 2**61}, 2**63 - 1, {T0: 2**61, T1: 2**61}),
+        ({T0: 5}, {T0: 5}, 1, {T0: 5}),
+        ({T0: 9, T1: 0}, {T0: 5, T1: 4}, 2, {T0: 5, T1: 2}),
+        ({T0: 0}, {T0: 5, T1: 7}, 3, {T0: 3, T1: 7}),
+        ({}, {}, 3, {}),
+    ],
+    ids=[
+        "one over two lagging partitions gives two",
+        "an empty partition takes no share",
+        "the largest limit does not overflow",
+        "nor do large lags",
+        "nothing to read",
+        "an end that went back is taken as it is",
+        "a partition of unknown start ends at its end",
+        "no partition",
+    ],
+)
+def test_a_limit_is_shared_out_in_proportion(
+    start: dict[TopicPartition, int], latest: dict[TopicPartition, int], limit: int, ends: dict[TopicPartition, int]
+) -> None:
+    assert proportional_ends(start, latest, limit) == ends
+
+
+@given(
+    st.dictionaries(st.sampled_from([T0, T1, T2]), st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1),
+    st.integers(1, 2**63 - 1),
+)
+def test_every_lagging_partition_gets_on_and_none_goes_beyond_its_end(
+    partitions: dict[TopicPartition, tuple[int, int]], limit: int
+) -> None:
+    start = {partition: first for partition, (first, _) in partitions.items()}
+    latest = {partition: first + lag for partition, (first, lag) in partitions.items()}
+    ends = proportional_ends(start, latest, limit)
+    for partition, end in ends.items():
+        assert start[partition] <= end <= latest[partition]
+        assert end > start[partition] or latest[partition] == start[partition]
+    assert sum(ends.values()) - sum(start.values()) <= limit + len(ends)
+
+
+def test_an_end_moves_back_to_the_last_segment_end_in_its_share() -> None:
+    assert ends_at_segments({T0: 100, T1: 100}, {T0: (30, 60, 90), T1: ()}) == {T0: 90, T1: 100}
+
+
+def test_an_end_that_is_a_segment_end_stays() -> None:
+    assert ends_at_segments({T0: 90}, {T0: (30, 90)}) == {T0: 90}
+
+
+def test_only_shares_that_the_limit_cut_short_may_move_back() -> None:
+    start, ends, latest = {T0: 0, T1: 0, T2: 4}, {T0: 5, T1: 9, T2: 2}, {T0: 8, T1: 9, T2: 2}
+    assert limited_ranges(start, ends, latest) == {T0: OffsetRange(0, 5)}
+
+
+@pytest.mark.parametrize(
+    ("latest", "waited_ms", "waits"),
+    [
+        ({T0: 14}, 0, True),
+        ({T0: 15}, 0, False),
+        ({T0: 14}, 4999, True),
+        ({T0: 14}, 5000, False),
+        ({T0: 10, T1: 5}, 0, False),
+    ],
+    ids=["too few", "enough", "not yet long enough", "long enough", "a new partition counts from 0"],
+)
+def test_a_batch_waits_for_the_least_offsets_or_the_delay(
+    latest: dict[TopicPartition, int], waited_ms: int, waits: bool
+) -> None:
+    assert must_wait({T0: 0}, latest, 15, waited_ms=waited_ms, delay_ms=5000) is waits

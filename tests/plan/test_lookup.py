@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.plan.in_memory_offsets import InMemoryOffsets, Log
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, UnknownTopicError
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import Subscription
+from tiered_stream.plan.lookup import OffsetLookup, assigned
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def reader() -> InMemoryOffsets:
+    return InMemoryOffsets({"t": [Log(2, 5), Log()], "xtx": [Log()], "u": [Log()], "__consumer_offsets": [Log()]})
+
+
+class Naps(list[float]):
+    """Stands in for `time.sleep` and keeps the seconds."""
+
+    __call__ = list.append
+
+
+def lookup(offsets: InMemoryOffsets, naps: Naps | None = None, attempts: int = 3) -> OffsetLookup:
+    return OffsetLookup(offsets, Subscription(topics=("t",)), attempts, 250, Naps() if naps is None else naps)
+
+
+def test_named_topics_are_read_with_all_their_partitions() -> None:
+    offsets = reader()
+    assignment = assigned(Subscription(topics=("t", "u")), offsets)
+    assert assignment.partitions == {T0, T1, TopicPartition("u", 0)}
+    assert assignment.topic_ids == {"t": offsets.ids["t"], "u": offsets.ids["u"]}
+
+
+def test_a_pattern_is_found_anywhere_in_a_name_but_never_in_an_internal_one() -> None:
+    assert {each.topic for each in assigned(Subscription(pattern="t"), reader()).partitions} == {"t", "xtx"}
+    assert {each.topic for each in assigned(Subscription(pattern="^t$"), reader()).partitions} == {"t"}
+    assert assigned(Subscription(pattern="consumer_offsets"), reader()).partitions == frozenset()
+
+
+def test_a_pattern_may_match_nothing() -> None:
+    assert assigned(Subscription(pattern="nothing"), reader()).partitions == frozenset()
+    assert OffsetLookup(reader(), Subscription(pattern="nothing"), 3, 0).latest()[1] == {}
+
+
+def test_assigned_partitions_that_do_not_exist_are_left_out() -> None:
+    assert assigned(Subscription(assigned=(T1, TopicPartition("t", 9))), reader()).partitions == {T1}
+
+
+def test_a_named_topic_that_does_not_exist_fails_after_the_retries() -> None:
+    naps = Naps()
+    with pytest.raises(UnknownTopicError, match="nowhere"):
+        OffsetLookup(reader(), Subscription(topics=("nowhere",)), 3, 250, naps).assignment()
+    assert naps == [0.25, 0.25]
+
+
+def test_a_failure_that_passes_is_retried() -> None:
+    offsets, naps = reader(), Naps()
+    offsets.failures = [BrokerUnavailableError("no answer"), BrokerUnavailableError("no answer")]
+    assert lookup(offsets, naps).latest()[1] == {T0: 5, T1: 0}
+    assert naps == [0.25, 0.25]
+
+
+def test_a_failure_that_stays_surfaces_after_all_attempts() -> None:
+    offsets = reader()
+    offsets.failures = [BrokerUnavailableError(f"no answer {number}") for number in range(5)]
+    with pytest.raises(BrokerUnavailableError, match="no answer 2"):
+        lookup(offsets).latest()
+
+
+def test_a_failure_that_the_user_must_mend_is_not_retried() -> None:
+    offsets, naps = reader(), Naps()
+    offsets.failures = [BrokerAuthorizationError("no")]
+    with pytest.raises(BrokerAuthorizationError):
+        lookup(offsets, naps).latest()
+    assert naps == []
+
+
+def test_an_end_below_what_was_read_is_asked_for_again() -> None:
+    offsets = reader()
+
+    def recover(seconds: float) -> None:
+        offsets.log(T0).latest = 9
+
+    asking = OffsetLookup(offsets, Subscription(topics=("t",)), 3, 250, recover)
+    assert asking.latest({T0: 8})[1] == {T0: 9, T1: 0}
+
+
+def test_an_end_that_stays_below_what_was_read_is_believed() -> None:
+    naps = Naps()
+    assert lookup(reader(), naps).latest({T0: 8})[1] == {T0: 5, T1: 0}
+    assert naps == [0.25, 0.25]
+
+
+def test_log_starts_are_told_of_partitions_that_exist() -> None:
+    assert lookup(reader()).earliest([T0, TopicPartition("t", 9), TopicPartition("gone", 0)]) == {T0: 2}

@@ -1,0 +1,134 @@
+"""One Kafka 4.3 broker in KRaft mode whose remote storage is a folder (Kafka's own `LocalTieredStorage`)."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from tests.stack.errors import StackError
+from tests.stack.jars import CONF, jar_paths
+from tests.stack.java import java_command
+from tests.stack.processes import ServiceProcess, free_ports
+
+JVM_OPTIONS = ("-Xmx700m", "-XX:+UseG1GC", "-Djava.awt.headless=true")
+
+
+class KafkaBroker:
+    """A broker that keeps its data and its ports over `stop`, `kill` and `start`.
+
+    Args:
+        folder: holds its configuration, log and, under `logs`, the partitions.
+        tier_dir: the folder that it tiers into.
+        listeners: more listeners by name with their security protocol, such as `{"SASL": "SASL_PLAINTEXT"}`;
+            `address(name)` then tells where. The plain one, `PLAINTEXT`, is always there.
+        properties: more broker properties, or other values for those of `conf/stack/broker.properties`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tier_dir: Path,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        jvm_options: tuple[str, ...] = JVM_OPTIONS,
+    ) -> None:
+        self.folder = folder
+        self.tier_dir = tier_dir
+        self.logs_dir = folder / "logs"
+        self._protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
+        self._properties = dict(properties or {})
+        self._jvm_options = jvm_options
+        controller, *ports = free_ports(1 + len(self._protocols))
+        self._ports = dict(zip(self._protocols, ports, strict=True))
+        self._controller_port = controller
+        self._process: ServiceProcess | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.address("PLAINTEXT")
+
+    def address(self, listener: str) -> str:
+        """`host:port` of a listener."""
+        return f"127.0.0.1:{self._ports[listener]}"
+
+    def admin(self) -> KafkaAdminClient:
+        """A new admin client, to be closed by the caller."""
+        return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+
+    @property
+    def process(self) -> ServiceProcess:
+        """The last run.
+
+        Raises:
+            StackError: there was none.
+        """
+        if self._process is None:
+            raise StackError("the broker was never started")
+        return self._process
+
+    def start(self) -> None:
+        """Start it, formatting its storage the first time, and wait until it answers a Metadata request."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write_properties()
+        if not (self.logs_dir / "meta.properties").exists():
+            self._format()
+        command = self._command("kafka.Kafka", str(self._file), jvm_options=self._jvm_options)
+        self._process = ServiceProcess("Kafka broker", command, self.folder / "broker.log")
+        self._process.start(self._answers)
+
+    def stop(self) -> None:
+        """A controlled shutdown."""
+        if self._process is not None:
+            self._process.stop()
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "broker.properties"
+
+    def _write_properties(self) -> None:
+        template = Template((CONF / "broker.properties").read_text())
+        public = ",".join(f"{name}://{self.address(name)}" for name in self._protocols)
+        protocols = {"CONTROLLER": "PLAINTEXT", **self._protocols}
+        text = template.substitute(
+            controller_port=self._controller_port,
+            listeners=f"{public},CONTROLLER://127.0.0.1:{self._controller_port}",
+            advertised_listeners=public,
+            protocol_map=",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            logs_dir=self.logs_dir,
+            tier_dir=self.tier_dir,
+        )
+        own = "".join(f"{name}={value}\n" for name, value in self._properties.items())  # the last of two lines holds
+        self._file.write_text(text + own)
+
+    def _format(self) -> None:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        arguments = ("format", f"--cluster-id={cluster_id}", "-c", str(self._file))
+        command = self._command("kafka.tools.StorageTool", *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise StackError(f"the broker's storage could not be formatted: {(done.stdout + done.stderr)[-2000:]}")
+
+    def _command(self, main_class: str, *arguments: str, jvm_options: tuple[str, ...] = ()) -> list[str]:
+        return java_command(main_class, [CONF, *jar_paths("kafka")], arguments, jvm_options)
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._ports["PLAINTEXT"])).close()
+            with self.admin() as admin:
+                return bool(admin.describe_cluster()["brokers"])
+        except (KafkaError, OSError):
+            return False

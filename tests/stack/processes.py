@@ -1,0 +1,132 @@
+"""A service as a real process on loopback, which never outlives the Python process that started it."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.stack.errors import StackError
+
+PORTS = range(20_000, 32_000)
+"""Below the ports that Linux lends to outgoing connections, so that a restarted service finds its port still free."""
+PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 on which nobody listens now."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise StackError(f"no {count} free ports in {PORTS}")
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = 60.0, pause: float = 0.2) -> None:
+    """Ask `condition` until it holds.
+
+    Raises:
+        StackError: it did not hold within `timeout` seconds; the message says `what` was waited for.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            raise StackError(f"waited {timeout:.0f} s in vain for: {what}")
+        time.sleep(pause)
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    def in_child() -> None:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+
+    return in_child
+
+
+class ServiceProcess:
+    """One run of a command: its output goes to `log_file`, it is killed when this Python process ends in any way.
+
+    The kernel ties it to the *thread* that calls `start` (prctl(2)): start it from one that lives on.
+    """
+
+    def __init__(self, name: str, command: Sequence[str], log_file: Path) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._command = list(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process id.
+
+        Raises:
+            StackError: it was never started.
+        """
+        if self._process is None:
+            raise StackError(f"{self.name} is not started")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, ready: Callable[[], bool], timeout: float = 90.0) -> None:
+        """Start it and wait until `ready()`.
+
+        Raises:
+            StackError: it ended, or did not become ready in time; it is not running then.
+        """
+        with open(self.log_file, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C in a terminal is for us; we stop services in order
+                preexec_fn=_die_with(os.getpid()),
+            )
+        atexit.register(self.kill)
+        try:
+            wait_until(lambda: not self.running or ready(), f"{self.name} to be ready", timeout)
+            if not self.running:
+                raise StackError(f"{self.name} ended with status {self._process.returncode}")
+        except BaseException as error:
+            self.kill()
+            error.add_note(f"{self.log_file} ends:\n{self._log_end()}")
+            raise
+
+    def stop(self, grace: float = 30.0) -> None:
+        """Ask it to end (SIGTERM), and kill it if it has not after `grace` seconds. No-op when it is not running."""
+        if self._process is not None and self.running:
+            self._process.terminate()
+            try:
+                self._process.wait(grace)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        """End it as a crash would (SIGKILL). No-op when it is not running."""
+        atexit.unregister(self.kill)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _log_end(self) -> str:
+        return self.log_file.read_text(errors="replace")[-3000:]

@@ -1,0 +1,34 @@
+"""A record as a test produces it, and as a consumer returns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a producer hands over. Timestamps are milliseconds since the epoch."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int = 1_700_000_000_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Row:
+    """What a consumer gets. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    def record(self) -> Record:
+        """What a producer handed over."""
+        return Record(self.key, self.value, self.headers, self.timestamp_ms)

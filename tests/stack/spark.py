@@ -1,0 +1,54 @@
+"""A local SparkSession with the resolved jars."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.stack.jars import jar_paths
+from tests.stack.java import java_executable
+
+ROOT = Path(__file__).parents[2]
+LOCAL = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tiered-stream-warehouse-{os.getpid()}",
+}
+DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+}
+
+
+def spark_session(
+    name: str, groups: tuple[str, ...] = ("delta", "spark-kafka"), config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark in this process, or return the session that runs already (whose jars then stay as they are).
+
+    Args:
+        groups: of jars: `delta` (tables), `spark-kafka` (Spark's own `kafka` source).
+        config: more Spark settings, or other values for those above.
+    """
+    java_executable()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # workers find pyspark_tiered_stream by it
+    jars = ",".join(str(path) for path in jar_paths(*groups))
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**LOCAL, **(DELTA if "delta" in groups else {}), "spark.jars": jars, **(config or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

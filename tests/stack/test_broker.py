@@ -1,0 +1,46 @@
+"""A broker of a test's own: restarts, crashes and more listeners."""
+
+from __future__ import annotations
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from tests.stack.consume import read_topic
+from tests.stack.produce import produce_batch
+from tests.stack.rows import Record
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import create_tiered_topic
+
+pytestmark = pytest.mark.stack
+PLAIN_USERS = {
+    "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_reader="reader-secret";'
+    ),
+}
+
+
+def describe(address: str, password: str) -> int:
+    login = {"sasl_mechanism": "PLAIN", "sasl_plain_username": "reader", "sasl_plain_password": password}
+    client = KafkaAdminClient(
+        bootstrap_servers=address, security_protocol="SASL_PLAINTEXT", bootstrap_timeout_ms=3000, **login
+    )
+    with client as admin:
+        return len(admin.describe_cluster()["brokers"])
+
+
+def test_a_broker_keeps_data_and_address_and_serves_more_listeners() -> None:
+    with TieredStack(listeners={"SASL": "SASL_PLAINTEXT"}, properties=PLAIN_USERS) as stack:
+        folder, broker, address = stack.folder, stack.broker, stack.bootstrap_servers
+        create_tiered_topic(broker, "kept")
+        produce_batch(broker, "kept", [Record(b"before")])
+        broker.kill()
+        broker.start()
+        produce_batch(broker, "kept", [Record(b"after")])
+        assert broker.bootstrap_servers == address
+        assert [row.key for row in read_topic(broker, "kept")] == [b"before", b"after"]
+        assert describe(broker.address("SASL"), "reader-secret") == 1
+        with pytest.raises(KafkaError):
+            describe(broker.address("SASL"), "wrong")
+    assert not folder.exists() and not broker.process.running

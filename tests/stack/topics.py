@@ -1,0 +1,129 @@
+"""Topics that tier within a second, and waiting until they have."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.protocol.consumer.offsets import OffsetSpec
+
+from tests.stack.broker import KafkaBroker
+from tests.stack.processes import wait_until
+from tests.stack.produce import produce_batch
+from tests.stack.rows import Record
+
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(1 << 20),  # the smallest that Kafka takes
+    "local.retention.bytes": "1",
+    "file.delete.delay.ms": "1000",
+    "retention.ms": "-1",  # records may carry old timestamps,
+    "message.timestamp.after.max.ms": str(2**63 - 1),  # and future ones
+}
+SEVEN_DAYS_MS = 7 * 24 * 3600 * 1000
+"""Kafka's default `segment.ms`."""
+KEEP_LOCAL = {"local.retention.bytes": "-2", "local.retention.ms": "-2"}
+"""For `config`: tier, but keep the local copy as well."""
+
+
+def create_tiered_topic(
+    broker: KafkaBroker, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic that tiers closed segments at once and then drops their local copy.
+
+    Args:
+        config: more topic settings, or other values for those of `TIERED`.
+    """
+    settings = {**TIERED, **(config or {})}
+    with broker.admin() as admin:
+        admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
+        admin.wait_for_topics([topic])
+
+
+def alter_topic(broker: KafkaBroker, topic: str, config: Mapping[str, str]) -> None:
+    """Set some of a topic's settings and leave the others."""
+    with broker.admin() as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(config))])
+
+
+def partitions_of(broker: KafkaBroker, topic: str) -> list[TopicPartition]:
+    with broker.admin() as admin:
+        (description,) = admin.describe_topics([topic])
+    return sorted(TopicPartition(topic, partition["partition_index"]) for partition in description["partitions"])
+
+
+def offsets(broker: KafkaBroker, topic: str, spec: OffsetSpec) -> dict[int, int]:
+    """What ListOffsets says of each partition; -1 for `LATEST_TIERED` where nothing is tiered."""
+    wanted = dict.fromkeys(partitions_of(broker, topic), spec)
+    with broker.admin() as admin:
+        found = admin.list_partition_offsets(wanted)
+    return {partition.partition: found[partition].offset for partition in found}
+
+
+def roll(broker: KafkaBroker, topic: str) -> None:
+    """Close the active segment of every partition that is not empty.
+
+    One more record (key `roll`, stamped later than all others) goes to each and is alone in the new active segment, so
+    that everything before it can be tiered.
+
+    Raises:
+        StackError: a segment would not close.
+    """
+    ends = {partition: end for partition, end in offsets(broker, topic, OffsetSpec.LATEST).items() if end}
+    with broker.admin() as admin:
+        newest = admin.list_partition_offsets({TopicPartition(topic, p): OffsetSpec.MAX_TIMESTAMP for p in ends})
+    filler = Record(
+        b"roll", timestamp_ms=1000 + max(time.time_ns() // 1_000_000, *(at.timestamp for at in newest.values()))
+    )
+
+    def rolled() -> bool:  # a filler may come too early: the broker acknowledges a setting before it applies it
+        for partition, end in ends.items():
+            if active_segment(broker, topic, partition) < end:
+                produce_batch(broker, topic, [filler], partition)
+        return all(active_segment(broker, topic, partition) >= end for partition, end in ends.items())
+
+    alter_topic(broker, topic, {"segment.ms": "1"})
+    wait_until(rolled, f"the active segments of {topic} to close", timeout=10)
+    alter_topic(broker, topic, {"segment.ms": str(SEVEN_DAYS_MS)})
+
+
+def wait_until_tiered(
+    broker: KafkaBroker, topic: str, *, deleted_locally: bool = True, timeout: float = 60.0
+) -> dict[int, int]:
+    """Wait until the closed segments of every partition are tiered, and by default also gone from the broker's disk.
+
+    Segments at or above the last stable offset are not tiered by Kafka: with a transaction left open, use
+    `wait_until_tiered_to`.
+
+    Returns:
+        by partition, the first offset that is not tiered.
+    """
+
+    def done() -> bool:
+        tiered = offsets(broker, topic, OffsetSpec.LATEST_TIERED)
+        local = offsets(broker, topic, OffsetSpec.EARLIEST_LOCAL)
+        for partition in tiered:
+            active = active_segment(broker, topic, partition)
+            if tiered[partition] + 1 < active or (deleted_locally and local[partition] < active):
+                return False
+        return True
+
+    wait_until(done, f"closed segments of {topic} to be tiered", timeout)
+    return {partition: last + 1 for partition, last in offsets(broker, topic, OffsetSpec.LATEST_TIERED).items()}
+
+
+def wait_until_tiered_to(broker: KafkaBroker, topic: str, ends: Mapping[int, int], timeout: float = 60.0) -> None:
+    """Wait until each partition is tiered up to its end (exclusive) or further."""
+
+    def done() -> bool:
+        tiered = offsets(broker, topic, OffsetSpec.LATEST_TIERED)
+        return all(tiered[partition] + 1 >= end for partition, end in ends.items())
+
+    wait_until(done, f"{topic} to be tiered to {dict(ends)}", timeout)
+
+
+def active_segment(broker: KafkaBroker, topic: str, partition: int) -> int:
+    """Base offset of the active segment: no request tells it, the broker's folder does (`OFFSET20.log`)."""
+    return max((int(file.stem) for file in (broker.logs_dir / f"{topic}-{partition}").glob("*.log")), default=0)

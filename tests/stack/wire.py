@@ -1,0 +1,44 @@
+"""Single requests to the one broker, for what kafka-python's clients do not offer."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from kafka.errors import for_code
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.api_message import ApiMessage
+
+NODE = 1
+
+
+class BrokerConnection:
+    """Sends kafka-python's request objects and waits for each answer. Not for several threads at once."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._net = NetworkSelector()
+        self._manager = KafkaConnectionManager(self._net, bootstrap_servers=bootstrap_servers)
+        self._manager.bootstrap(timeout_ms=30_000)
+
+    def request(self, message: ApiMessage) -> Any:
+        """The broker's answer, in the newest version that both sides speak (or the message's own bounds allow)."""
+        return self._manager.run(self._manager.send, message, NODE)
+
+    def close(self) -> None:
+        self._manager.close()
+        self._net.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def check(error_code: int, what: str) -> None:
+    """Raise kafka-python's exception for an error code other than 0."""
+    if error_code:
+        raise for_code(error_code)(what)

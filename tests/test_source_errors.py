@@ -1,0 +1,87 @@
+"""Bad input to the source: one clear error, in time, that names the option or the object, and no secret."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, field
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.reading import batch, options, stream, tier_segments
+from tests.stack.processes import free_ports
+from tests.stack.tiered_stack import TieredStack
+
+TOPIC = "for-errors"
+WRONG_SECRET = "wrong-Secret-0815"
+NOBODY_LISTENS = f"127.0.0.1:{free_ports(1)[0]}"
+
+
+@dataclass(frozen=True)
+class BadInput:
+    """Options that cannot work, and what the error says of them."""
+
+    given: dict[str, str]
+    error: str
+    seconds: float = field(default=30.0)
+    """Far more than needed, and less than the default timeouts."""
+
+
+BAD_INPUTS = {
+    "missing-bucket": BadInput(
+        {"remote.storage.uri": "s3://no-such-bucket"},
+        r"StorageBucketNotFoundError: the bucket no-such-bucket \(option remote\.storage\.uri\) does not exist",
+    ),
+    "wrong-secret-key": BadInput(
+        {"remote.storage.aws.secret.access.key": WRONG_SECRET},
+        r"StorageAccessError: no access to s3://kafka-tiered-storage/\S+\.log: .*"
+        r"remote\.storage\.aws\.secret\.access\.key",
+    ),
+    "missing-folder": BadInput(
+        {"remote.storage.uri": "file:///no/such/folder"},
+        r"StorageBucketNotFoundError: the folder /no/such/folder \(option remote\.storage\.uri\) does not exist",
+    ),
+    "unknown-topic": BadInput(
+        {"subscribe": "no-such-topic", "fetchOffset.numRetries": "1"},
+        r"UnknownTopicError: no such topic: 'no-such-topic'",
+    ),
+    "broker-down": BadInput(
+        {"kafka.bootstrap.servers": NOBODY_LISTENS, "kafka.default.api.timeout.ms": "5000"},
+        rf"BrokerUnavailableError: kafka\.bootstrap\.servers = '{NOBODY_LISTENS}': no broker answered within 5000 ms",
+    ),
+    "malformed-starting-offsets": BadInput(
+        {"startingOffsets": '{"for-errors":{"0":"first"}}'},
+        r"""ConfigurationError: option startingOffsets: .*'first' of for-errors-0 is not an offset""",
+    ),
+    "unknown-option": BadInput(
+        {"remote.storage.url": "s3://bucket"}, r"ConfigurationError: .*remote\.storage\.url.*remote\.storage\.uri"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tiered(stack: TieredStack) -> str:
+    tier_segments(stack, TOPIC, [5])
+    return TOPIC
+
+
+@pytest.mark.parametrize("kind", ["batch", "stream"])
+@pytest.mark.parametrize("bad", BAD_INPUTS.values(), ids=BAD_INPUTS.keys())
+def test_bad_input_gives_one_clear_error(
+    stack: TieredStack, spark: SparkSession, tiered: str, bad: BadInput, kind: str
+) -> None:
+    given = options(stack, tiered, bad.given)
+    started = time.monotonic()
+    with pytest.raises(PySparkException) as raised:
+        if kind == "batch":
+            batch(spark, given).collect()
+        else:
+            query = stream(spark, given).writeStream.format("noop").trigger(availableNow=True).start()
+            query.awaitTermination()
+    seconds = time.monotonic() - started
+    message = str(raised.value)
+    assert re.search(bad.error, message)
+    assert WRONG_SECRET not in message and stack.secret_key not in message
+    assert seconds < bad.seconds

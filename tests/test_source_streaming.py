@@ -1,0 +1,110 @@
+"""The streaming source on the real stack: limits, triggers, restarts, and topics that change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tests.reading import end_offsets, located_ends, options, records, run_in_memory, stream, tier_segments
+from tests.stack.processes import wait_until
+from tests.stack.produce import RawProducer, produce_batch
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import create_tiered_topic
+
+SEGMENTS = [300, 300, 300, 300]
+
+
+@pytest.fixture(scope="module")
+def segments(stack: TieredStack) -> str:
+    """A topic with four tiered segments of 300 records, and one record that is not tiered."""
+    tier_segments(stack, "four-segments", SEGMENTS)
+    return "four-segments"
+
+
+@pytest.fixture
+def name(spark: SparkSession, topic: str) -> Iterator[str]:
+    """Of a query, and of its table in memory."""
+    table = topic.replace("-", "_")
+    yield table
+    spark.catalog.dropTempView(table)
+
+
+def offsets_in(spark: SparkSession, table: str) -> list[tuple[int, int]]:
+    return sorted((row[0], row[1]) for row in spark.table(table).select("partition", "offset").collect())
+
+
+def test_a_limit_below_a_segment_cuts_inside_it(
+    stack: TieredStack, spark: SparkSession, segments: str, name: str
+) -> None:
+    progress = run_in_memory(stream(spark, options(stack, segments, {"maxOffsetsPerTrigger": "200"})), name)
+    assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
+    assert [end_offsets(each)[0] for each in progress] == [200, 300, 500, 600, 800, 900, 1100, 1200, 1201]
+
+
+def test_a_limit_above_a_segment_lets_batches_end_with_segments(
+    stack: TieredStack, spark: SparkSession, segments: str, name: str
+) -> None:
+    progress = run_in_memory(stream(spark, options(stack, segments, {"maxOffsetsPerTrigger": "700"})), name)
+    assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
+    *ends, last = [end_offsets(each)[0] for each in progress]
+    assert ends == [600, 1200]
+    assert set(ends) <= set(located_ends(stack, segments, last))
+    assert [each.numInputRows for each in progress] == [600, 600, 1]
+
+
+def test_a_limit_is_shared_in_proportion_to_what_is_left(
+    stack: TieredStack, spark: SparkSession, topic: str, name: str
+) -> None:
+    create_tiered_topic(stack.broker, topic, partitions=3)
+    with RawProducer(stack.broker) as producer:
+        for partition, count in enumerate((101, 11, 1)):
+            producer.send(topic, records(count), partition)
+    progress = run_in_memory(stream(spark, options(stack, topic, {"maxOffsetsPerTrigger": "60"})), name)
+    assert [end_offsets(each) for each in progress] == [{0: 53, 1: 5, 2: 1}, {0: 101, 1: 11, 2: 1}]
+    assert [each.numInputRows for each in progress] == [53 + 5 + 1, 48 + 6]
+
+
+def test_rows_that_come_while_a_latest_query_is_stopped_are_read(
+    stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    create_tiered_topic(stack.broker, topic, partitions=2)
+    produce_batch(stack.broker, topic, records(10), partition=0)
+    frame = stream(spark, options(stack, topic, {"startingOffsets": "latest"}))
+    writer = frame.writeStream.format("delta").option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+    query = writer.trigger(processingTime="100 milliseconds").start(str(tmp_path / "table"))
+    wait_until((tmp_path / "checkpoint" / "commits" / "0").exists, "the first batch", pause=0.05)
+    query.stop()
+    produce_batch(stack.broker, topic, records(7, first=10), partition=0)
+    produce_batch(stack.broker, topic, records(5), partition=1)
+
+    query = writer.start(str(tmp_path / "table"))
+    query.processAllAvailable()
+    produce_batch(stack.broker, topic, records(3, first=5), partition=1)
+    query.processAllAvailable()
+    query.stop()
+    table = spark.read.format("delta").load(str(tmp_path / "table"))
+    found = sorted((row[0], row[1]) for row in table.select("partition", "offset").collect())
+    assert found == [(0, offset) for offset in range(10, 17)] + [(1, offset) for offset in range(8)]
+
+
+def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
+    stack: TieredStack, spark: SparkSession, topic: str, name: str
+) -> None:
+    create_tiered_topic(stack.broker, topic)
+    produce_batch(stack.broker, topic, records(10))
+    patient = {"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "100"}
+    query = stream(spark, options(stack, topic, patient)).writeStream.format("memory").queryName(name).start()
+    query.processAllAvailable()
+    with stack.broker.admin() as admin:
+        admin.delete_topics([topic])
+        wait_until(lambda: topic not in admin.list_topics(), "the topic to be gone", pause=0.05)
+    create_tiered_topic(stack.broker, topic)
+    produce_batch(stack.broker, topic, records(20))
+    with pytest.raises(StreamingQueryException, match=rf"KAFKA_DATA_LOSS.*{topic} was deleted and made again"):
+        query.awaitTermination(60)
+    assert offsets_in(spark, name) == [(0, offset) for offset in range(10)]

@@ -1,0 +1,179 @@
+"""The broker client: metadata, and requests to any broker or to partitions' leaders, retried until a deadline."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import random
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tiered_stream.broker.config import BrokerConfig
+from tiered_stream.broker.connections import Connections, Deadline
+from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
+from tiered_stream.broker.metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
+from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
+from tiered_stream.offsets import TopicPartition
+
+T = TypeVar("T")
+
+_UNKNOWN_TOPIC = 3  # UNKNOWN_TOPIC_OR_PARTITION
+_UNKNOWN_TOPIC_GRACE_MS = 1_000  # a topic made a moment ago is not known to every broker at once
+
+
+class BrokerClient:
+    """Talks to one Kafka cluster. Safe to share between threads; connects when first asked.
+
+    `properties` are Kafka's client properties without the `kafka.` prefix. Every call ends within
+    `default.api.timeout.ms`, with an error of `tiered_stream.errors`.
+
+    Raises:
+        ConfigurationError: a property is missing, malformed or asks for what is not supported.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.config = BrokerConfig.parse(properties)
+        self._connections = Connections(self.config)
+        self._topics: dict[str, tuple[float, TopicMetadata]] = {}
+        self.read_replicas: dict[TopicPartition, int] = {}
+        """Brokers to fetch from in a leader's stead, as leaders told us (KIP-392). Of the network thread."""
+
+    def __repr__(self) -> str:
+        return f"BrokerClient({self.config.bootstrap_servers})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections; calls under way fail with BrokerUnavailableError."""
+        self._connections.close()
+
+    def metadata(self, topics: Collection[str] | None = None) -> dict[str, TopicMetadata]:
+        """The topics as the brokers know them now; None: all that the user may see. No topic is ever created.
+
+        Raises:
+            UnknownTopicError: a named topic does not exist.
+            BrokerAuthorizationError: the login was refused, or a named topic may not be described.
+            BrokerUnavailableError: no broker answered in time.
+        """
+        return self.run(lambda: self.fetch_metadata(topics, self.deadline()))
+
+    def ask_any_broker(self, build: Callable[[], Any]) -> Any:
+        """The response of whichever broker answers first to a request made by `build` (anew for each attempt).
+
+        Raises: as `metadata`, without UnknownTopicError.
+        """
+        return self.run(lambda: self._ask_any(build, self.deadline()))
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs a coroutine on the network thread and waits for its result."""
+        return self._connections.run(work)
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
+        """Runs a coroutine on the network thread while the caller goes on."""
+        return self._connections.start(work)
+
+    # What follows runs on the network thread.
+
+    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+        """Runs coroutines at once; their results in order."""
+        return await self._connections.together(works)
+
+    async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
+        """One attempt at one broker; raises as `Connections.request`."""
+        return await self._connections.request(node_id, message, deadline)
+
+    def deadline(self, extra_ms: int = 0) -> Deadline:
+        """`default.api.timeout.ms` from now, and `extra_ms`."""
+        return Deadline(self.config.api_timeout_ms + extra_ms)
+
+    async def back_off(self, attempt: int, deadline: Deadline) -> None:
+        """Sleeps before attempt number `attempt` + 2 (Kafka: `ExponentialBackoff` with 20 % jitter)."""
+        longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        wait = min(self.config.retry_backoff_ms * 2 ** min(attempt, 16), longest) * random.uniform(0.8, 1.2)
+        await self._connections.pause(min(wait, deadline.remaining_ms) / 1000)
+
+    async def leaders(
+        self, partitions: Collection[TopicPartition], deadline: Deadline, refresh: bool = False
+    ) -> dict[TopicPartition, PartitionMetadata]:
+        """Who leads each partition, as last heard; asked anew after `metadata.max.age.ms` or with `refresh`.
+
+        Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
+        """
+        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
+        topics = {partition.topic for partition in partitions}
+        stale = {topic for topic in topics if refresh or self._topics.get(topic, (-1.0, None))[0] < oldest}
+        if stale:
+            await self.fetch_metadata(stale, deadline)
+        return {partition: self._partition(partition) for partition in partitions}
+
+    def topic(self, topic: str) -> TopicMetadata | None:
+        """A topic as last heard of."""
+        return self._topics[topic][1] if topic in self._topics else None
+
+    def _partition(self, partition: TopicPartition) -> PartitionMetadata:
+        known = self._topics[partition.topic][1].partitions
+        if partition.partition not in known:
+            raise UnknownTopicError(
+                f"partition {partition} does not exist: topic {partition.topic!r} has {len(known)} partitions"
+            )
+        return known[partition.partition]
+
+    async def fetch_metadata(self, topics: Collection[str] | None, deadline: Deadline) -> dict[str, TopicMetadata]:
+        """What `metadata` does."""
+        grace = Deadline(min(_UNKNOWN_TOPIC_GRACE_MS, deadline.remaining_ms))
+        attempt = 0
+        while True:
+            response = await self._ask_any(lambda: metadata_request(topics), deadline)
+            self._connections.learn(response)
+            found, error_codes = read_topics(response)
+            heard = time.monotonic()
+            self._topics.update({topic: (heard, metadata) for topic, metadata in found.items()})
+            if topics is None or not error_codes:
+                return found
+            _raise_hopeless(error_codes, grace, deadline)
+            await self.back_off(attempt, deadline)
+            if not deadline.remaining_ms:
+                _raise_hopeless(error_codes, deadline, deadline)
+            attempt += 1
+
+    async def _ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
+        attempt = 0
+        reason: BrokerUnavailableError | None = None
+        while deadline.remaining_ms:
+            for node_id in self._connections.nodes():
+                if not deadline.remaining_ms:
+                    break
+                try:
+                    return await self.request(node_id, build(), deadline)
+                except BrokerUnavailableError as error:
+                    reason = error
+            await self.back_off(attempt, deadline)
+            attempt += 1
+        raise BrokerUnavailableError(
+            f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}: no broker answered within "
+            f"{deadline.timeout_ms} ms (kafka.default.api.timeout.ms); last: {reason}. Are the brokers up, and is "
+            f"{self.config.security} what they speak there?"
+        ) from reason
+
+
+def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
+    """Raises unless every error may pass in the time left."""
+    missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC)
+    for topic, code in error_codes.items():
+        if code != _UNKNOWN_TOPIC and not is_retriable(code):
+            raise answer_fault(code, f"topic {topic!r}", "DESCRIBE on the topic")
+    if missing and not grace.remaining_ms:
+        raise UnknownTopicError(
+            f"no such topic: {', '.join(map(repr, missing))} (Kafka: UNKNOWN_TOPIC_OR_PARTITION). Topics are never "
+            "created by reading them: create it, or correct the option that names it"
+        )
+    if not deadline.remaining_ms:
+        reasons = ", ".join(f"{topic!r}: {code_name(code)}" for topic, code in sorted(error_codes.items()))
+        raise BrokerUnavailableError(f"topics not available within {deadline.timeout_ms} ms: {reasons}")

@@ -1,0 +1,169 @@
+"""Connections to the brokers of one cluster: kafka-python's event loop on a thread of its own.
+
+Callers hand coroutines to that thread (`start`, `run`). Only there are connections touched, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from kafka.errors import NodeNotReadyError
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+
+from tiered_stream.broker.config import BrokerConfig
+from tiered_stream.broker.faults import connection_fault
+from tiered_stream.errors import BrokerUnavailableError
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """A point in time `timeout_ms` from now."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._at = time.monotonic() + timeout_ms / 1000
+
+    @property
+    def remaining_ms(self) -> int:
+        """Milliseconds left; 0 when it has passed."""
+        return max(0, int((self._at - time.monotonic()) * 1000))
+
+
+class Connections:
+    """Sends requests to brokers by node id; the bootstrap servers have ids of their own until Metadata is known."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        _quiet_kafka_python()
+        self._config = config
+        # A slow step is no news: decoding a Fetch answer of many MiB takes one.
+        self._net = NetworkSelector(client_id=config.net["client_id"], slow_task_threshold_secs=0)
+        self._manager = KafkaConnectionManager(self._net, **config.net)
+        self._closed = False
+        self._last_fault: dict[Any, str] = {}  # by node, while no request to it has succeeded since
+        self._net.start()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
+        """Runs `work` on the network thread; the future holds its result or error."""
+        if self._closed:
+            raise _closed()
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        async def settle() -> None:
+            try:
+                result = await work()
+            except GeneratorExit:
+                future.set_exception(_closed())
+                raise
+            except BaseException as error:  # noqa: BLE001 - the waiting thread gets it
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._net.call_soon_threadsafe(settle)
+        return future
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Runs `work` on the network thread and waits for it; `work` keeps its own deadline."""
+        return self.start(work).result()
+
+    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+        """Runs all at once, on the network thread; the first error ends the wait."""
+        futures: list[Awaitable[T]] = [self._manager.call_soon(work) for work in works]
+        return [await future for future in futures]
+
+    async def pause(self, seconds: float) -> None:
+        """Sleeps, unless the client was closed: that is an error."""
+        if self._closed:
+            raise _closed()
+        await self._net.sleep(seconds)
+
+    def nodes(self) -> list[Any]:
+        """Node ids to try, best first: a connected one, the others of the cluster, the bootstrap servers."""
+        cluster = self._manager.cluster
+        known = [broker.node_id for broker in cluster.brokers()]
+        bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
+        random.shuffle(known)
+        random.shuffle(bootstrap)
+        best = self._manager.least_loaded_node()
+        known.sort(key=lambda node_id: node_id != best)
+        return known + bootstrap
+
+    def learn(self, metadata_response: Any) -> None:
+        """Takes over the cluster's brokers from a MetadataResponse, and lets go of the bootstrap connections."""
+        self._manager.cluster.update_metadata(metadata_response)
+        for broker in self._manager.cluster.bootstrap_brokers():
+            self._manager.close(broker.node_id)
+
+    async def request(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
+        """One request and its response, in the highest version both sides speak.
+
+        Raises:
+            BrokerUnavailableError: no connection or no answer in time; may be tried again.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: trying again would not help.
+        """
+        if self._closed:
+            raise _closed()
+        try:
+            response = await self._exchange(node_id, message, deadline)
+        except NodeNotReadyError as error:  # no attempt was made: the last one was a moment ago, or quota forbids it
+            reason = self._last_fault.get(node_id, f"{self._describe(node_id)}: not ready, or throttled by its quota")
+            raise BrokerUnavailableError(reason) from error
+        except Exception as error:
+            fault = connection_fault(error, self._describe(node_id), self._config.security)
+            self._last_fault[node_id] = str(fault)
+            raise fault from error
+        self._last_fault.pop(node_id, None)
+        return response
+
+    async def _exchange(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
+        manager = self._manager
+        timeout_ms = min(self._config.request_timeout_ms, deadline.remaining_ms)
+        setup_ms = min(manager.socket_connection_setup_timeout_ms(node_id), timeout_ms)
+        connection = manager.get_connection(node_id, timeout_ms=setup_ms, refresh_metadata_on_err=False)
+        try:
+            await manager.wait_for(connection.init_future, setup_ms)  # the manager's own timeout leaves out TLS
+            return await connection.send_request(message, timeout_ms)
+        except Exception as error:
+            if not connection.connected:
+                connection.close(error)
+            raise
+
+    def _describe(self, node_id: Any) -> str:
+        broker = self._manager.cluster.broker_metadata(node_id)
+        if broker is None:
+            return f"broker {node_id}"
+        if self._manager.cluster.is_bootstrap(node_id):
+            return f"bootstrap server {broker.host}:{broker.port}"
+        return f"broker {node_id} at {broker.host}:{broker.port}"
+
+    def close(self) -> None:
+        """Closes all connections and ends the network thread; what still waits fails."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._net.run(self._manager.close)
+        finally:
+            self._net.close()
+
+
+def _closed() -> BrokerUnavailableError:
+    return BrokerUnavailableError("the client was closed")
+
+
+def _quiet_kafka_python() -> None:
+    """Its network layer reports each failed attempt, and at DEBUG the bytes of a login; we raise one error instead.
+
+    A level that the user has set on these loggers stays.
+    """
+    for name in ("kafka.net", "kafka.cluster", "kafka.protocol", "kafka.future"):
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.CRITICAL + 1)

@@ -1,0 +1,86 @@
+"""Kafka's error codes and kafka-python's exceptions as errors of our own tree."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+
+import kafka.errors as kafka_errors
+
+from tiered_stream import errors
+
+_TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_REFUSALS = (
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+    kafka_errors.AuthorizationError,
+)
+
+
+def code_name(error_code: int) -> str:
+    """Kafka's name of an error code, as `NOT_LEADER_OR_FOLLOWER`; the number where it has none here."""
+    if error_code == kafka_errors.NotLeaderForPartitionError.errno:
+        return "NOT_LEADER_OR_FOLLOWER"  # its name since Kafka 2.6
+    kind = kafka_errors.kafka_errors.get(error_code)
+    return str(kind.message) if kind and kind.message else f"error code {error_code}"
+
+
+def is_retriable(error_code: int) -> bool:
+    """Whether the same request may succeed later, perhaps at another broker."""
+    return bool(kafka_errors.for_code(error_code).retriable)
+
+
+def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:
+    """The error for an answer that says `error_code` of `subject` (a topic, a partition and an offset)."""
+    name = code_name(error_code)
+    kind = kafka_errors.for_code(error_code)
+    if issubclass(kind, kafka_errors.AuthorizationError):
+        return errors.BrokerAuthorizationError(f"{subject}: the user may not: grant {needed_acl} (Kafka: {name})")
+    if kind is kafka_errors.OffsetOutOfRangeError:
+        return errors.OffsetOutOfRangeError(f"{subject}: not in the log (Kafka: {name})")
+    if kind is kafka_errors.InvalidTopicError:
+        return errors.UnknownTopicError(f"{subject}: not a valid topic name (Kafka: {name})")
+    return errors.BrokerError(f"{subject}: Kafka answered {name}")
+
+
+def connection_fault(error: BaseException, broker: str, security: str) -> errors.TieredStreamError:
+    """The error for a request to `broker` that got no answer; `security` names the properties that may be wrong."""
+    tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
+    if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
+        return errors.ConfigurationError(
+            f"{broker}: TLS failed: {_tls_reason(tls)}; check kafka.ssl.*, and whether the listener speaks {security}"
+        )
+    if isinstance(error, _REFUSALS):
+        return errors.BrokerAuthorizationError(
+            f"{broker} refused the login: {error}; check kafka.sasl.* and {security}"
+        )
+    if isinstance(error, kafka_errors.UnsupportedVersionError):
+        return errors.BrokerError(f"{broker} is too old or too new: {error}")
+    if isinstance(error, kafka_errors.UnknownBrokerIdError):  # it has left the cluster, or has not joined it yet
+        return errors.BrokerUnavailableError(f"{broker}: not among the brokers of the cluster")
+    if isinstance(error, kafka_errors.KafkaError) and error.retriable:
+        return errors.BrokerUnavailableError(f"{broker}: {_reason(error)}")
+    if isinstance(error, kafka_errors.KafkaProtocolError):
+        return errors.BrokerError(
+            f"{broker} answered with what is not Kafka's protocol ({error}); does the listener speak {security}?"
+        )
+    return errors.BrokerError(f"{broker}: {type(error).__name__}: {error}")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The exception, what it wraps as its argument, and what it was raised from, a few levels deep."""
+    for _ in range(8):
+        if error is None:
+            return
+        yield error
+        wrapped = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
+        error = wrapped or error.__cause__ or error.__context__
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    return str(getattr(error, "verify_message", None) or getattr(error, "reason", None) or error)
+
+
+def _reason(error: kafka_errors.KafkaError) -> str:
+    return ": ".join(str(arg) for arg in error.args) or "the connection was closed"

@@ -1,0 +1,81 @@
+"""What the Aiven plugin puts into a segment's custom metadata (`custom.metadata.fields.include`).
+
+A section of Kafka's tagged fields (Aiven: `SegmentCustomMetadataSerde`):
+
+    uvarint  count
+    then each field
+        uvarint  tag        0 remote size, 1 object prefix, 2 object key; ascending
+        uvarint  size       of what follows
+        0: varlong  bytes that the segment takes in the storage
+        1: compact string   the key prefix with which it was written
+        2: compact string   the key without prefix and suffix
+    compact string: uvarint size + 1, UTF-8
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tiered_stream.errors import CorruptDataError
+
+_OBJECT_PREFIX = 1
+_OBJECT_KEY = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCustomMetadata:
+    """Where the segment's objects are; None: as the configuration and the segment's own ids say."""
+
+    object_prefix: str | None = None
+    object_key: str | None = None
+
+
+def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
+    """The fields in `data`; fields that are not known are passed over.
+
+    Raises:
+        CorruptDataError: it is not such a section.
+    """
+    if not data:
+        return SegmentCustomMetadata()
+    try:
+        fields = _tagged_fields(data)
+        return SegmentCustomMetadata(
+            *(_compact_string(fields[tag]) if tag in fields else None for tag in (_OBJECT_PREFIX, _OBJECT_KEY))
+        )
+    except (ValueError, IndexError) as error:
+        raise CorruptDataError(
+            f"the segment's custom metadata ({len(data)} bytes) is not of the Aiven plugin's form: {error}"
+        ) from error
+
+
+def _tagged_fields(data: bytes) -> dict[int, bytes]:
+    fields = {}
+    count, at = _uvarint(data, 0)
+    for _ in range(count):
+        tag, at = _uvarint(data, at)
+        size, at = _uvarint(data, at)
+        if size > len(data) - at:
+            raise ValueError(f"field {tag} is cut off")
+        fields[tag] = data[at : at + size]
+        at += size
+    return fields
+
+
+def _compact_string(data: bytes) -> str:
+    size, at = _uvarint(data, 0)
+    if size - 1 != len(data) - at:
+        raise ValueError(f"a text of {size - 1} bytes is said to be in {len(data) - at}")
+    return data[at:].decode("utf-8")
+
+
+def _uvarint(data: bytes, at: int) -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits at `at`, and the position after it. Raises IndexError at the end."""
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise ValueError("a number is too long")

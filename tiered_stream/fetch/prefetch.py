@@ -1,0 +1,83 @@
+"""Read-ahead: the ranged GETs of a split, several at once, their bytes handed over in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.fetch.base import RemoteStorageFetcher
+from tiered_stream.options import FetchOptions
+from tiered_stream.segments import ByteRange, RemoteLogSegment
+
+Request = tuple[int, RemoteLogSegment, ByteRange]
+"""One GET: the position of its part in `parts`, the segment, the bytes."""
+
+
+def read_ahead(
+    fetcher: RemoteStorageFetcher,
+    parts: Sequence[tuple[RemoteLogSegment, ByteRange]],
+    options: FetchOptions,
+    on_fetch: Callable[[int, float], None] = lambda size, seconds: None,
+) -> Iterator[tuple[int, bytes]]:
+    """The bytes of every part, in order, as pairs of the part's position in `parts` and the next bytes of it.
+
+    All parts share one pipeline, so small segments are pulled as briskly as big ones. At most `options.in_flight`
+    requests are under way, and at most `options.memory_bytes` bytes (but always one request) are under way, waiting,
+    or with the consumer, who has let go of a piece when it asks for the next. Closing the iterator drops what has not
+    begun; the requests under way end by themselves, within the storage's timeouts.
+
+    Args:
+        on_fetch: called in the consumer's thread with each request's bytes and seconds.
+
+    Raises:
+        StorageError, CorruptDataError: at the place in the order where the bytes are missing.
+    """
+    requests = _requests(fetcher, parts, options.request_bytes)
+    upcoming = next(requests, None)
+    waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
+    held = 0
+    # A pool of this call's own: nothing outlives it, and nothing is shared with a forked worker.
+    pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
+    try:
+        while upcoming or waiting:
+            while upcoming and (held == 0 or held + len(upcoming[2]) <= options.memory_bytes):
+                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming)))
+                held += len(upcoming[2])
+                upcoming = next(requests, None)
+            (part, _, byte_range), future = waiting.popleft()
+            data, seconds = future.result()
+            del future  # or it would keep the bytes while the consumer is at work on them
+            on_fetch(len(data), seconds)
+            yield part, data
+            del data
+            held -= len(byte_range)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _requests(
+    fetcher: RemoteStorageFetcher, parts: Sequence[tuple[RemoteLogSegment, ByteRange]], request_bytes: int
+) -> Iterator[Request]:
+    for part, (segment, wanted) in enumerate(parts):
+        if 0 < len(wanted) <= request_bytes:
+            # One GET in any layout, so the layout is not asked here, where it might have to read a manifest first.
+            yield part, segment, wanted
+        else:
+            for byte_range in fetcher.request_ranges(segment, wanted, request_bytes):
+                yield part, segment, byte_range
+
+
+def _fetch(fetcher: RemoteStorageFetcher, request: Request) -> tuple[bytes, float]:
+    """The bytes of one request, and how many seconds they took."""
+    _, segment, wanted = request
+    begin = perf_counter()
+    data = fetcher.fetch_log_segment(segment, wanted.start, wanted.end)
+    if len(data) != len(wanted):
+        raise CorruptDataError(
+            f"{type(fetcher).__name__} gave {len(data)} bytes of segment {segment.segment_id} of "
+            f"{segment.topic_partition}, not the {len(wanted)} of {wanted}"
+        )
+    return data, perf_counter() - begin

@@ -1,0 +1,95 @@
+"""Which segment counts for which offsets, given the partition's history of leader epochs.
+
+Replicas that led at different times may both have copied the same offsets, and a leader that lost an election uncleanly
+may have copied records that are no part of the log any more. A record is identified by its offset and the leader epoch
+in which it was written; a segment counts for an offset when its own epoch there is the lineage's (Kafka:
+`RemoteLogMetadataCache.remoteLogSegmentMetadata(epoch, offset)`, asked with the epoch of `LeaderEpochFileCache`).
+Segments that agree hold the same batches at an offset, so which one is taken changes no record.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tiered_stream.offsets import OffsetRange
+from tiered_stream.segments import LeaderEpoch, RemoteLogSegment
+
+END_OF_LOG = (1 << 63) - 1
+
+Lineage = Mapping[int, int]
+"""The leader epochs of a log, each with its end offset (exclusive): the next epoch's start, `END_OF_LOG` for the last.
+
+An epoch has one leader, so all replicas agree where it starts, and only its end tells a lost history from the log.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleSegment:
+    """The offsets for which a segment counts: never empty."""
+
+    segment: RemoteLogSegment
+    offsets: OffsetRange
+
+
+def visible_segments(
+    segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int
+) -> tuple[VisibleSegment, ...]:
+    """For each offset from `log_start_offset` on that some segment has in the lineage, the one segment to read it from.
+
+    The result is sorted, disjoint and of as few pieces as there can be; it does not depend on the order of `segments`.
+    """
+    pieces = [piece for segment in segments for piece in _in_lineage(segment, lineage, log_start_offset)]
+    return tuple(_disjoint(pieces))
+
+
+def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
+    """The lineage whose epochs start as `epochs` say, which ascend."""
+    return {epoch: end for epoch, _, end in _epoch_ranges(epochs, END_OF_LOG)}
+
+
+def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int, int, int]]:
+    """(epoch, start, exclusive end) of each epoch that has offsets before `end`."""
+    ends = [entry.start_offset for entry in epochs[1:]] + [end]
+    for entry, epoch_end in zip(epochs, ends, strict=True):
+        if entry.start_offset < min(epoch_end, end):
+            yield entry.epoch, entry.start_offset, min(epoch_end, end)
+
+
+def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: int) -> Iterator[VisibleSegment]:
+    first = max(segment.base_offset, log_start_offset)
+    held: OffsetRange | None = None
+    for epoch, start, end in _epoch_ranges(segment.leader_epochs, segment.end_offset + 1):
+        start, end = max(first, start), min(end, lineage.get(epoch, 0))
+        if start >= end:
+            continue
+        if held is not None and held.end == start:
+            held = OffsetRange(held.start, end)
+            continue
+        if held is not None:
+            yield VisibleSegment(segment, held)
+        held = OffsetRange(start, end)
+    if held is not None:
+        yield VisibleSegment(segment, held)
+
+
+def _disjoint(pieces: list[VisibleSegment]) -> Iterator[VisibleSegment]:
+    """At each offset not covered yet, the piece that reaches furthest; of those, the one that begins last."""
+    pieces.sort(key=lambda piece: piece.offsets.start)
+    reaching: list[tuple[int, int, int, int]] = []  # furthest first: (-end, -start, segment id, index in pieces)
+    cursor, following = 0, 0
+    while following < len(pieces) or reaching:
+        if not reaching:
+            cursor = max(cursor, pieces[following].offsets.start)
+        while following < len(pieces) and pieces[following].offsets.start <= cursor:
+            piece = pieces[following]
+            entry = (-piece.offsets.end, -piece.offsets.start, piece.segment.segment_id.int, following)
+            heapq.heappush(reaching, entry)
+            following += 1
+        furthest = pieces[heapq.heappop(reaching)[3]]
+        if furthest.offsets.end <= cursor:
+            reaching.clear()  # it reached furthest, so no other reaches the cursor
+            continue
+        yield VisibleSegment(furthest.segment, OffsetRange(cursor, furthest.offsets.end))
+        cursor = furthest.offsets.end

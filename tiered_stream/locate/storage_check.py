@@ -1,0 +1,61 @@
+"""A storage that is configured wrong fails a query at its start.
+
+A split whose storage fails is read from the broker (KIP-1254). Were that all, a query with a wrong bucket or key would
+read everything through the brokers, and only the log would say so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
+from tiered_stream.fetch.base import RemoteStorageFetcher
+from tiered_stream.locate.base import Locator
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.segments import SegmentLocation
+
+log = logging.getLogger(__name__)
+
+
+def check_storage(location: SegmentLocation, fetcher: RemoteStorageFetcher) -> None:
+    """Fetch one byte of a located segment; what may pass, or concerns this object alone, is left to the executors.
+
+    Raises:
+        StorageAccessError: the storage refuses the credentials, or there are none.
+        StorageBucketNotFoundError: there is no such bucket or folder.
+    """
+    start = location.bytes.start
+    try:
+        fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
+    except (StorageAccessError, StorageBucketNotFoundError):
+        raise
+    except StorageError as error:
+        log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
+
+
+class CheckedStorage(Locator):
+    """Another locator's answers, the storage checked before the first location is given out."""
+
+    def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:
+        self.name = locator.name
+        self._locator = locator
+        self._fetcher = fetcher
+        self._checked = False
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        located = self._locator.locate(ranges)
+        first = next((location for found in located.values() for location in found), None)
+        if first is not None and not self._checked:
+            check_storage(first, self._fetcher)
+            self._checked = True
+        return located
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        return self._locator.segment_ends(ranges)
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        return self._locator.cut(location, target_bytes)
+
+    def close(self) -> None:
+        self._locator.close()

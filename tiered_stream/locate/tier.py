@@ -1,0 +1,115 @@
+"""What locators that know the segments' metadata have in common: from visible segments to locations."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from tiered_stream.fetch.base import RemoteStorageFetcher
+from tiered_stream.locate.aborted import find_aborted
+from tiered_stream.locate.base import Locator
+from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.positions import SegmentPositions, touching
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import IsolationLevel
+from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.segments import SegmentLocation
+
+INDEX_REQUESTS_IN_FLIGHT = 16
+
+Visible = Sequence[VisibleSegment]
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    """A location whose aborted transactions are still open at `seam` (None: all are found)."""
+
+    location: SegmentLocation
+    seam: int | None
+
+
+class TierLocator(Locator):
+    """A locator over segment metadata; who knows it, and who knows what lies beyond the tier, says a subclass."""
+
+    def __init__(
+        self, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, cache_bytes: int = DEFAULT_CACHE_BYTES
+    ) -> None:
+        self._committed = isolation is IsolationLevel.READ_COMMITTED
+        self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
+        self._cache = IndexCache(fetcher, cache_bytes)
+        self._positions = SegmentPositions(fetcher, self._cache, self._executor)
+
+    @abstractmethod
+    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+        """The segments that count, sorted and disjoint, by partition."""
+
+    @abstractmethod
+    def _aborted_across(
+        self, seams: Collection[tuple[TopicPartition, int]]
+    ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
+        """By partition and offset, the aborted transactions with records on both sides of the offset.
+
+        A last offset that is not known may be any from the seam on.
+        """
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        visible = self._visible([partition for partition, wanted in ranges.items() if len(wanted)])
+        work = [
+            (partition, at, wanted.intersect(visible[partition][at].offsets))
+            for partition, wanted in ranges.items()
+            if partition in visible
+            for at in _overlapping(visible[partition], wanted)
+        ]
+        located = list(self._executor.map(lambda item: self._locate_one(visible[item[0]], item[1], item[2]), work))
+        seams = {(item[0], one.seam) for item, one in zip(work, located, strict=True) if one.seam is not None}
+        across = self._aborted_across(seams) if seams else {}
+        locations: dict[TopicPartition, list[SegmentLocation]] = {partition: [] for partition in ranges}
+        for (partition, _, _), one in zip(work, located, strict=True):
+            beyond = across[partition, one.seam] if one.seam is not None else ()
+            locations[partition].append(_with_aborted(one.location, beyond))
+        return {partition: tuple(found) for partition, found in locations.items()}
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        visible = self._visible([partition for partition, wanted in ranges.items() if len(wanted)])
+        return {
+            partition: tuple(
+                piece.offsets.end
+                for piece in visible.get(partition, ())
+                if wanted.start < piece.offsets.end <= wanted.end
+            )
+            for partition, wanted in ranges.items()
+        }
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        return self._positions.cut(location, target_bytes)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
+        segment = visible[at].segment
+        location = SegmentLocation(segment, wanted, self._positions.byte_range(segment, wanted))
+        if not self._committed:
+            return _Located(location, None)
+        search = find_aborted(visible, at, wanted, self._cache)
+        return _Located(replace(location, aborted_transactions=search.found), search.seam)
+
+
+def _overlapping(visible: Visible, wanted: OffsetRange) -> range:
+    """Indexes of the pieces that share an offset with `wanted`."""
+    if not len(wanted):
+        return range(0)
+    first = bisect_right(visible, wanted.start, key=lambda piece: piece.offsets.end)
+    end = bisect_right(visible, wanted.end - 1, key=lambda piece: piece.offsets.start)
+    return range(first, end)
+
+
+def _with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
+    touched = touching(beyond, location.offsets.start, location.offsets.end)
+    if not touched:
+        return location
+    return replace(location, aborted_transactions=tuple(sorted({*location.aborted_transactions, *touched})))

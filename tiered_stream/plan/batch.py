@@ -1,0 +1,21 @@
+"""The driver's side of a batch query."""
+
+from __future__ import annotations
+
+from tiered_stream.locate.open import Tier
+from tiered_stream.options import Options
+from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.splits import Split, splits_for
+from tiered_stream.plan.starting import batch_ranges
+
+
+def plan_batch(options: Options, tier: Tier) -> list[Split]:
+    """The splits of a batch query; earliest and latest are those of this moment.
+
+    Raises:
+        ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
+        BrokerError, StorageError: offsets or locations cannot be had.
+    """
+    lookup = OffsetLookup.of(options, tier.offset_reader)
+    ranges = batch_ranges(options, lookup)
+    return splits_for(ranges, options, tier.locator, lookup.assignment().topic_ids)

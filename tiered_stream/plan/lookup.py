@@ -1,0 +1,150 @@
+"""Which partitions a query reads, and offset questions that are asked again when they fail.
+
+(Spark: `ConsumerStrategy`, `KafkaOffsetReaderAdmin`.)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+from tiered_stream.errors import TieredStreamError, UnknownTopicError
+from tiered_stream.offsets import OffsetReader, PartitionOffsets, TopicDescription, TopicPartition, listed
+from tiered_stream.options import Options, Subscription
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+NO_TOPIC_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The partitions that a query reads now, and the ids of their topics where the broker tells them."""
+
+    partitions: frozenset[TopicPartition]
+    topic_ids: dict[str, UUID]
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """The partitions that a query reads now, and where their logs begin and end."""
+
+    assignment: Assignment
+    earliest: dict[TopicPartition, int]
+    latest: dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLookup:
+    """Asks an `OffsetReader`, up to `attempts` times, for what concerns one subscription.
+
+    Each method raises what the reader raises, after the last attempt. `sleep` takes seconds.
+    """
+
+    reader: OffsetReader
+    subscription: Subscription
+    attempts: int
+    interval_ms: int
+    sleep: Callable[[float], None] = time.sleep
+
+    @classmethod
+    def of(cls, options: Options, reader: OffsetReader, sleep: Callable[[float], None] = time.sleep) -> OffsetLookup:
+        """The lookup that the options ask for."""
+        attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
+        return cls(reader, options.subscription, attempts, interval_ms, sleep)
+
+    def retrying(self, question: Callable[[], T]) -> T:
+        """The answer to `question`, asked again after a failure that may pass; a new topic may be late to appear."""
+        for attempt in range(1, self.attempts):
+            try:
+                return question()
+            except TieredStreamError as error:
+                if not (error.retriable or isinstance(error, UnknownTopicError)):
+                    raise
+                logger.warning("attempt %d of %d to look up offsets: %s", attempt, self.attempts, error)
+            self.sleep(self.interval_ms / 1000)
+        return question()
+
+    def assignment(self) -> Assignment:
+        """The partitions to read at this moment, by name, by pattern, or as assigned."""
+        return self.retrying(lambda: assigned(self.subscription, self.reader))
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The log starts of those of `partitions` that still exist."""
+        if not partitions:
+            return {}
+        return self.retrying(lambda: self.reader.earliest(self._still_there(partitions)))
+
+    def latest(self, known: PartitionOffsets | None = None) -> tuple[Assignment, dict[TopicPartition, int]]:
+        """The partitions to read, and their ends.
+
+        An end below the `known` offset of its partition is asked for again, and believed when it stays.
+        """
+
+        def ask() -> tuple[Assignment, dict[TopicPartition, int]]:
+            assignment = assigned(self.subscription, self.reader)
+            return assignment, self._latest(assignment.partitions, known or {})
+
+        return self.retrying(ask)
+
+    def bounds(self, known: PartitionOffsets) -> LogBounds:
+        """As `latest`, with the log starts."""
+
+        def ask() -> LogBounds:
+            assignment = assigned(self.subscription, self.reader)
+            latest = self._latest(assignment.partitions, known)
+            return LogBounds(assignment, self.reader.earliest(latest.keys()) if latest else {}, latest)
+
+        return self.retrying(ask)
+
+    def _latest(self, partitions: frozenset[TopicPartition], known: PartitionOffsets) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        latest = self.reader.latest(partitions)
+        for _ in range(1, self.attempts):
+            behind = [partition for partition, end in latest.items() if end < known.get(partition, 0)]
+            if not behind:
+                break
+            logger.warning(
+                "the end lies below the offset that was read up to, and is asked for again: %s", listed(behind)
+            )
+            self.sleep(self.interval_ms / 1000)
+            latest = self.reader.latest(partitions)
+        return latest
+
+    def _still_there(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        return assigned(self.subscription, self.reader).partitions.intersection(partitions)
+
+
+def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
+    """The partitions of `subscription` that exist.
+
+    A pattern is found anywhere in a topic's name, and may match nothing. Of `assign`, partitions that do not exist are
+    left out without a word, as in Spark.
+
+    Raises:
+        UnknownTopicError: a topic that is named does not exist.
+        BrokerError: the reader cannot tell.
+    """
+    if subscription.pattern is not None:
+        pattern = re.compile(subscription.pattern, re.ASCII)
+        topics = {topic for topic in reader.topics() if pattern.search(topic)}
+    else:
+        topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
+    described = reader.partitions(topics) if topics else {}
+    existing = frozenset(_partitions(described.values()))
+    return Assignment(
+        partitions=existing.intersection(subscription.assigned) if subscription.assigned else existing,
+        topic_ids={topic: each.topic_id for topic, each in described.items() if each.topic_id != NO_TOPIC_ID},
+    )
+
+
+def _partitions(descriptions: Collection[TopicDescription]) -> list[TopicPartition]:
+    return [TopicPartition(each.topic, number) for each in descriptions for number in each.partitions]

@@ -1,0 +1,125 @@
+"""What changed between a micro-batch's start and its end: partitions that came, went, shrank, or were made again.
+
+(Spark: `KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from tiered_stream.offsets import OffsetRange, PartitionOffsets, TopicPartition, listed
+from tiered_stream.plan.data_loss import DataLossPolicy
+
+
+def new_partitions(start: PartitionOffsets, end: PartitionOffsets) -> frozenset[TopicPartition]:
+    """The partitions whose first offset has to be looked up, because the batch before did not have them."""
+    return frozenset(end.keys() - start.keys())
+
+
+def offset_ranges(
+    start: PartitionOffsets,
+    end: PartitionOffsets,
+    earliest_of_new: PartitionOffsets,
+    data_loss: DataLossPolicy,
+    *,
+    group_id_given: bool = False,
+) -> dict[TopicPartition, OffsetRange]:
+    """What the micro-batch from `start` to `end` reads; a range may be empty.
+
+    `earliest_of_new` are the log starts of those `new_partitions` that still exist. Where the policy lets the query go
+    on: new partitions are read from their log start, those that are gone are left out, one that has shrunk is empty.
+
+    Raises:
+        DataLossError: the policy is to fail.
+    """
+    _check_new(new_partitions(start, end), earliest_of_new, data_loss)
+    deleted = start.keys() - end.keys()
+    if deleted:
+        condition = "PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT" if group_id_given else "PARTITIONS_DELETED"
+        data_loss.report(condition, f"partitions {listed(deleted)} have been deleted.")
+    first = {**start, **earliest_of_new}
+    return {
+        partition: _range(partition, first[partition], until, data_loss)
+        for partition, until in end.items()
+        if partition in first
+    }
+
+
+def moved_start_ranges(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
+    """What a stream's first micro-batch reads when it is planned a second time, after a crash.
+
+    Spark asks for the initial offsets again then, and they may lie beyond the end that was logged the first time: the
+    batch was empty, nothing is lost, and the next one starts at that end. The same goes for partitions that came since.
+    """
+    return {
+        partition: OffsetRange(min(start[partition], until), until)
+        for partition, until in end.items()
+        if partition in start
+    }
+
+
+def within_log(
+    ranges: Mapping[TopicPartition, OffsetRange],
+    earliest: PartitionOffsets,
+    latest: PartitionOffsets,
+    data_loss: DataLossPolicy,
+) -> dict[TopicPartition, OffsetRange]:
+    """`ranges`, cut where the policy allows it to what the logs hold; a partition without bounds is left as it is.
+
+    Spark finds this out when it reads (`KafkaDataConsumer`); said before, it costs no hours of reading.
+
+    Raises:
+        DataLossError: a range reaches out of its log, and the policy is to fail.
+    """
+    held = {}
+    for partition, wanted in ranges.items():
+        first, end = earliest.get(partition, wanted.start), latest.get(partition, wanted.end)
+        start = max(wanted.start, first)
+        held[partition] = OffsetRange(start, max(start, min(wanted.end, end)))
+        if held[partition] != wanted and len(wanted):
+            data_loss.report(
+                "COULD_NOT_READ_OFFSET_RANGE",
+                f"offsets {wanted.start} to {wanted.end} of {partition} are wanted, but it holds {first} to {end}.",
+            )
+    return held
+
+
+def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_loss: DataLossPolicy) -> None:
+    """A topic that was deleted and made again has another id: its offsets mean other records.
+
+    Raises:
+        DataLossError: a topic's id has changed, and the policy is to fail.
+    """
+    for topic, topic_id in now.items():
+        if known.get(topic, topic_id) != topic_id:
+            data_loss.report(
+                "TOPIC_RECREATED",
+                f"topic {topic} was deleted and made again: its id was {known[topic]} and is {topic_id}. "
+                "To read the new one from its start, take a new checkpoint.",
+            )
+
+
+def _check_new(new: frozenset[TopicPartition], earliest: PartitionOffsets, data_loss: DataLossPolicy) -> None:
+    not_found = new - earliest.keys()
+    if not_found:
+        data_loss.report(
+            "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS",
+            f"partitions {listed(not_found)} have no first offset. They may have been deleted.",
+        )
+    for partition in sorted(new & earliest.keys()):
+        if earliest[partition] != 0:
+            data_loss.report(
+                "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+                f"the added partition {partition} starts from {earliest[partition]} instead of 0.",
+            )
+
+
+def _range(partition: TopicPartition, start: int, until: int, data_loss: DataLossPolicy) -> OffsetRange:
+    if until < start:
+        data_loss.report(
+            "PARTITION_OFFSET_CHANGED",
+            f"the offset of {partition} went back from {start} to {until}: the start is beyond the partition's end, or "
+            "its topic was deleted and made again.",
+        )
+    return OffsetRange(min(start, until), until)

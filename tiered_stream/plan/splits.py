@@ -1,0 +1,187 @@
+"""What one task reads: a micro-batch's offset ranges cut into splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from tiered_stream.locate.base import Locator
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import Options
+from tiered_stream.segments import SegmentLocation
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Offsets of one partition that one task reads: from the segments that hold them all, or from the broker.
+
+    `locations` are in offset order and together hold `offsets`; without any, the broker is asked. With a `topic_id`,
+    another topic by the same name is not read. Small and picklable, without a secret.
+    """
+
+    topic_partition: TopicPartition
+    offsets: OffsetRange
+    locations: tuple[SegmentLocation, ...] = ()
+    topic_id: UUID | None = None
+
+    @property
+    def storage_bytes(self) -> int:
+        """Bytes of the log that are to come from storage."""
+        return sum(len(location.bytes) for location in self.locations)
+
+
+def splits_for(
+    ranges: Mapping[TopicPartition, OffsetRange],
+    options: Options,
+    locator: Locator | None,
+    topic_ids: Mapping[str, UUID],
+) -> list[Split]:
+    """`plan_splits` as the options have it, each split bound to its topic's id."""
+    splits = plan_splits(
+        ranges, locator, split_bytes=options.split_bytes, min_partitions=options.min_partitions,
+        max_records_per_partition=options.max_records_per_partition,
+    )  # fmt: skip
+    return [replace(split, topic_id=topic_ids.get(split.topic_partition.topic)) for split in splits]
+
+
+def plan_splits(
+    ranges: Mapping[TopicPartition, OffsetRange],
+    locator: Locator | None,
+    *,
+    split_bytes: int,
+    min_partitions: int | None = None,
+    max_records_per_partition: int | None = None,
+) -> list[Split]:
+    """The splits of a micro-batch, by partition and offset: each offset of each range in exactly one of them.
+
+    A tiered stretch is cut into splits of about `split_bytes`, small segments side by side in one; what `locator`
+    does not know comes from the broker. `max_records_per_partition` and `min_partitions` ask for more splits, as in
+    Spark's `KafkaOffsetRangeCalculator`.
+    """
+    stretches = [
+        stretch
+        for pieces in _pieces(ranges, max_records_per_partition)
+        for stretch in _stretches(pieces, locator.locate(pieces) if locator else {})
+    ]
+    parts = parts_of([len(stretch.offsets) for stretch in stretches], min_partitions)
+    splits = [split for stretch, count in zip(stretches, parts, strict=True)
+              for split in _cut(stretch, locator, split_bytes, count)]  # fmt: skip
+    return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
+
+
+def _pieces(
+    ranges: Mapping[TopicPartition, OffsetRange], max_records: int | None
+) -> Iterator[dict[TopicPartition, OffsetRange]]:
+    """The ranges, cut so that none holds more than `max_records` offsets; one piece of each partition at a time."""
+    pieces = {
+        topic_partition: divide(wanted, -(-len(wanted) // max_records) if max_records else 1)
+        for topic_partition, wanted in ranges.items()
+        if len(wanted)
+    }
+    for index in range(max(map(len, pieces.values()), default=0)):
+        yield {each: parts[index] for each, parts in pieces.items() if index < len(parts)}
+
+
+def _stretches(
+    ranges: Mapping[TopicPartition, OffsetRange], located: Mapping[TopicPartition, Sequence[SegmentLocation]]
+) -> Iterator[Split]:
+    """Each range as alternating stretches from storage and from the broker, not yet cut to size."""
+    for topic_partition, wanted in ranges.items():
+        position = wanted.start
+        run: list[SegmentLocation] = []
+        for location in located.get(topic_partition, ()):
+            if location.offsets.start > position:
+                yield from _tiered(topic_partition, run)
+                yield Split(topic_partition, OffsetRange(position, location.offsets.start))
+                run = []
+            run.append(location)
+            position = location.offsets.end
+        yield from _tiered(topic_partition, run)
+        if position < wanted.end:
+            yield Split(topic_partition, OffsetRange(position, wanted.end))
+
+
+def _tiered(topic_partition: TopicPartition, run: Sequence[SegmentLocation]) -> Iterator[Split]:
+    if run:
+        yield Split(topic_partition, OffsetRange(run[0].offsets.start, run[-1].offsets.end), tuple(run))
+
+
+def parts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
+    """Into how many parts to cut each of `sizes` so that there are about `min_partitions`, in proportion.
+
+    As Spark: those that get one part by their share of the whole are set aside, the others share what is left.
+    """
+    wanted = min_partitions or 0
+    if wanted <= len(sizes):
+        return [1] * len(sizes)
+
+    def share(size: int, total: int, parts: int) -> int:
+        return max(1, int(size / total * parts + 0.5))
+
+    total = sum(sizes)
+    first = [share(size, total, wanted) for size in sizes]
+    small = sum(1 for parts in first if parts == 1)
+    rest = sum(size for size, parts in zip(sizes, first, strict=True) if parts > 1)
+    return [
+        1 if parts == 1 else share(size, rest, max(1, wanted - small)) for size, parts in zip(sizes, first, strict=True)
+    ]
+
+
+def divide(offsets: OffsetRange, parts: int) -> list[OffsetRange]:
+    """`offsets` in `parts` (at most as many as there are offsets) nearly equal ranges; the remainder lands late."""
+    pieces = []
+    start = offsets.start
+    for left in range(min(parts, len(offsets)), 0, -1):
+        size = (offsets.end - start) // left
+        pieces.append(OffsetRange(start, start + size))
+        start += size
+    return pieces
+
+
+def _cut(stretch: Split, locator: Locator | None, split_bytes: int, parts: int) -> list[Split]:
+    """A stretch cut into at least `parts` splits."""
+    if locator is None or not stretch.locations:
+        return [replace(stretch, offsets=piece) for piece in divide(stretch.offsets, parts)]
+    target = max(1, min(split_bytes, -(-stretch.storage_bytes // parts)))
+    pieces = [
+        piece
+        for location in stretch.locations
+        for piece in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
+    ]
+    splits = [Split(stretch.topic_partition, _span(group), tuple(group)) for group in _groups(pieces, target)]
+    return splits if len(splits) >= parts else _cut_inside(splits, parts)
+
+
+def _span(locations: Sequence[SegmentLocation]) -> OffsetRange:
+    return OffsetRange(locations[0].offsets.start, locations[-1].offsets.end)
+
+
+def _groups(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
+    """Neighbours together until they reach about `target` bytes."""
+    group: list[SegmentLocation] = []
+    size = 0
+    for location in locations:
+        if group and size + len(location.bytes) / 2 > target:
+            yield group
+            group, size = [], 0
+        group.append(location)
+        size += len(location.bytes)
+    yield group
+
+
+def _cut_inside(splits: Sequence[Split], parts: int) -> list[Split]:
+    """As many splits as were asked for, where there are fewer places to cut: by offsets, bytes read more than once."""
+    counts = parts_of([len(split.offsets) for split in splits], parts)
+    return [
+        Split(split.topic_partition, piece, tuple(_within(split.locations, piece)))
+        for split, count in zip(splits, counts, strict=True)
+        for piece in divide(split.offsets, count)
+    ]
+
+
+def _within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
+    for location in locations:
+        common = location.offsets.intersect(offsets)
+        if len(common):
+            yield replace(location, offsets=common)

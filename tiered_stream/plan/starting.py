@@ -1,0 +1,141 @@
+"""From what the user said (`startingOffsets`, timestamps, …) to offsets: a stream's start, a batch query's ranges.
+
+(Spark: `KafkaOffsetReaderAdmin.fetchSpecificOffsets`, `fetchSpecificTimestampBasedOffsets`, `KafkaSourceProvider`.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.offsets import EARLIEST, LATEST, OffsetRange, OffsetReader, PartitionOffsets, TopicPartition, listed
+from tiered_stream.options import Options
+from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.lookup import OffsetLookup, assigned
+from tiered_stream.plan.partitions import within_log
+from tiered_stream.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position
+
+
+@dataclass(frozen=True, slots=True)
+class InitialOffsets:
+    """Where a stream without a checkpoint starts.
+
+    `movable`: some were the log's end at that moment, so asking again may give others.
+    """
+
+    offsets: dict[TopicPartition, int]
+    movable: bool
+
+
+def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
+    """The first offset to read of every assigned partition.
+
+    Raises:
+        ConfigurationError: the position names other partitions than those assigned, or a timestamp has no match.
+        BrokerError, StorageError: the offsets cannot be looked up.
+    """
+
+    def ask() -> InitialOffsets:
+        partitions = assigned(options.subscription, lookup.reader).partitions
+        starts = _starts(options, partitions, lookup.reader)
+        offsets = _bound(starts, *_log_ends(partitions, lookup.reader))
+        return InitialOffsets(offsets, movable=LATEST in starts.values())
+
+    return lookup.retrying(ask)
+
+
+def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition, OffsetRange]:
+    """What a batch query reads; earliest and latest are those of this moment.
+
+    Raises:
+        ConfigurationError: as `initial_offsets`, or a start lies beyond its end.
+        DataLossError: a range reaches out of its log, and the query is to fail then.
+        BrokerError, StorageError: the offsets cannot be looked up.
+    """
+
+    def ask() -> dict[TopicPartition, OffsetRange]:
+        partitions = assigned(options.subscription, lookup.reader).partitions
+        starts = _starts(options, partitions, lookup.reader)
+        ends = _positions(options.ending, partitions, lookup.reader, "ending", "latest")
+        earliest, latest = _log_ends(partitions, lookup.reader)  # last, so that no match of a timestamp lies beyond
+        ranges = _ranges(_bound(starts, earliest, latest), _bound(ends, earliest, latest))
+        return within_log(ranges, earliest, latest, DataLossPolicy(options.fail_on_data_loss))
+
+    return lookup.retrying(ask)
+
+
+def _starts(
+    options: Options, partitions: Collection[TopicPartition], reader: OffsetReader
+) -> dict[TopicPartition, int]:
+    return _positions(options.starting, partitions, reader, "starting", options.timestamp_strategy)
+
+
+def _positions(
+    position: Position, partitions: Collection[TopicPartition], reader: OffsetReader, which: str, no_match: str
+) -> dict[TopicPartition, int]:
+    """By partition an offset, EARLIEST or LATEST; `no_match` of a timestamp is an `error`, or `latest`."""
+    match position:
+        case LogEnd():
+            return dict.fromkeys(partitions, position.value)
+        case AtOffsets(offsets):
+            _check_assigned("KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED", which, offsets, partitions)
+            return dict(offsets)
+        case AtTimestamps(timestamps):
+            _check_assigned("KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED", which, timestamps, partitions)
+            return _offsets_for(timestamps, reader, no_match)
+        case AtTimestamp(timestamp):
+            return _offsets_for(dict.fromkeys(partitions, timestamp), reader, no_match)
+
+
+def _offsets_for(
+    timestamps: Mapping[TopicPartition, int], reader: OffsetReader, no_match: str
+) -> dict[TopicPartition, int]:
+    """By partition the first offset at or after its timestamp; as in Kafka, -1 and -2 stand for latest and earliest."""
+    words = {partition: timestamp for partition, timestamp in timestamps.items() if timestamp in (EARLIEST, LATEST)}
+    times = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in words}
+    found = reader.for_timestamps(times) if times else {}
+    unmatched = [partition for partition in times if found.get(partition) is None]
+    if unmatched and no_match == "error":
+        raise ConfigurationError(
+            f"no offset matched the starting timestamp in {listed(unmatched)}: nothing there is as new; give an "
+            "earlier one, or set startingOffsetsByTimestampStrategy to latest to start them at their end"
+        )
+    matched = {partition: offset for partition, offset in found.items() if offset is not None}
+    return {**words, **dict.fromkeys(unmatched, LATEST), **matched}
+
+
+def _check_assigned(
+    condition: str, which: str, specified: Collection[TopicPartition], partitions: Collection[TopicPartition]
+) -> None:
+    missing, extra = set(partitions) - set(specified), set(specified) - set(partitions)
+    if missing or extra:
+        raise ConfigurationError(
+            f"[{condition}] the {which} position must name every partition that is read, and no other"
+            + (f"; not named: {listed(missing)}" if missing else "")
+            + (f"; named but not read: {listed(extra)}" if extra else "")
+        )
+
+
+def _log_ends(
+    partitions: Collection[TopicPartition], reader: OffsetReader
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    return (reader.earliest(partitions), reader.latest(partitions)) if partitions else ({}, {})
+
+
+def _bound(
+    positions: PartitionOffsets, earliest: PartitionOffsets, latest: PartitionOffsets
+) -> dict[TopicPartition, int]:
+    """`positions` with EARLIEST and LATEST replaced by what they are."""
+    words = {EARLIEST: earliest, LATEST: latest}
+    return {partition: words[at][partition] if at in words else at for partition, at in positions.items()}
+
+
+def _ranges(starts: PartitionOffsets, ends: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
+    for partition, start in sorted(starts.items()):
+        if start > ends[partition]:
+            raise ConfigurationError(
+                f"[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET] {partition}: the start resolves to {start}, beyond "
+                f"the end, which resolves to {ends[partition]}; give an earlier start or a later end"
+            )
+    return {partition: OffsetRange(start, ends[partition]) for partition, start in starts.items()}

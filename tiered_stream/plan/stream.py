@@ -1,0 +1,150 @@
+"""The offsets of a stream: where it starts, where each micro-batch ends, and what it reads.
+
+(Spark: `KafkaMicroBatchStream`.) One planner serves one run of one query, on the driver, one call at a time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from tiered_stream.locate.base import Locator
+from tiered_stream.offsets import OffsetRange, OffsetReader, PartitionOffsets, TopicPartition
+from tiered_stream.options import Options
+from tiered_stream.plan.available_now import check_target
+from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
+from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.lookup import Assignment, OffsetLookup
+from tiered_stream.plan.partitions import (
+    check_topic_ids,
+    moved_start_ranges,
+    new_partitions,
+    offset_ranges,
+    within_log,
+)
+from tiered_stream.plan.starting import InitialOffsets, initial_offsets
+
+
+class StreamPlanner:
+    """Keeps what one run has to remember: initial offsets, the last trigger, the AvailableNow target, topic ids.
+
+    Every method raises BrokerError, StorageError where a lookup fails for good, and DataLossError as said in
+    `plan.partitions`. `clock` gives milliseconds, `sleep` takes seconds.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        reader: OffsetReader,
+        locator: Locator | None = None,
+        *,
+        clock: Callable[[], float] = lambda: time.monotonic() * 1000,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._lookup = OffsetLookup.of(options, reader, sleep)
+        self._locator = locator
+        self._clock = clock
+        self._data_loss = DataLossPolicy(options.fail_on_data_loss)
+        self._initial: InitialOffsets | None = None
+        self._first_end: PartitionOffsets | None = None
+        self._latest: PartitionOffsets | None = None
+        self._last_trigger_ms: float | None = None
+        self._available_now = False
+        self._target: PartitionOffsets | None = None
+        self._topic_ids: dict[str, UUID] = dict(options.topic_ids)
+
+    def initial(self) -> dict[TopicPartition, int]:
+        """Where the stream starts without a checkpoint: looked up once, then always the same.
+
+        Raises:
+            ConfigurationError: as `starting.initial_offsets`.
+        """
+        if self._initial is None:
+            self._initial = initial_offsets(self._options, self._lookup)
+        return dict(self._initial.offsets)
+
+    def prepare_for_available_now(self) -> None:
+        """From now on nothing beyond the next lookup of the ends is read (`Trigger.AvailableNow`)."""
+        self._available_now = True
+
+    @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """The ids of the topics that are read, as far as they are known."""
+        return self._topic_ids
+
+    def latest(self) -> PartitionOffsets | None:
+        """The ends that were last looked up; None before the first time, and when there is nothing to read."""
+        return self._latest or None
+
+    def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
+        """Where the micro-batch from `start` ends; `start` itself where there is to be none.
+
+        `limited`: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` apply. A start that was the log's end when it was
+        looked up is returned once, unchanged, so that Spark writes it down: after a crash it would be another.
+        """
+        latest = self._latest_for(start)
+        if self._is_first(start) and self._first_end is None:
+            self._first_end = dict(start)
+            return dict(start)
+        if not latest or (limited and self._waits(start, latest)):
+            return dict(start)
+        if not limited or self._options.max_offsets_per_trigger is None:
+            return dict(latest)
+        return self._limited_end(start, latest, self._options.max_offsets_per_trigger)
+
+    def ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
+        """What the micro-batch from `start` to `end` reads; a range may be empty.
+
+        Raises:
+            DataLossError: as `partitions.offset_ranges`, `partitions.within_log` and `available_now.check_target`.
+        """
+        bounds = self._lookup.bounds(known=end)
+        if self._is_first(start) and self._first_end in (None, end):
+            self._first_end = dict(end)
+            ranges = moved_start_ranges(start, end)
+        else:
+            if self._target is not None:
+                check_target(self._target, end, bounds.latest)
+            new = new_partitions(start, end)
+            earliest_of_new = {partition: at for partition, at in bounds.earliest.items() if partition in new}
+            group_id_given = "group.id" in self._options.kafka
+            ranges = offset_ranges(start, end, earliest_of_new, self._data_loss, group_id_given=group_id_given)
+        self._check_topic_ids(bounds.assignment)
+        return within_log(ranges, bounds.earliest, bounds.latest, self._data_loss)
+
+    def _is_first(self, start: PartitionOffsets) -> bool:
+        """Whether this may be the first micro-batch, starting at offsets that were the log's end."""
+        return self._initial is not None and self._initial.movable and start == self._initial.offsets
+
+    def _latest_for(self, start: PartitionOffsets) -> PartitionOffsets:
+        if self._target is None:
+            assignment, self._latest = self._lookup.latest(known=start)
+            self._check_topic_ids(assignment)
+            if self._available_now:
+                self._target = self._latest
+        return self._latest or {}
+
+    def _check_topic_ids(self, assignment: Assignment) -> None:
+        check_topic_ids(self._topic_ids, assignment.topic_ids, self._data_loss)
+        self._topic_ids.update(assignment.topic_ids)
+
+    def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
+        """`minOffsetsPerTrigger`; not under AvailableNow, where waiting would end the run before its target."""
+        minimum, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
+        if minimum is None or self._available_now:
+            return False
+        now = self._clock()
+        waited_ms = delay_ms if self._last_trigger_ms is None else now - self._last_trigger_ms
+        if must_wait(start, latest, minimum, waited_ms=waited_ms, delay_ms=delay_ms):
+            return True
+        self._last_trigger_ms = now
+        return False
+
+    def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
+        known = {**self._lookup.earliest(new_partitions(start, latest)), **start}
+        ends = proportional_ends(known, latest, limit)
+        if self._locator is None:
+            return ends
+        return ends_at_segments(ends, self._locator.segment_ends(limited_ranges(known, ends, latest)))

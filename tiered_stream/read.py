@@ -1,0 +1,131 @@
+"""One split to Arrow, on an executor: fetch, decode, filter, and fall back to the broker where storage fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.broker.open import open_client
+from tiered_stream.broker.ranges import read_range
+from tiered_stream.errors import DataLossError, OffsetOutOfRangeError, StorageError
+from tiered_stream.fetch.plugin import fetcher_for
+from tiered_stream.fetch.prefetch import read_ahead
+from tiered_stream.metrics import ReadMetrics, send
+from tiered_stream.offsets import OffsetRange
+from tiered_stream.options import Options
+from tiered_stream.plan.splits import Split
+from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched
+from tiered_stream.segments import SegmentLocation
+
+log = logging.getLogger(__name__)
+
+
+def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
+    """The split's records in offset order, a few thousand rows at a time.
+
+    Raises:
+        CorruptDataError: the bytes are not what they should be.
+        DataLossError: records of the split are gone, and `failOnDataLoss` is true.
+        StorageError: storage failed, and `remote.fallback` is `fail` or there is no broker.
+        BrokerError: the broker failed.
+    """
+    reader = SplitReader(split, options)
+    for batch in reader.batches():
+        reader.metrics.records += batch.num_rows
+        reader.metrics.record_bytes += batch.nbytes
+        yield batch
+    if options.metrics_address:
+        send(reader.metrics, options.metrics_address)
+
+
+class SplitReader:
+    """Reads one split; `metrics` counts what it cost."""
+
+    def __init__(self, split: Split, options: Options) -> None:
+        self._split = split
+        self._options = options
+        self._position = split.offsets.start
+        self.metrics = ReadMetrics()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The split's records, see `read_split`."""
+        if self._split.locations:
+            try:
+                yield from self._from_storage()
+            except StorageError as error:
+                self._fall_back(error)
+        yield from self._from_broker()
+
+    def _from_storage(self) -> Iterator[pa.RecordBatch]:
+        locations = self._split.locations
+        parts = [(location.segment, location.bytes) for location in locations]
+        current, decoder = 0, self._decoder(locations[0].offsets, locations[0].aborted_transactions)
+        fetcher = fetcher_for(self._options)
+        for index, data in read_ahead(fetcher, parts, self._options.fetch, self.metrics.on_remote_fetch):
+            while current < index:
+                self._finish(locations[current], decoder)
+                current += 1
+                decoder = self._decoder(locations[current].offsets, locations[current].aborted_transactions)
+            yield from decoder.feed(data)
+            self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
+        self._finish(locations[current], decoder)
+        self._position = self._split.offsets.end
+
+    def _finish(self, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
+        decoder.finish()
+        self._position = location.offsets.end
+
+    def _fall_back(self, error: StorageError) -> None:
+        """Leave what is still to read to the broker (KIP-1254), or raise."""
+        self.metrics.remote_fetch_errors += 1
+        if self._options.fallback == "fail" or "bootstrap.servers" not in self._options.kafka:
+            raise error
+        self.metrics.remote_fetch_fallbacks += 1
+        log.warning(
+            "%s: offsets %d to %d are read from the broker, because storage failed: %s",
+            self._split.topic_partition, self._position, self._split.offsets.end, error,
+        )  # fmt: skip
+
+    def _from_broker(self) -> Iterator[pa.RecordBatch]:
+        """What is still to read of the split, through raw Fetches."""
+        while self._position < self._split.offsets.end:
+            wanted = OffsetRange(self._position, self._split.offsets.end)
+            try:
+                yield from self._fetched(wanted)
+                return
+            except OffsetOutOfRangeError as error:
+                self._skip_lost(wanted, error)
+
+    def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        client = open_client(self._options.kafka)
+        partition, isolation = self._split.topic_partition, self._options.isolation_level
+        for fetched in read_range(client, partition, wanted, isolation, topic_id=self._split.topic_id):
+            self.metrics.on_broker_fetch(len(fetched.records))
+            aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
+            decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
+            yield from decoder.feed(fetched.records)
+            self._position = max(self._position, min(decoder.next_offset, wanted.end))
+
+    def _skip_lost(self, wanted: OffsetRange, error: OffsetOutOfRangeError) -> None:
+        """Go on at the log start offset, or past the split, when records are gone and that is allowed."""
+        partition = self._split.topic_partition
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {partition}: offsets {wanted.start} to {wanted.end} "
+                f"cannot all be read: {error}. Set failOnDataLoss to false to go on without them."
+            ) from error
+        client = open_client(self._options.kafka)
+        log_start = BrokerOffsetReader(client, self._options.isolation_level).earliest([partition])[partition]
+        self._position = log_start if wanted.start < log_start < wanted.end else wanted.end
+        log.warning("%s: offsets %d to %d are lost: %s", partition, wanted.start, self._position, error)
+
+    def _decoder(self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...]) -> RecordBatchDecoder:
+        partition = self._split.topic_partition
+        return RecordBatchDecoder(
+            partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
+            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs,
+        )  # fmt: skip

@@ -1,0 +1,168 @@
+"""The index files that are uploaded with a log segment: bytes in, lookups out.
+
+Offset index (Kafka: `OffsetIndex`), 8 bytes an entry, big-endian, sparse, both fields strictly ascending:
+
+    relative offset   int32   last offset of the batches appended together, less the segment's base offset
+    position          int32   byte position in the segment at which the first of those batches begins
+
+So everything before an entry's position has smaller offsets, and the batch at the position begins at its offset or
+before.
+
+Time index (Kafka: `TimeIndex`), 12 bytes an entry, timestamps strictly, offsets weakly ascending:
+
+    timestamp         int64   largest timestamp (ms) of the segment so far
+    relative offset   int32   an offset in the batch that has it, less the segment's base offset
+
+Transaction index (Kafka: `TransactionIndex`, `AbortedTxn`), 34 bytes an entry, last offsets strictly ascending:
+
+    version           int16   0
+    producer id       int64
+    first offset      int64   of the transaction
+    last offset       int64   of the transaction: its abort marker, in this segment
+    last stable offset int64  of the partition when the marker was written: what begins below it is decided
+
+Brokers grow index files in place and trim them when the segment closes; zeros that a crash left at the end of the first
+two are ignored, as Kafka ignores them. Every other deviation raises `CorruptDataError`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.records.transactions import AbortedTransaction
+
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_TRANSACTION_ENTRY = np.dtype(
+    [("version", ">i2"), ("producer_id", ">i8"), ("first", ">i8"), ("last", ">i8"), ("last_stable", ">i8")]
+)
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetIndex:
+    """Absolute `offsets` and byte `positions` of one segment's offset index, parallel and ascending."""
+
+    offsets: Int64s
+    positions: Int64s
+
+    def start_position(self, offset: int) -> int:
+        """Where to begin reading, so that the batch with `offset` is not missed (Kafka: `OffsetIndex.lookup`)."""
+        entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        return int(self.positions[entry]) if entry >= 0 else 0
+
+    def end_position(self, end: int, segment_size: int) -> int:
+        """Where reading may stop, so that no batch with an offset below `end` (exclusive) is missed."""
+        entry = int(np.searchsorted(self.offsets, end - 1, side="left")) + 1
+        return int(self.positions[entry]) if entry < len(self.positions) else segment_size
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeIndex:
+    """`timestamps` (ms) and absolute `offsets` of one segment's time index, parallel and ascending."""
+
+    base_offset: int
+    timestamps: Int64s
+    offsets: Int64s
+
+    def floor_offset(self, timestamp: int) -> int:
+        """No record in a batch before the one with this offset has a timestamp at or after `timestamp`.
+
+        (Kafka: `TimeIndex.lookup`.)
+        """
+        entry = int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
+        return int(self.offsets[entry]) if entry >= 0 else self.base_offset
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIndexEntry:
+    """An aborted transaction, and the partition's last stable offset once it was aborted (Kafka: `AbortedTxn`)."""
+
+    transaction: AbortedTransaction
+    last_stable_offset: int
+
+
+def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
+    """The offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
+
+    Raises:
+        CorruptDataError: entries are cut short, out of order or outside the segment.
+    """
+    entries = _without_trailing_zeros(_entries(data, _OFFSET_ENTRY, "offset index"))
+    offsets = entries["offset"].astype(np.int64) + base_offset
+    positions = entries["position"].astype(np.int64)
+    if len(entries):
+        _check(bool((entries["offset"] >= 0).all()), "offset index", "an offset below the segment's base offset")
+        _check(bool((np.diff(offsets) > 0).all()), "offset index", "offsets that do not ascend")
+        _check(bool((np.diff(positions) > 0).all()), "offset index", "positions that do not ascend")
+        _check(
+            0 <= int(positions[0]) and int(positions[-1]) < segment_size,
+            "offset index",
+            f"positions {positions[0]} to {positions[-1]} in a segment of {segment_size} bytes",
+        )
+    return OffsetIndex(offsets, positions)
+
+
+def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
+    """The time index of a segment that begins at `base_offset`.
+
+    Raises:
+        CorruptDataError: entries are cut short or out of order.
+    """
+    entries = _without_trailing_zeros(_entries(data, _TIME_ENTRY, "time index"))
+    offsets = entries["offset"].astype(np.int64) + base_offset
+    timestamps = entries["timestamp"].astype(np.int64)
+    if len(entries):
+        _check(bool((entries["offset"] >= 0).all()), "time index", "an offset below the segment's base offset")
+        _check(bool((timestamps[1:] > timestamps[:-1]).all()), "time index", "timestamps that do not ascend")
+        _check(bool((np.diff(offsets) >= 0).all()), "time index", "offsets that descend")
+    return TimeIndex(base_offset, timestamps, offsets)
+
+
+def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionIndexEntry, ...]:
+    """The transactions whose abort markers are in a segment that begins at `base_offset`, in order of the markers.
+
+    Raises:
+        CorruptDataError: entries are cut short, out of order, or end below the segment.
+        UnsupportedDataError: an entry has another version than 0.
+    """
+    entries = _entries(data, _TRANSACTION_ENTRY, "transaction index")
+    if not len(entries):
+        return ()
+    if entries["version"].any():
+        version = int(entries["version"][np.nonzero(entries["version"])[0][0]])
+        raise UnsupportedDataError(f"transaction index: entry version {version}; only version 0 is known")
+    first, last = entries["first"].astype(np.int64), entries["last"].astype(np.int64)
+    _check(bool((last[1:] > last[:-1]).all()), "transaction index", "last offsets that do not ascend")
+    _check(int(last[0]) >= base_offset, "transaction index", f"a transaction that ended at {last[0]}, before it")
+    _check(
+        bool((first >= 0).all() and (first <= last).all()),
+        "transaction index",
+        "a transaction that ends before its start",
+    )
+    _check(bool((entries["last_stable"] >= 0).all()), "transaction index", "a negative last stable offset")
+    return tuple(
+        TransactionIndexEntry(AbortedTransaction(producer_id, first_offset, last_offset), last_stable_offset)
+        for _, producer_id, first_offset, last_offset, last_stable_offset in entries.tolist()
+    )
+
+
+def _entries(data: bytes, entry: np.dtype[np.void], name: str) -> npt.NDArray[np.void]:
+    _check(len(data) % entry.itemsize == 0, name, f"{len(data)} bytes, no multiple of {entry.itemsize}")
+    return np.frombuffer(data, dtype=entry)
+
+
+def _without_trailing_zeros(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    zeros = np.zeros((), dtype=entries.dtype)
+    written = np.nonzero(entries != zeros)[0]
+    return entries[: int(written[-1]) + 1 if len(written) else 0]
+
+
+def _check(holds: bool, name: str, what: str) -> None:
+    if not holds:
+        raise CorruptDataError(f"{name}: it has {what}")

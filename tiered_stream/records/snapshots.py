@@ -1,0 +1,123 @@
+"""What a broker knew at the end of a segment, uploaded with it: its leader epochs and its producers.
+
+Leader epoch checkpoint (Kafka: `LeaderEpochCheckpointFile`), text, one item a line, epochs and offsets ascending:
+
+    0                   version
+    <count>
+    <epoch> <offset>    `count` times: an epoch and the first offset written in it
+
+Producer snapshot (Kafka: `ProducerStateManager`, message `ProducerSnapshot`), big-endian:
+
+    version             int16    1
+    crc                 uint32   CRC-32C of what follows
+    count               int32
+    `count` times, 46 bytes:
+        producer id               int64
+        epoch                     int16
+        last sequence             int32
+        last offset               int64
+        offset delta              int32
+        timestamp                 int64
+        coordinator epoch         int32
+        current txn first offset  int64   -1: no transaction is open
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+
+import google_crc32c
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+
+_EPOCH_LINE = re.compile(r"(\d{1,10}) (\d{1,19})")
+
+_HEADER = struct.Struct(">hIi")  # version, crc, count
+_CRC_COVERS_FROM = 6
+_PRODUCER = struct.Struct(">qhiqiqiq")  # the eight fields of an entry, as in the table above
+_PRODUCER_SNAPSHOT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer at the end of a segment; `current_txn_first_offset` is None where no transaction is open."""
+
+    producer_id: int
+    epoch: int
+    last_offset: int
+    current_txn_first_offset: int | None
+
+
+def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
+    """(epoch, first offset) of every leader epoch up to the segment's end, ascending.
+
+    Raises:
+        CorruptDataError: not the text above, or not ascending.
+        UnsupportedDataError: another version than 0.
+    """
+    try:
+        lines = data.decode("ascii").split("\n")
+    except UnicodeDecodeError as error:
+        raise CorruptDataError("leader epoch checkpoint: it is not ASCII text") from error
+    if lines[-1] == "":
+        lines.pop()
+    if len(lines) < 2 or not (lines[0].isdecimal() and lines[1].isdecimal()):
+        raise CorruptDataError("leader epoch checkpoint: it does not begin with a version and a count")
+    if lines[0] != "0":
+        raise UnsupportedDataError(f"leader epoch checkpoint: version {lines[0][:20]}; only version 0 is known")
+    if lines[1] != str(len(lines) - 2):
+        raise CorruptDataError(f"leader epoch checkpoint: {lines[1][:20]} entries announced, {len(lines) - 2} there")
+    entries = tuple(_epoch_entry(line) for line in lines[2:])
+    for (epoch, offset), (next_epoch, next_offset) in pairwise(entries):
+        if next_epoch <= epoch or next_offset < offset:
+            raise CorruptDataError(
+                f"leader epoch checkpoint: epoch {next_epoch} from offset {next_offset} after {epoch} from {offset}"
+            )
+    return entries
+
+
+def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
+    """The producers that were active at the segment's end.
+
+    Raises:
+        CorruptDataError: the checksum, the size or an offset is wrong.
+        UnsupportedDataError: another version than 1.
+    """
+    if len(data) < _HEADER.size:
+        raise CorruptDataError(f"producer snapshot: {len(data)} bytes, shorter than its header")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _PRODUCER_SNAPSHOT_VERSION:
+        raise UnsupportedDataError(f"producer snapshot: version {version}; only version 1 is known")
+    if google_crc32c.value(bytes(data[_CRC_COVERS_FROM:])) != crc:
+        raise CorruptDataError("producer snapshot: its checksum does not fit")
+    if count < 0 or len(data) != _HEADER.size + count * _PRODUCER.size:
+        raise CorruptDataError(f"producer snapshot: {count} entries announced in {len(data)} bytes")
+    return tuple(_producer_state(*fields) for fields in _PRODUCER.iter_unpack(data[_HEADER.size :]))
+
+
+def _epoch_entry(line: str) -> tuple[int, int]:
+    match = _EPOCH_LINE.fullmatch(line)
+    if match is None:
+        raise CorruptDataError(f"leader epoch checkpoint: {line[:40]!r} is not an epoch and an offset")
+    return int(match[1]), int(match[2])
+
+
+def _producer_state(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    current_txn_first_offset: int,
+) -> ProducerState:
+    if current_txn_first_offset < -1:
+        raise CorruptDataError(
+            f"producer snapshot: producer {producer_id} has a transaction from offset {current_txn_first_offset}"
+        )
+    open_from = None if current_txn_first_offset == -1 else current_txn_first_offset
+    return ProducerState(producer_id, epoch, last_offset, open_from)

@@ -1,0 +1,184 @@
+"""Spark's door: the data source `tiered_stream`, its batch reader and its stream reader.
+
+What they do, other rooms do; here is only what Spark asks for. The planning side lives in one Python process of the
+driver, the reading side in the executors' workers, which get the reader pickled with its options. Each side imports
+its own half when it needs it: a worker no boto3 for planning, a planning process no compiled kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.offsets import offsets_from_dict, offsets_to_dict
+from tiered_stream.options import Options, parse_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tiered_stream.locate.open import Tier
+    from tiered_stream.plan.splits import Split
+    from tiered_stream.plan.stream import StreamPlanner
+
+_FIELDS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+_HEADERS = StructField(
+    "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+)
+
+
+def spark_schema(include_headers: bool) -> StructType:
+    """The columns of Spark's `kafka` source, `headers` last where they are wanted."""
+    return StructType([*_FIELDS, _HEADERS] if include_headers else list(_FIELDS))
+
+
+class SplitPartition(InputPartition):
+    """A `Split`, as Spark wants it."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+        self.split = split
+
+
+class TieredStreamDataSource(DataSource):
+    """Spark's `kafka` source, reading tiered segments straight from their storage (KIP-1248, KIP-1254, KIP-405)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tiered_stream"
+
+    def schema(self) -> StructType:
+        include = self.options.get("includeHeaders", "false").lower()
+        return spark_schema(include == "true")
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_options(self.options, streaming=False)
+        return BatchReader(_checked(schema, options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        options = parse_options(self.options, streaming=True)
+        return StreamReader(_checked(schema, options))
+
+
+def _checked(schema: StructType, options: Options) -> Options:
+    """Refuse a schema of the user's own, as the `kafka` source does."""
+    own = spark_schema(options.include_headers)
+    if schema != own:
+        raise ConfigurationError(f"tiered_stream has a schema of its own, {own.simpleString()}; take .schema(…) away")
+    return options
+
+
+def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    from tiered_stream.read import read_split
+
+    assert isinstance(partition, SplitPartition)
+    return read_split(partition.split, options)
+
+
+class BatchReader(DataSourceReader):
+    """One batch query."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from tiered_stream.locate.open import open_tier
+        from tiered_stream.plan.batch import plan_batch
+
+        tier = open_tier(self._options)
+        try:
+            # Without a partition Spark would make one up, and read it.
+            return [SplitPartition(split) for split in plan_batch(self._options, tier)] or [InputPartition(None)]
+        finally:
+            tier.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._options) if isinstance(partition, SplitPartition) else iter(())
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One streaming query."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._opened: tuple[Tier, StreamPlanner] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors need no planner, and its connections cannot travel.
+        return {"_options": self._options, "_opened": None}
+
+    def _open(self) -> tuple[Tier, StreamPlanner]:
+        if self._opened is None:
+            from tiered_stream.locate.open import open_tier
+            from tiered_stream.plan.stream import StreamPlanner
+
+            tier = open_tier(self._options)
+            self._opened = tier, StreamPlanner(self._options, tier.offset_reader, tier.locator)
+        return self._opened
+
+    @property
+    def _planner(self) -> StreamPlanner:
+        return self._open()[1]
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return offsets_to_dict(self._planner.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._planner.prepare_for_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        # Only one limit can be said here; the planner knows both, and Spark asks for everything where none is to apply.
+        limited = not isinstance(limit, ReadAllAvailable)
+        return offsets_to_dict(self._planner.next_end(offsets_from_dict(start), limited=limited))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        latest = self._opened[1].latest() if self._opened else None
+        return offsets_to_dict(latest) if latest else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        from tiered_stream.plan.splits import splits_for
+
+        tier, planner = self._open()
+        ranges = planner.ranges(offsets_from_dict(start), offsets_from_dict(end))
+        splits = splits_for(ranges, self._options, tier.locator, planner.topic_ids)
+        return [SplitPartition(split) for split in splits]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self._options)
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
