@@ -10,6 +10,9 @@ from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.broker.open import open_client
 from tiered_stream.errors import BrokerError
 from tiered_stream.fetch.plugin import fetcher_for
+from tiered_stream.locate.archive import ArchiveLocator
+from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
+from tiered_stream.locate.archived import open_archive
 from tiered_stream.locate.base import Locator
 from tiered_stream.locate.metadata_topic import MetadataTopicLocator
 from tiered_stream.locate.prefer_local import PreferLocal
@@ -42,6 +45,8 @@ def open_tier(options: Options) -> Tier:
         ConfigurationError: the storage or the brokers are not configured well.
         BrokerError: the brokers cannot be asked.
     """
+    if options.locator == "archive":
+        return _open_archive(options)
     client = open_client(options.kafka)
     offset_reader = BrokerOffsetReader(client, options.isolation_level)
     locator = _locator(options, client)
@@ -51,11 +56,19 @@ def open_tier(options: Options) -> Tier:
     return Tier(offset_reader, locator)
 
 
+def _open_archive(options: Options) -> Tier:
+    archive, fetcher = open_archive(options.storage, options.topic_ids), fetcher_for(options)
+    locator = ArchiveLocator(archive, fetcher, options.isolation_level)
+    log.info("remote.log.locator=archive: topics, offsets and segments come from the manifests in the storage")
+    return Tier(ArchiveOffsetReader(archive, fetcher, options.isolation_level), CheckedStorage(locator, fetcher))
+
+
 def _locator(options: Options, client: BrokerClient) -> Locator | None:
     if options.locator == "none" or (options.locator == "auto" and not _can_follow(options, client)):
         return None
     fetcher = fetcher_for(options)
-    return CheckedStorage(MetadataTopicLocator(client, fetcher, options.isolation_level), fetcher)
+    locator = MetadataTopicLocator(client, fetcher, options.isolation_level, options.topic_ids)
+    return CheckedStorage(locator, fetcher)
 
 
 def _can_follow(options: Options, client: BrokerClient) -> bool:

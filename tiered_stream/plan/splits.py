@@ -9,6 +9,7 @@ from uuid import UUID
 from tiered_stream.locate.base import Locator
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import Options
+from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.segments import SegmentLocation
 
 
@@ -37,12 +38,30 @@ def splits_for(
     locator: Locator | None,
     topic_ids: Mapping[str, UUID],
 ) -> list[Split]:
-    """`plan_splits` as the options have it, each split bound to its topic's id."""
+    """`plan_splits` as the options have it, each split bound to its topic's id.
+
+    Raises:
+        DataLossError: offsets are not in the archive that is read, and `failOnDataLoss` is true.
+    """
     splits = plan_splits(
         ranges, locator, split_bytes=options.split_bytes, min_partitions=options.min_partitions,
         max_records_per_partition=options.max_records_per_partition,
     )  # fmt: skip
+    if options.locator == "archive":
+        splits = _archived(splits, DataLossPolicy(options.fail_on_data_loss))
     return [replace(split, topic_id=topic_ids.get(split.topic_partition.topic)) for split in splits]
+
+
+def _archived(splits: Sequence[Split], data_loss: DataLossPolicy) -> list[Split]:
+    """Those that the archive holds: there is no broker to read the others from."""
+    for split in splits:
+        if not split.locations:
+            first, last = split.offsets.start, split.offsets.end - 1
+            data_loss.report(
+                "COULD_NOT_READ_OFFSET_RANGE",
+                f"{split.topic_partition}: no segment in the archive holds the offsets {first} to {last}.",
+            )
+    return [split for split in splits if split.locations]
 
 
 def plan_splits(
