@@ -25,6 +25,7 @@ def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(
     (tmp_path / "tier").mkdir()
     ends: dict[int, int] = {}
     client = BrokerClient({"bootstrap.servers": broker.bootstrap_servers})
+    reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
     broker.start()
     try:
         create_tiered_topic(broker, TOPIC)
@@ -32,10 +33,11 @@ def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(
             if restart:
                 broker.stop()
                 broker.start()
+            reader.latest([PARTITION])  # waits until the broker leads again, which the producer does not
             with RawProducer(broker) as producer:
                 producer.send(TOPIC, [Record(value=b"v")] * (restart + 1))
             epoch = current_leader_epochs(client, [PARTITION])[PARTITION]
-            ends[epoch] = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([PARTITION])[PARTITION]
+            ends[epoch] = reader.latest([PARTITION])[PARTITION]
 
         newest = max(ends)
         assert len(ends) == 3

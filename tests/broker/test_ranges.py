@@ -39,8 +39,7 @@ OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID = 1, 100
 
 
 def batch(base_offset: int, records: int = 2, value: bytes = b"v") -> bytes:
-    """One batch as a broker stores it: the base offset is its first 8 bytes, outside the checksum."""
-    return pack(">q", base_offset) + record_batch([Record(value=value)] * records)[8:]
+    return record_batch([Record(value=value)] * records, base_offset=base_offset)
 
 
 def legacy_message(offset: int) -> bytes:

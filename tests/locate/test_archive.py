@@ -21,10 +21,10 @@ from tiered_stream.fetch.base import RemoteStorageFetcher
 from tiered_stream.fetch.file import FileStore
 from tiered_stream.locate.archive import ArchiveLocator
 from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
-from tiered_stream.locate.archived import Archive
+from tiered_stream.locate.archived import Archive, open_archive
 from tiered_stream.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel
-from tiered_stream.uuids import uuid_to_text
+from tiered_stream.options import IsolationLevel, StorageOptions
+from tiered_stream.uuids import uuid_from_text
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 TOPICS = ("codecs", "txn", "appendtime", "epochs", "big", "open")
@@ -56,9 +56,10 @@ def opened(
     store = FileStore(bucket or golden(name).bucket)
     archive = Archive(store, fetcher, golden_aiven.KEY_PREFIX[name], topic_ids)
     locator = ArchiveLocator(archive, fetcher, isolation)
-    yield Opened(name, fetcher, ArchiveOffsetReader(archive, fetcher, isolation), locator)
+    offsets = ArchiveOffsetReader(archive, fetcher, isolation)
+    yield Opened(name, fetcher, offsets, locator)
     locator.close()
-    archive.close()
+    offsets.close()
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -154,13 +155,20 @@ def test_two_topics_of_one_name_must_be_told_apart(bucket: Path) -> None:
         archive.offsets.partitions(["s32-codecs"])
     assert old.name[-22:] in str(raised.value)
     assert twin.name[-22:] in str(raised.value)
-    topic_id = golden_aiven.segments(PLAIN)[0].topic_id
-    (pinned,) = {
-        each.topic_id for each in golden_aiven.segments(PLAIN) if uuid_to_text(each.topic_id) == old.name[-22:]
-    }
+    pinned = uuid_from_text(old.name[-22:])
     with opened(bucket=bucket, topic_ids={"s32-codecs": pinned}) as archive:
         assert archive.offsets.partitions(["s32-codecs"])["s32-codecs"].topic_id == pinned
-    assert topic_id
+
+
+def test_a_layout_without_manifests_is_no_archive() -> None:
+    with pytest.raises(ConfigurationError, match=r"remote\.storage\.layout"):
+        open_archive(StorageOptions(uri="file:///tier", layout="local"), {})
+
+
+def test_an_archive_opens_by_options() -> None:
+    archive = open_archive(golden_aiven.options(PLAIN), {})
+    assert {f"s32-{topic}" for topic in TOPICS} == archive.topic_names()
+    archive.close()
 
 
 def test_a_copy_without_all_of_its_objects_does_not_count(bucket: Path) -> None:

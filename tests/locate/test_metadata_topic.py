@@ -141,6 +141,21 @@ def test_it_is_found_also_where_nothing_can_be_fetched_at_the_seam(
         left_open.abort()
 
 
+def test_segments_of_several_leaders_are_located(stack: TieredStack, locator: MetadataTopicLocator, topic: str) -> None:
+    here = TopicPartition(topic, 0)
+    create_tiered_topic(stack.broker, topic, config={"segment.ms": "1000"})
+    for leader in range(3):
+        with RawProducer(stack.broker) as producer:
+            send_hours(producer, topic, range(2 * leader, 2 * leader + 2))
+        wait_until_tiered(stack.broker, topic)
+        located = locator.locate({here: ALL})[here]
+        assert offsets_read(stack, located) == list(range(20 * leader + 10))
+        stack.broker.stop()
+        stack.broker.start()
+    epochs = {entry.epoch for location in located for entry in location.segment.leader_epochs}
+    assert len(epochs) == 3
+
+
 def test_a_topic_that_was_deleted_and_made_again_is_data_loss(
     stack: TieredStack, locator: MetadataTopicLocator, topic: str
 ) -> None:

@@ -1,39 +1,25 @@
-"""Record batches built with kafka-python's own builder, for the decoder's tests."""
+"""What the decoder's tests do to record batches, and what kafka-python reads from them."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
 
 import google_crc32c
-from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-
-@dataclass(frozen=True)
-class Record:
-    """What goes into a batch, and what must come out."""
-
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+from tests.stack.batches import ProducerState, record_batch
+from tests.stack.rows import Record
 
 
-def build_batch(
-    records: list[Record], base_offset: int = 0, codec: int = 0, *, transactional: bool = False, producer_id: int = -1
-) -> bytes:
-    """One batch of magic 2 with consecutive offsets from `base_offset`."""
-    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer_id, 0, 0, 1 << 30)
-    for delta, record in enumerate(records):
-        builder.append(delta, record.timestamp, record.key, record.value, record.headers)
-    return base_offset.to_bytes(8, "big") + bytes(builder.build())[8:]
+def transactional_batch(records: list[Record], base_offset: int, producer_id: int) -> bytes:
+    """One batch of a transaction."""
+    return record_batch(records, state=ProducerState(producer_id, 0, 0, transactional=True), base_offset=base_offset)
 
 
-def build_marker(base_offset: int, producer_id: int, *, commit: bool) -> bytes:
+def marker_batch(base_offset: int, producer_id: int, *, commit: bool) -> bytes:
     """The control batch that ends a transaction (Kafka: `EndTransactionMarker`)."""
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)
-    batch = build_batch([Record(0, key, value)], base_offset, transactional=True, producer_id=producer_id)
+    batch = transactional_batch([Record(key, value)], base_offset, producer_id)
     return with_attributes(batch, int.from_bytes(batch[21:23], "big") | 0x20)
 
 

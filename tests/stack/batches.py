@@ -41,8 +41,10 @@ class _AlwaysCompressed(DefaultRecordBatchBuilder):  # type: ignore[misc]
         return True
 
 
-def record_batch(records: Iterable[Record], codec: str = "none", state: ProducerState | None = None) -> bytes:
-    """One batch of all the records; at least one."""
+def record_batch(
+    records: Iterable[Record], codec: str = "none", state: ProducerState | None = None, base_offset: int = 0
+) -> bytes:
+    """One batch of all the records, at least one, with consecutive offsets from `base_offset`."""
     state = state or ProducerState()
     code, compress = CODECS[codec]
     builder = _AlwaysCompressed(
@@ -57,4 +59,5 @@ def record_batch(records: Iterable[Record], codec: str = "none", state: Producer
     builder.compress = compress
     for index, record in enumerate(records):
         builder.append(index, record.timestamp_ms, record.key, record.value, record.headers)
-    return bytes(builder.build())
+    # The builder leaves the base offset, the first 8 bytes, to the broker; the checksum does not cover it.
+    return base_offset.to_bytes(8, "big") + bytes(builder.build())[8:]

@@ -6,11 +6,13 @@ what is in each batch. For bulk see `bulk.py`, for transactions `transactions.py
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from types import TracebackType
 from typing import Self
 
+from kafka.errors import NotLeaderForPartitionError
 from kafka.protocol.producer.produce import ProduceRequest
 
 from tests.stack.batches import record_batch
@@ -18,6 +20,8 @@ from tests.stack.broker import KafkaBroker
 from tests.stack.rows import Record
 from tests.stack.wire import BrokerConnection, check
 
+LEADER_ATTEMPTS = 100
+"""A tenth of a second apart."""
 NEWEST_PRODUCE = 11
 """The last version before one that adds partitions to transactions by itself (12) and names topics by id (13)."""
 
@@ -27,6 +31,8 @@ def send_batch(
 ) -> int:
     """Produce one ready batch, acknowledged by the broker.
 
+    It is sent again while the broker has not yet heard that it leads the partition, which a new topic may meet.
+
     Returns:
         its base offset.
 
@@ -35,16 +41,20 @@ def send_batch(
     """
     topic_data = ProduceRequest.TopicProduceData
     data = topic_data.PartitionProduceData(index=partition, records=batch)
-    answer = connection.request(
-        ProduceRequest(
-            transactional_id=transactional_id,
-            acks=-1,
-            timeout_ms=30_000,
-            topic_data=[topic_data(name=topic, partition_data=[data])],
-            max_version=NEWEST_PRODUCE,
+    for attempts_left in reversed(range(LEADER_ATTEMPTS)):
+        answer = connection.request(
+            ProduceRequest(
+                transactional_id=transactional_id,
+                acks=-1,
+                timeout_ms=30_000,
+                topic_data=[topic_data(name=topic, partition_data=[data])],
+                max_version=NEWEST_PRODUCE,
+            )
         )
-    )
-    (result,) = answer.responses[0].partition_responses
+        (result,) = answer.responses[0].partition_responses
+        if result.error_code != NotLeaderForPartitionError.errno or not attempts_left:
+            break
+        time.sleep(0.1)
     check(result.error_code, f"{topic}-{partition}: {result.error_message}")
     return int(result.base_offset)
 

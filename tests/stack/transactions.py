@@ -28,7 +28,7 @@ NEWEST_END = 4
 class TransactionalProducer:
     """One transactional id. A transaction begins with the first `send` after the last `commit` or `abort`.
 
-    Markers carry the broker's clock: where segments are to roll by `segment.ms` after one, records need later timestamps.
+    Markers carry the broker's clock: records after one need later timestamps where `segment.ms` is to roll segments.
     """
 
     def __init__(self, broker: KafkaBroker, transactional_id: str, timeout_ms: int = 600_000) -> None:

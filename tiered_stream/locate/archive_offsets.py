@@ -16,7 +16,7 @@ from tiered_stream.options import IsolationLevel
 class ArchiveOffsetReader(OffsetReader):
     """The archive taken alone: it ends where its last segment does, under read_committed where all is decided.
 
-    Partitions without a single segment are not there. Archive and fetcher stay their owner's to close.
+    Partitions without a single segment are not there. `close` closes the archive, not the fetcher.
     """
 
     def __init__(self, archive: Archive, fetcher: RemoteStorageFetcher, isolation: IsolationLevel) -> None:
@@ -50,6 +50,9 @@ class ArchiveOffsetReader(OffsetReader):
         with ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="timestamps") as executor:
             found = executor.map(self._for_timestamp, archived.values(), timestamps.values())
             return dict(zip(archived, found, strict=True))
+
+    def close(self) -> None:
+        self._archive.close()
 
     def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
         if timestamp == EARLIEST:

@@ -17,10 +17,12 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageOb
 from tiered_stream.fetch.aiven import main_path
 from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
 from tiered_stream.fetch.manifest import parse_manifest
+from tiered_stream.fetch.open import open_fetcher, open_store
 from tiered_stream.fetch.stores import ObjectStore
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache, describe
 from tiered_stream.locate.lineage import VisibleSegment, lineage_of, visible_segments
 from tiered_stream.offsets import TopicDescription, TopicPartition
+from tiered_stream.options import StorageOptions
 from tiered_stream.records.snapshots import parse_leader_epoch_checkpoint, parse_producer_snapshot
 from tiered_stream.segments import LeaderEpoch, RemoteLogSegment
 from tiered_stream.uuids import uuid_from_text, uuid_to_text
@@ -66,6 +68,8 @@ class _Topic:
 
 class Archive:
     """The topics below one key prefix of a store. A topic is listed when first asked for, and by `refresh`.
+
+    The store is the archive's to close, the fetcher is not.
 
     Args:
         topic_ids: the topic to take, where several had one name.
@@ -150,8 +154,9 @@ class Archive:
         ]
 
     def close(self) -> None:
-        """Let go of threads."""
+        """Let go of threads and of the store."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+        self._store.close()
 
     def _topic(self, topic: str) -> _Topic | None:
         if topic not in self._topics:
@@ -216,6 +221,21 @@ class Archive:
         if data is None:
             raise CorruptDataError(f"{describe(segment)} has no {index_type.value} index")
         return data
+
+
+def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Archive:
+    """The archive that the storage options lead to.
+
+    Raises:
+        ConfigurationError: the layout has no manifests, or as `open_fetcher`.
+    """
+    if storage.layout != "aiven":
+        raise ConfigurationError(
+            f"remote.log.locator=archive does not go with remote.storage.layout={storage.layout}: only the manifests "
+            "of the layout aiven say what a bucket holds"
+        )
+    key_prefix = storage.rsm_config.get("key.prefix", "")
+    return Archive(open_store(storage), open_fetcher(storage), key_prefix, topic_ids)
 
 
 def _topic_of(key: str) -> str:

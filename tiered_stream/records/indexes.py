@@ -101,7 +101,7 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
         _check(bool((np.diff(offsets) > 0).all()), "offset index", "offsets that do not ascend")
         _check(bool((np.diff(positions) > 0).all()), "offset index", "positions that do not ascend")
         _check(
-            0 <= int(positions[0]) and int(positions[-1]) < segment_size,
+            int(positions[0]) >= 0 and int(positions[-1]) < segment_size,
             "offset index",
             f"positions {positions[0]} to {positions[-1]} in a segment of {segment_size} bytes",
         )
