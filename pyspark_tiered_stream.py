@@ -1,4 +1,4 @@
-"""Spark imports each top-level module named `pyspark_*` and registers its `DefaultSource`: nobody has to register it."""
+"""Spark imports each top-level module named `pyspark_*` and registers its `DefaultSource`: nobody else has to."""
 
 from tiered_stream.source import TieredStreamDataSource as DefaultSource
 

@@ -3,9 +3,9 @@ r"""Kafka topics into Delta tables, from tiered storage where they are tiered.
     spark-submit --properties-file conf/spark-defaults.conf jobs/ingest_to_delta.py \
         --settings conf/ingest_to_delta.properties
 
-Settings come from the file; the command line comes on top. `ingest.*` settings are the job's own, everything else is
-an option of `format("tiered_stream")`. With `{topic}` in `ingest.table`, each topic of `subscribe` goes to a table of
-its own; `ingest.checkpointLocation` then needs it too.
+Settings come from the file; the command line comes on top. `ingest.*` settings say where and how the rows land,
+everything else is an option of `format("tiered_stream")`. With `{topic}` in `ingest.table`, each topic of `subscribe`
+goes to a table of its own; `ingest.checkpointLocation` then needs it too.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.landing.query import AVAILABLE_NOW, plan_landing
 from tiered_stream.metrics import MetricsReceiver, ReadMetrics
 from tiered_stream.progress import describe_bytes, describe_progress
 from tiered_stream.settings import parse_assignment, read_settings
@@ -34,7 +35,7 @@ console = Console(highlight=False, soft_wrap=True)
 TABLE = "ingest.table"
 CHECKPOINT = "ingest.checkpointLocation"
 TRIGGER = "ingest.trigger"
-AVAILABLE_NOW = "availableNow"
+LANE = "ingest.lane"
 _SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_BETWEEN_REPORTS = 5.0
 
@@ -47,6 +48,7 @@ class Ingest:
     table: str
     checkpoint: str
     trigger: str
+    lane: str = "auto"
 
 
 def plan_ingests(settings: Mapping[str, str]) -> Iterator[Ingest]:
@@ -55,33 +57,33 @@ def plan_ingests(settings: Mapping[str, str]) -> Iterator[Ingest]:
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
     table, checkpoint = settings[TABLE], settings[CHECKPOINT]
-    trigger = settings.get(TRIGGER, AVAILABLE_NOW)
-    options = {name: value for name, value in settings.items() if not name.startswith("ingest.")}
+    how = settings.get(TRIGGER, AVAILABLE_NOW), settings.get(LANE, "auto")
+    own = (TABLE, CHECKPOINT, TRIGGER, LANE)
+    options = {name: value for name, value in settings.items() if name not in own}
     if "{topic}" not in table:
-        yield Ingest(options, table, checkpoint, trigger)
+        yield Ingest(options, table, checkpoint, *how)
         return
     if "{topic}" not in checkpoint or not options.get("subscribe"):
         raise ConfigurationError(f"with {{topic}} in {TABLE}, {CHECKPOINT} needs it too, and topics come by subscribe")
     for topic in filter(None, map(str.strip, options["subscribe"].split(","))):
         names = table.replace("{topic}", topic), checkpoint.replace("{topic}", topic)
-        yield Ingest({**options, "subscribe": topic}, *names, trigger)
+        yield Ingest({**options, "subscribe": topic}, *names, *how)
 
 
 def start(spark: SparkSession, ingest: Ingest, metrics_address: str) -> StreamingQuery:
-    """Start the query; the table is made when it is missing."""
-    options = {"remote.metrics.address": metrics_address, **ingest.options}
-    records: DataFrame = spark.readStream.format("tiered_stream").options(**options).load()
-    trigger: dict[str, Any] = (
-        {"availableNow": True} if ingest.trigger == AVAILABLE_NOW else {"processingTime": ingest.trigger}
+    """Start the query, and say by which lane; the table is made when it is missing."""
+    name = f"ingest {ingest.table}"
+    landing = plan_landing(
+        spark,
+        options={"remote.metrics.address": metrics_address, **ingest.options},
+        table=ingest.table,
+        checkpoint=ingest.checkpoint,
+        trigger=ingest.trigger,
+        lane=ingest.lane,
+        name=name,
     )
-    writer = (
-        records.writeStream.format("delta")
-        .queryName(f"ingest {ingest.table}")
-        .outputMode("append")
-        .option("checkpointLocation", ingest.checkpoint)
-        .trigger(**trigger)
-    )
-    return writer.start(ingest.table) if "/" in ingest.table else writer.toTable(ingest.table)
+    console.print(f"{name}: {landing.lane.value} lane, {landing.reason}", markup=False)
+    return landing.start()
 
 
 class TerminalProgress:
@@ -91,6 +93,7 @@ class TerminalProgress:
         self._receiver = receiver
         self._reported = ReadMetrics()
         self._said = 0.0
+        self._said_records = 0
 
     def follow(self, query: StreamingQuery) -> None:
         """Report until the query ends.
@@ -114,13 +117,13 @@ class TerminalProgress:
     def _finished(self, query: StreamingQuery, progress: StreamingQueryProgress) -> None:
         total = self._receiver.total()
         console.print(f"{query.name}: {describe_progress(progress, total.since(self._reported))}")
-        self._reported, self._said = total, time.monotonic()
+        self._reported, self._said, self._said_records = total, time.monotonic(), 0
 
     def _so_far(self, query: StreamingQuery) -> None:
         spent = self._receiver.total().since(self._reported)
-        if spent.records and time.monotonic() - self._said > _SECONDS_BETWEEN_REPORTS:
+        if spent.records > self._said_records and time.monotonic() - self._said > _SECONDS_BETWEEN_REPORTS:
             console.print(f"{query.name}: so far {spent.records:,} rows, {describe_bytes(spent)}")
-            self._said = time.monotonic()
+            self._said, self._said_records = time.monotonic(), spent.records
 
 
 def run(settings: Mapping[str, str]) -> ReadMetrics:
@@ -143,16 +146,17 @@ def main(
     table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="The query's checkpoint location.")] = None,
     trigger: Annotated[str | None, typer.Option(help="availableNow, or an interval such as '10 seconds'.")] = None,
+    lane: Annotated[str | None, typer.Option(help="auto, direct (tasks write the table's files) or spark.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")] = None,
     metrics_file: Annotated[Path | None, typer.Option(help="Write what reading cost to this file, as JSON.")] = None,
 ) -> None:
     """Ingest Kafka topics into Delta tables."""
     try:
-        given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger}
+        given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         from_file = read_settings(settings) if settings else {}
         from_options = dict(map(parse_assignment, option or []))
         total = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}})
-    except ConfigurationError as error:
+    except (ConfigurationError, TableError) as error:
         console.print(str(error), style="red", markup=False)
         sys.exit(2)
     if metrics_file:

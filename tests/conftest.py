@@ -37,9 +37,9 @@ def stack() -> Iterator[TieredStack]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One local Spark for the whole session, with Delta and Spark's own `kafka` source."""
-    from tests.stack.spark import spark_session
+    from tests.stack.spark import SHORT_LIVED, spark_session
 
-    session = spark_session("tiered_stream tests")
+    session = spark_session("tiered_stream tests", config=SHORT_LIVED)
     yield session
     session.stop()
 

@@ -86,7 +86,9 @@ def end_offsets(progress: Any) -> dict[int, int]:
 
 def records(count: int, first: int = 0, value_bytes: int = 20, timestamp_ms: int = FIRST_TIMESTAMP_MS) -> list[Record]:
     """Records that tell themselves apart."""
-    return [Record(b"%d" % n, (b"%d " % n).ljust(value_bytes, b"x"), (), timestamp_ms) for n in range(first, first + count)]
+    return [
+        Record(b"%d" % n, (b"%d " % n).ljust(value_bytes, b"x"), (), timestamp_ms) for n in range(first, first + count)
+    ]
 
 
 def tier_segments(stack: TieredStack, topic: str, sizes: Iterable[int], partitions: int = 1) -> int:

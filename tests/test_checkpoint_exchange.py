@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -18,75 +18,67 @@ from tests.stack.topics import create_tiered_topic, wait_until_tiered
 IN_SEGMENT = 50
 
 
-class Producer:
-    """Fills a topic of two partitions, a segment of its own for each batch, until it is stopped."""
+class Arrivals:
+    """Fills a topic of two partitions, each batch in a segment of its own; inside the context, all the time."""
 
     def __init__(self, stack: TieredStack, topic: str) -> None:
-        self._stack = stack
+        self._producer = RawProducer(stack.broker)
         self._topic = topic
         self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self.segments = 0
 
     def produce(self, count: int) -> None:
-        with RawProducer(self._stack.broker) as producer:
-            for _ in range(count):
-                self._segment(producer)
+        for _ in range(count):
+            timestamp = FIRST_TIMESTAMP_MS + self.segments * SEGMENT_STEP_MS
+            for partition in (0, 1):
+                arriving = records(IN_SEGMENT, self.segments * IN_SEGMENT, timestamp_ms=timestamp)
+                self._producer.send(self._topic, arriving, partition)
+            self.segments += 1
 
-    def go_on(self) -> threading.Thread:
-        thread = threading.Thread(target=self._run, daemon=True)
-        thread.start()
-        return thread
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
+        self._thread.join()
+        self._producer.close()
 
     def _run(self) -> None:
-        with RawProducer(self._stack.broker) as producer:
-            while not self._stopped.wait(0.2):
-                self._segment(producer)
-
-    def _segment(self, producer: RawProducer) -> None:
-        timestamp = FIRST_TIMESTAMP_MS + self.segments * SEGMENT_STEP_MS
-        for partition in (0, 1):
-            producer.send(self._topic, records(IN_SEGMENT, self.segments * IN_SEGMENT, 20, timestamp), partition)
-        self.segments += 1
+        while not self._stopped.wait(1.0):
+            self.produce(1)
 
 
 def test_a_checkpoint_goes_to_tiered_stream_and_back_while_records_arrive(
     stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
     create_tiered_topic(stack.broker, topic, partitions=2, config=BY_STEP)
-    producer = Producer(stack, topic)
-    producer.produce(20)
+    arrivals = Arrivals(stack, topic)
+    arrivals.produce(30)
     wait_until_tiered(stack.broker, topic)
-    given = options(stack, topic, {"maxOffsetsPerTrigger": "400"})
+    given = options(stack, topic)
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
 
-    def start(source: str) -> StreamingQuery:
-        writer = stream(spark, given, source).writeStream.format("delta")
+    def start(source: str, limit: str = "600") -> StreamingQuery:
+        writer = stream(spark, {**given, "maxOffsetsPerTrigger": limit}, source).writeStream.format("delta")
         return writer.option("checkpointLocation", str(checkpoint)).start(str(table))
 
-    thread = producer.go_on()
-    commits: list[int] = []
-    for source in ("kafka", "tiered_stream", "kafka", "tiered_stream"):
-        query = start(source)
-        wait_until(_two_more(checkpoint, commits), f"batches of {source}", pause=0.05)
-        if source == "tiered_stream" and len(commits) > 3:
-            producer.stop()
-            thread.join()
-            query.processAllAvailable()
-        query.stop()
-        commits.append(_committed(checkpoint))
+    with arrivals:
+        for source in ("kafka", "tiered_stream", "kafka"):
+            query = start(source)
+            enough = _committed(checkpoint) + 2
+            wait_until(lambda at=enough: _committed(checkpoint) >= at, f"two batches of {source}", pause=0.05)
+            query.stop()
+    query = start("tiered_stream", limit="1000000")
+    query.processAllAvailable()
+    query.stop()
 
     landed = spark.read.format("delta").load(str(table)).select("partition", "offset", "key").collect()
-    expected = [(p, n, b"%d" % n) for p in (0, 1) for n in range(producer.segments * IN_SEGMENT)]
+    expected = [(p, n, b"%d" % n) for p in (0, 1) for n in range(arrivals.segments * IN_SEGMENT)]
     assert sorted((row[0], row[1], bytes(row[2])) for row in landed) == expected
 
 
 def _committed(checkpoint: Path) -> int:
+    """The last batch that the checkpoint says is done; -1: none."""
     return max((int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")), default=-1)
-
-
-def _two_more(checkpoint: Path, commits: list[int]) -> Callable[[], bool]:
-    before = commits[-1] if commits else -1
-    return lambda: _committed(checkpoint) >= before + 2

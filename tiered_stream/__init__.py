@@ -1,3 +1,20 @@
 """Spark reads Kafka topics straight from tiered storage."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tiered_stream.landing.query import land as land
+
 __version__ = "0.1.0"
+__all__ = ["__version__", "land"]
+
+
+def __getattr__(name: str) -> Any:
+    # Only when it is asked for: whoever reads needs neither Spark's streaming API nor Arrow's Parquet writer.
+    if name == "land":
+        from tiered_stream.landing.query import land
+
+        return land
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -45,6 +45,10 @@ class StorageAccessError(StorageError):
     """The storage refused the credentials, or there are none."""
 
 
+class StorageFormatError(StorageError):
+    """A segment is stored in a format that is not known here (KIP-1248: `SupportedStorageFormatVersions`)."""
+
+
 class StorageUnavailableError(StorageError):
     """The storage could not be reached, or asked to slow down, after all retries."""
 
@@ -79,3 +83,7 @@ class BrokerUnavailableError(BrokerError):
     """No broker answered within the time allowed."""
 
     retriable = True
+
+
+class TableError(TieredStreamError):
+    """The Delta table cannot be opened, written or committed to; the message names it."""

@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass, fields
 
 import orjson
 
+OBSERVATION = "tiered_stream"
+"""Under this name a query of the direct lane has its counters in `StreamingQueryProgress.observedMetrics`."""
+
 _LARGEST_DATAGRAM = 4096
 
 
@@ -28,6 +31,12 @@ class ReadMetrics:
     remote_fetch_latency_max: float = 0.0
     remote_fetch_errors: int = 0
     remote_fetch_fallbacks: int = 0
+    fallbacks_connect_timeout: int = 0
+    fallbacks_read_timeout: int = 0
+    fallbacks_refused: int = 0
+    fallbacks_not_found: int = 0
+    fallbacks_unknown_format: int = 0
+    fallbacks_other: int = 0
     broker_fetch_requests: int = 0
     broker_fetch_bytes: int = 0
 
@@ -36,6 +45,12 @@ class ReadMetrics:
         self.remote_fetch_bytes += size
         self.remote_fetch_latency_total += seconds
         self.remote_fetch_latency_max = max(self.remote_fetch_latency_max, seconds)
+
+    def on_fallback(self, reason: str) -> None:
+        """`reason` is the rest of the name of one of the counters `fallbacks_*`, which add up to all."""
+        self.remote_fetch_fallbacks += 1
+        name = f"fallbacks_{reason}"
+        setattr(self, name, getattr(self, name) + 1)
 
     def on_broker_fetch(self, size: int) -> None:
         self.broker_fetch_requests += 1
@@ -113,7 +128,9 @@ def _parse(datagram: bytes) -> ReadMetrics | None:
     try:
         values = orjson.loads(datagram)
         known = {each.name for each in fields(ReadMetrics)}
-        if set(values) != known or any(isinstance(each, bool) or not each >= 0 for each in values.values()):
+        if not isinstance(values, dict) or set(values) != known:
+            return None
+        if any(isinstance(each, bool) or not each >= 0 for each in values.values()):
             return None
         return ReadMetrics(**values)
     except (TypeError, ValueError):

@@ -29,6 +29,7 @@ __all__ = [
     "StorageOptions",
     "Subscription",
     "parse_options",
+    "parse_storage_options",
     "render_option_table",
 ]
 
@@ -175,6 +176,18 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
         topic_ids=_topic_ids(given, subscription),
         metrics_address=given.read(remote.METRICS_ADDRESS),
     )
+
+
+def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
+    """The storage options alone, for whoever has no query; other names are checked as `parse_options` does.
+
+    Raises:
+        ConfigurationError: as `parse_options`.
+    """
+    given = GivenOptions(raw)
+    plugin_prefix = given.read(remote.RSM_CONFIG_PREFIX).lower()
+    given.check_names(plugin_prefix)
+    return _storage(given, plugin_prefix)
 
 
 def _subscription(given: GivenOptions) -> Subscription:

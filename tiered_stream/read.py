@@ -10,9 +10,18 @@ import pyarrow as pa
 from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.broker.open import open_client
 from tiered_stream.broker.ranges import read_range
-from tiered_stream.errors import DataLossError, OffsetOutOfRangeError, StorageError
-from tiered_stream.fetch.plugin import fetcher_for
+from tiered_stream.errors import (
+    DataLossError,
+    OffsetOutOfRangeError,
+    StorageAccessError,
+    StorageConnectTimeoutError,
+    StorageError,
+    StorageFormatError,
+    StorageObjectNotFoundError,
+    StorageReadTimeoutError,
+)
 from tiered_stream.fetch.prefetch import read_ahead
+from tiered_stream.locate.fetchers import split_fetcher
 from tiered_stream.metrics import ReadMetrics, send
 from tiered_stream.offsets import OffsetRange
 from tiered_stream.options import Options
@@ -22,6 +31,15 @@ from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fe
 from tiered_stream.segments import SegmentLocation
 
 log = logging.getLogger(__name__)
+
+_STORAGE_FORMATS = ("ApacheKafkaV1",)
+_FALLBACK_REASONS = {
+    StorageConnectTimeoutError: "connect_timeout",
+    StorageReadTimeoutError: "read_timeout",
+    StorageAccessError: "refused",
+    StorageObjectNotFoundError: "not_found",
+    StorageFormatError: "unknown_format",
+}
 
 
 def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
@@ -34,10 +52,7 @@ def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
         BrokerError: the broker failed.
     """
     reader = SplitReader(split, options)
-    for batch in reader.batches():
-        reader.metrics.records += batch.num_rows
-        reader.metrics.record_bytes += batch.nbytes
-        yield batch
+    yield from reader.batches()
     if options.metrics_address:
         send(reader.metrics, options.metrics_address)
 
@@ -53,6 +68,12 @@ class SplitReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The split's records, see `read_split`."""
+        for batch in self._uncounted():
+            self.metrics.records += batch.num_rows
+            self.metrics.record_bytes += batch.nbytes
+            yield batch
+
+    def _uncounted(self) -> Iterator[pa.RecordBatch]:
         if self._split.locations:
             try:
                 yield from self._from_storage()
@@ -62,9 +83,10 @@ class SplitReader:
 
     def _from_storage(self) -> Iterator[pa.RecordBatch]:
         locations = self._split.locations
+        _check_formats(locations)
         parts = [(location.segment, location.bytes) for location in locations]
         current, decoder = 0, self._decoder(locations[0].offsets, locations[0].aborted_transactions)
-        fetcher = fetcher_for(self._options)
+        fetcher = split_fetcher(locations, self._options)
         for index, data in read_ahead(fetcher, parts, self._options.fetch, self.metrics.on_remote_fetch):
             while current < index:
                 self._finish(locations[current], decoder)
@@ -84,7 +106,7 @@ class SplitReader:
         self.metrics.remote_fetch_errors += 1
         if self._options.fallback == "fail" or "bootstrap.servers" not in self._options.kafka:
             raise error
-        self.metrics.remote_fetch_fallbacks += 1
+        self.metrics.on_fallback(_fallback_reason(error))
         log.warning(
             "%s: offsets %d to %d are read from the broker, because storage failed: %s",
             self._split.topic_partition, self._position, self._split.offsets.end, error,
@@ -93,12 +115,10 @@ class SplitReader:
     def _from_broker(self) -> Iterator[pa.RecordBatch]:
         """What is still to read of the split, through raw Fetches."""
         while self._position < self._split.offsets.end:
-            wanted = OffsetRange(self._position, self._split.offsets.end)
             try:
-                yield from self._fetched(wanted)
-                return
+                yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
             except OffsetOutOfRangeError as error:
-                self._skip_lost(wanted, error)
+                self._skip_lost(error)
 
     def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         client = open_client(self._options.kafka)
@@ -109,19 +129,21 @@ class SplitReader:
             decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
             yield from decoder.feed(fetched.records)
             self._position = max(self._position, min(decoder.next_offset, wanted.end))
+        if self._position < wanted.end:
+            raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
-    def _skip_lost(self, wanted: OffsetRange, error: OffsetOutOfRangeError) -> None:
+    def _skip_lost(self, error: OffsetOutOfRangeError) -> None:
         """Go on at the log start offset, or past the split, when records are gone and that is allowed."""
-        partition = self._split.topic_partition
+        partition, start, end = self._split.topic_partition, self._position, self._split.offsets.end
         if self._options.fail_on_data_loss:
             raise DataLossError(
-                f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {partition}: offsets {wanted.start} to {wanted.end} "
+                f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {partition}: offsets {start} to {end} "
                 f"cannot all be read: {error}. Set failOnDataLoss to false to go on without them."
             ) from error
         client = open_client(self._options.kafka)
         log_start = BrokerOffsetReader(client, self._options.isolation_level).earliest([partition])[partition]
-        self._position = log_start if wanted.start < log_start < wanted.end else wanted.end
-        log.warning("%s: offsets %d to %d are lost: %s", partition, wanted.start, self._position, error)
+        self._position = log_start if start < log_start < end else end
+        log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
 
     def _decoder(self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...]) -> RecordBatchDecoder:
         partition = self._split.topic_partition
@@ -129,3 +151,16 @@ class SplitReader:
             partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
             include_headers=self._options.include_headers, check_crcs=self._options.check_crcs,
         )  # fmt: skip
+
+
+def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:
+    for location in locations:
+        if location.storage_format not in _STORAGE_FORMATS:
+            raise StorageFormatError(
+                f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
+                f"{', '.join(_STORAGE_FORMATS)}"
+            )
+
+
+def _fallback_reason(error: StorageError) -> str:
+    return next((reason for kind, reason in _FALLBACK_REASONS.items() if isinstance(error, kind)), "other")

@@ -66,7 +66,7 @@ class SegmentLocation:
     """The part of a segment that holds `offsets`: a batch belongs to it when it begins in `bytes`.
 
     `aborted_transactions` are those that touch `offsets`, needed under read_committed only. `signed_url` is a
-    credential: it stays out of every repr.
+    credential: it stays out of every repr. `storage_format` is KIP-1248's name of what the object holds.
     """
 
     segment: RemoteLogSegment
@@ -74,3 +74,4 @@ class SegmentLocation:
     bytes: ByteRange
     aborted_transactions: tuple[AbortedTransaction, ...] = ()
     signed_url: str | None = field(default=None, repr=False)
+    storage_format: str = "ApacheKafkaV1"

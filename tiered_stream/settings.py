@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from configparser import ConfigParser, Error
+from collections.abc import Iterator
 from pathlib import Path
 
 from tiered_stream.errors import ConfigurationError
 
-_SECTION = "settings"
-
 
 def read_settings(path: Path) -> dict[str, str]:
-    """The `name=value` lines of a file; `#` begins a comment line. Names keep their case.
+    r"""The `name=value` lines of a file. Names keep their case, values are taken as they are.
+
+    `#` or `!` begins a comment line; `\` at its end joins a line with the next. Of Java's other forms (escapes, `:`
+    for `=`) none is read.
 
     Raises:
         ConfigurationError: the file cannot be read, or a line is no setting.
     """
-    parser = ConfigParser(delimiters=("=",), comment_prefixes=("#", "!"), interpolation=None, strict=True)
-    parser.optionxform = str  # type: ignore[method-assign, assignment]
     try:
-        parser.read_string(f"[{_SECTION}]\n{path.read_text()}", source=str(path))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"the settings file {path} cannot be read: {error.strerror}") from error
-    except (Error, UnicodeDecodeError) as error:
-        # The message of the parser would show the line, and a line may hold a secret.
-        line = getattr(error, "lineno", None)
-        where = f" (line {line - 1})" if isinstance(line, int) else ""
-        raise ConfigurationError(f"the settings file {path}{where}: write one name=value a line, each once") from None
-    return dict(parser[_SECTION])
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"the settings file {path} is not UTF-8") from None
+    settings: dict[str, str] = {}
+    for number, line in _lines(text):
+        name, equals, value = line.partition("=")
+        name = name.rstrip()
+        if not equals or not name or name in settings:
+            # The line is not shown, for it may hold a secret.
+            raise ConfigurationError(
+                f"the settings file {path} (line {number}): write one name=value a line, each name once"
+            )
+        settings[name] = value.lstrip()
+    return settings
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that are neither empty nor comments, each with its number; joined lines with that of the last."""
+    begun = ""
+    for number, each in enumerate([*text.split("\n"), ""], 1):  # one more, to end what the last has begun
+        line = begun + each.strip()
+        if not begun and line.startswith(("#", "!")):
+            continue
+        begun = line[:-1] if line.endswith("\\") else ""
+        if line and not begun:
+            yield number, line.rstrip()
 
 
 def parse_assignment(text: str) -> tuple[str, str]:

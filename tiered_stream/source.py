@@ -2,7 +2,7 @@
 
 What they do, other rooms do; here is only what Spark asks for. The planning side lives in one Python process of the
 driver, the reading side in the executors' workers, which get the reader pickled with its options. Each side imports
-its own half when it needs it: a worker no boto3 for planning, a planning process no compiled kernels.
+its own half when it needs it, so that looking the source up stays quick.
 """
 
 from __future__ import annotations
@@ -168,13 +168,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._opened[1].latest() if self._opened else None
         return offsets_to_dict(latest) if latest else None
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
+        """What the micro-batch from `start` to `end` reads, cut into tasks."""
         from tiered_stream.plan.splits import splits_for
 
         tier, planner = self._open()
         ranges = planner.ranges(offsets_from_dict(start), offsets_from_dict(end))
-        splits = splits_for(ranges, self._options, tier.locator, planner.topic_ids)
-        return [SplitPartition(split) for split in splits]
+        return splits_for(ranges, self._options, tier.locator, planner.topic_ids)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [SplitPartition(split) for split in self.splits(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._options)

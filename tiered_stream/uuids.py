@@ -1,4 +1,4 @@
-"""Kafka's text form of a UUID: URL-safe base64 of its 16 bytes without padding (Kafka: `org.apache.kafka.common.Uuid`)."""
+"""Kafka's text form of a UUID: URL-safe base64 of its 16 bytes, without padding (Kafka: `common.Uuid`)."""
 
 from __future__ import annotations
 

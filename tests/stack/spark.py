@@ -27,6 +27,8 @@ LOCAL = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tiered-stream-warehouse-{os.getpid()}",
 }
+SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
+"""For tests: the JVM's second compiler costs more than it gains within minutes."""
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

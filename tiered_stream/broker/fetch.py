@@ -1,7 +1,7 @@
 """Raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: Fetch, KIP-392).
 
-This is the one place that builds Fetch requests and reads Fetch responses. No fetch session (KIP-227) is used: a
-split reads one partition, so each Fetch names it in full.
+No fetch session (KIP-227) is used: a split reads one partition, so each Fetch names it in full. Fetches that ask where
+segments are, not for records, are in `locations`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest
-
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.fetch_messages import FetchRequest
 from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, ask_node
 from tiered_stream.broker.metadata import NO_TOPIC_ID
 from tiered_stream.broker.offsets import ListOffsets, isolation_code

@@ -12,10 +12,13 @@ def warm() -> None:
 
     Run it in the environment before you pack it, on the kind of machine that the executors are.
     """
-    # Imported late: the kernels find their folder when they are first imported.
     folder = compiled.packaged_folder()
-    folder.mkdir(exist_ok=True)
-    (folder / compiled.kernel_key("tiered_stream.records.kernels")).mkdir(exist_ok=True)
+    try:
+        (folder / compiled.kernel_key(compiled.KERNELS)).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        typer.echo(f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it", err=True)
+        raise typer.Exit(1) from error
+    # Imported late: the kernels find their folder when they are first imported.
     from tiered_stream.records.decoder import RecordBatchDecoder
 
     (rows,) = RecordBatchDecoder("", 0, 0, 1, check_crcs=False).feed(_ONE_RECORD)

@@ -84,6 +84,12 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         manifest = self._open(segment).manifest
         return cut(wanted, request_bytes, manifest.chunks.original_chunk_size if manifest.is_transformed else 1)
 
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
+        """None also where the log was compressed or encrypted: the URL's reader could not undo it."""
+        if self._open(segment).manifest.is_transformed:
+            return None
+        return self._store.signed_url(self._key(segment, ".log"), seconds)
+
     def close(self) -> None:
         self._store.close()
 

@@ -51,6 +51,15 @@ class RemoteStorageFetcher(ABC):
         """
         return cut(wanted, request_bytes)
 
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
+        """A URL with which anyone may GET ranges of the log's bytes for so many seconds (KIP-1248); it is a credential.
+
+        None: the storage cannot sign, or the object does not hold the log as it is.
+
+        Raises: as `fetch_log_segment`.
+        """
+        return None
+
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
         """Let go of connections and threads."""
 

@@ -49,6 +49,9 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
                     raise
         return indexes
 
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
+        return self._store.signed_url(object_key(segment, ".log"), seconds)
+
     def close(self) -> None:
         self._store.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -21,14 +22,17 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
     """
     if options.fetcher_class is None:
         return open_fetcher(options.storage)
-    return _made(options.fetcher_class, options.fetcher_class_path, frozenset(options.kafka.items()))
+    # The process id: a fork must not go on with its parent's connections.
+    return _made(options.fetcher_class, options.fetcher_class_path, frozenset(options.kafka.items()), os.getpid())
 
 
 _BASE = f"{RemoteStorageFetcher.__module__}.{RemoteStorageFetcher.__name__}"
 
 
 @cache
-def _made(name: str, class_path: str | None, properties: frozenset[tuple[str, str]]) -> RemoteStorageFetcher:
+def _made(
+    name: str, class_path: str | None, properties: frozenset[tuple[str, str]], _process: int
+) -> RemoteStorageFetcher:
     made: Callable[[Mapping[str, str]], RemoteStorageFetcher] = load_fetcher_class(name, class_path)
     return made(dict(properties))
 

@@ -94,6 +94,12 @@ class S3Store(ObjectStore):
     def describe(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._root}{key}"
 
+    def signed_url(self, key: str, seconds: int) -> str | None:
+        with self._mapped_errors(key):
+            return self._client.generate_presigned_url(
+                "get_object", Params={"Bucket": self._bucket, "Key": self._root + key}, ExpiresIn=seconds
+            )
+
     def close(self) -> None:
         self._client.close()
 
@@ -206,6 +212,7 @@ def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
 
 def _client_config(options: StorageOptions) -> Config:
     return Config(
+        signature_version="s3v4",  # signed URLs would else be of version 2, which not every service takes
         connect_timeout=options.connect_timeout_ms / 1000,
         read_timeout=options.read_timeout_ms / 1000,
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},

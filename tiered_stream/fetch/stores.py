@@ -44,6 +44,10 @@ class ObjectStore(ABC):
     def describe(self, key: str) -> str:
         """The object's full name for messages, as `s3://bucket/key`."""
 
+    def signed_url(self, key: str, seconds: int) -> str | None:
+        """A URL with which anyone may GET the object for so many seconds; None: this store has none. No request."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - a store without connections has nothing to close
         """Let go of connections."""
 

@@ -22,6 +22,7 @@ from tiered_stream.offsets import TopicPartition
 from tiered_stream.options import IsolationLevel
 from tiered_stream.records.transactions import AbortedTransaction
 from tiered_stream.segments import RemoteLogSegment
+from tiered_stream.uuids import uuid_to_text
 
 _SEAM_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
@@ -87,8 +88,9 @@ class MetadataTopicLocator(TierLocator):
             first = self._topic_ids.setdefault(topic, found)
             if first != found:
                 raise DataLossError(
-                    f"topic {topic!r} was deleted and made again: its id was {first} and is {found} now, so its "
-                    "offsets name other records. Start a new query (with a new checkpoint) to read the new topic"
+                    f"topic {topic!r} was deleted and made again: its id was {uuid_to_text(first)} and is "
+                    f"{uuid_to_text(found)} now, so its offsets name other records. Start a new query (with a new "
+                    "checkpoint) to read the new topic"
                 )
         return described
 
@@ -112,15 +114,16 @@ class MetadataTopicLocator(TierLocator):
 
     def _aborted_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...]:
         """What is decided of tiered offsets stays decided: each seam needs asking once."""
-        if self._seams.get(partition, (None,))[0] != seam:
+        known = self._seams.get(partition)
+        if known is None or known[0] != seam:
             fetched = self._fetch_at(partition, seam)
             open_there = tuple(
                 AbortedTransaction(producer_id, first_offset, seam)
                 for producer_id, first_offset in fetched.aborted_transactions
                 if first_offset < seam
             )
-            self._seams[partition] = (seam, open_there)
-        return self._seams[partition][1]
+            known = self._seams[partition] = (seam, open_there)
+        return known[1]
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
         """A read_committed Fetch whose answer names every aborted transaction that reaches from below `seam` to it.

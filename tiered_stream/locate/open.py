@@ -6,20 +6,24 @@ import logging
 from dataclasses import dataclass
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.features import supported_feature
+from tiered_stream.broker.fetch_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.broker.open import open_client
-from tiered_stream.errors import BrokerError
+from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.fetch.plugin import fetcher_for
 from tiered_stream.locate.archive import ArchiveLocator
 from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archived import open_archive
 from tiered_stream.locate.base import Locator
+from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.metadata_topic import MetadataTopicLocator
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
 from tiered_stream.locate.storage_check import CheckedStorage
 from tiered_stream.offsets import OffsetReader
 from tiered_stream.options import Options
+from tiered_stream.remote_options import LOCATOR, STORAGE_URI
 
 log = logging.getLogger(__name__)
 
@@ -49,10 +53,8 @@ def open_tier(options: Options) -> Tier:
         return _open_archive(options)
     client = open_client(options.kafka)
     offset_reader = BrokerOffsetReader(client, options.isolation_level)
-    locator = _locator(options, client)
+    locator = _locator(options, client, offset_reader)
     log.info("remote.log.locator=%s: segments are located by %s", options.locator, locator.name if locator else "none")
-    if locator is not None and options.prefer == "local":
-        locator = PreferLocal(locator, offset_reader)
     return Tier(offset_reader, locator)
 
 
@@ -63,17 +65,52 @@ def _open_archive(options: Options) -> Tier:
     return Tier(ArchiveOffsetReader(archive, fetcher, options.isolation_level), CheckedStorage(locator, fetcher))
 
 
-def _locator(options: Options, client: BrokerClient) -> Locator | None:
+def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffsetReader) -> Locator | None:
+    if options.locator in ("auto", "broker"):
+        locator = _broker_locator(options, client)
+        if locator is not None:
+            return locator
     if options.locator == "none" or (options.locator == "auto" and not _can_follow(options, client)):
         return None
     fetcher = fetcher_for(options)
-    locator = MetadataTopicLocator(client, fetcher, options.isolation_level, options.topic_ids)
-    return CheckedStorage(locator, fetcher)
+    metadata_topic = MetadataTopicLocator(client, fetcher, options.isolation_level, options.topic_ids)
+    checked = CheckedStorage(metadata_topic, fetcher)
+    return PreferLocal(checked, offset_reader) if options.prefer == "local" else checked
+
+
+def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
+    """The locator of KIP-1248, where the brokers speak it and somebody could read what they name.
+
+    Raises:
+        ConfigurationError: it was asked for, and cannot be had.
+    """
+    version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
+    if version >= SIGNED_LOCATIONS or (version and readable):
+        locator = BrokerLocator(
+            client, options.isolation_level, options.topic_ids, part_bytes=options.split_bytes,
+            local_too=options.prefer == "tiered", signed_only=not readable,
+        )  # fmt: skip
+        return CheckedStorage(locator, fetcher_for(options)) if readable else locator
+    if options.locator == "auto":
+        return None
+    if version:
+        raise ConfigurationError(
+            f"option {LOCATOR.name}: the brokers' locations are not signed, so {STORAGE_URI.name} must say where the "
+            "storage is"
+        )
+    raise ConfigurationError(
+        f"option {LOCATOR.name}: broker needs brokers that say where segments are (feature {LOCATION_FEATURE}): stock "
+        "brokers do not. Point kafka.bootstrap.servers at a gateway, or use metadata-topic"
+    )
+
+
+def _has_fetcher(options: Options) -> bool:
+    return options.storage.uri is not None or options.fetcher_class is not None
 
 
 def _can_follow(options: Options, client: BrokerClient) -> bool:
     """Whether the metadata topic and a storage are there; says why not."""
-    if options.storage.uri is None and options.fetcher_class is None:
+    if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")
         return False
     try:

@@ -45,7 +45,9 @@ class CheckedStorage(Locator):
 
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         located = self._locator.locate(ranges)
-        first = next((location for found in located.values() for location in found), None)
+        # A signed location was signed by who has the storage; nothing that was configured here reads it.
+        unsigned = (each for found in located.values() for each in found if each.signed_url is None)
+        first = next(unsigned, None)
         if first is not None and not self._checked:
             check_storage(first, self._fetcher)
             self._checked = True

@@ -62,7 +62,7 @@ class TierLocator(Locator):
             (partition, at, wanted.intersect(visible[partition][at].offsets))
             for partition, wanted in ranges.items()
             if partition in visible
-            for at in _overlapping(visible[partition], wanted)
+            for at in overlapping(visible[partition], wanted)
         ]
         located = list(self._executor.map(lambda item: self._locate_one(visible[item[0]], item[1], item[2]), work))
         seams = {(item[0], one.seam) for item, one in zip(work, located, strict=True) if one.seam is not None}
@@ -70,7 +70,7 @@ class TierLocator(Locator):
         locations: dict[TopicPartition, list[SegmentLocation]] = {partition: [] for partition in ranges}
         for (partition, _, _), one in zip(work, located, strict=True):
             beyond = across[partition, one.seam] if one.seam is not None else ()
-            locations[partition].append(_with_aborted(one.location, beyond))
+            locations[partition].append(with_aborted(one.location, beyond))
         return {partition: tuple(found) for partition, found in locations.items()}
 
     def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
@@ -99,7 +99,7 @@ class TierLocator(Locator):
         return _Located(replace(location, aborted_transactions=search.found), search.seam)
 
 
-def _overlapping(visible: Visible, wanted: OffsetRange) -> range:
+def overlapping(visible: Visible, wanted: OffsetRange) -> range:
     """Indexes of the pieces that share an offset with `wanted`."""
     if not len(wanted):
         return range(0)
@@ -108,7 +108,8 @@ def _overlapping(visible: Visible, wanted: OffsetRange) -> range:
     return range(first, end)
 
 
-def _with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
+def with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
+    """The location with those of `beyond` that touch it, too."""
     touched = touching(beyond, location.offsets.start, location.offsets.end)
     if not touched:
         return location

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tiered_stream.locate.open import Tier
 from tiered_stream.options import Options
+from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.partitions import check_topic_ids
 from tiered_stream.plan.splits import Split, splits_for
 from tiered_stream.plan.starting import batch_ranges
 
@@ -14,8 +16,11 @@ def plan_batch(options: Options, tier: Tier) -> list[Split]:
 
     Raises:
         ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
+        DataLossError: as `starting.batch_ranges`, or a topic's id is not the one that the options pin it to.
         BrokerError, StorageError: offsets or locations cannot be had.
     """
     lookup = OffsetLookup.of(options, tier.offset_reader)
     ranges = batch_ranges(options, lookup)
-    return splits_for(ranges, options, tier.locator, lookup.assignment().topic_ids)
+    topic_ids = lookup.assignment().topic_ids
+    check_topic_ids(options.topic_ids, topic_ids, DataLossPolicy(options.fail_on_data_loss))
+    return splits_for(ranges, options, tier.locator, topic_ids)

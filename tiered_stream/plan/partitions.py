@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tiered_stream.offsets import OffsetRange, PartitionOffsets, TopicPartition, listed
 from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.uuids import uuid_to_text
 
 
 def new_partitions(start: PartitionOffsets, end: PartitionOffsets) -> frozenset[TopicPartition]:
@@ -95,7 +96,8 @@ def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_los
         if known.get(topic, topic_id) != topic_id:
             data_loss.report(
                 "TOPIC_RECREATED",
-                f"topic {topic} was deleted and made again: its id was {known[topic]} and is {topic_id}. "
+                f"topic {topic} was deleted and made again: its id was {uuid_to_text(known[topic])} and is "
+                f"{uuid_to_text(topic_id)}. "
                 "To read the new one from its start, take a new checkpoint.",
             )
 

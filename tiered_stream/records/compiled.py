@@ -11,9 +11,11 @@ from __future__ import annotations
 import hashlib
 import os
 import pkgutil
+import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,9 +23,13 @@ import llvmlite.binding
 import numba
 from numba.core import caching
 
+KERNELS = "tiered_stream.records.kernels"
+"""The module whose functions are compiled."""
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+@cache
 def kernel_key(module: str) -> str:
     """A name for the machine code of `module` on this machine: 32 hexadecimal digits."""
     package, _, name = module.rpartition(".")
@@ -41,12 +47,26 @@ def packaged_folder() -> Path:
 
 
 def _is_private_and_writable(folder: Path) -> bool:
-    # Cached machine code is trusted, so the folder must be the user's own.
+    # Cached machine code is trusted: nobody else may have made the folder, or may write to it, or put a link there.
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder.stat().st_uid == os.getuid() and os.access(folder, os.W_OK)
+        status = folder.lstat()
     except OSError:
         return False
+    own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022
+    return own and os.access(folder, os.W_OK)
+
+
+def _candidates(key: str) -> Iterator[Path]:
+    try:
+        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiered_stream" / "kernels" / key
+    except RuntimeError:  # a user without a home folder
+        pass
+    try:
+        # Right under the temporary folder, where only a folder's owner may put another in its place.
+        yield Path(tempfile.gettempdir()) / f"tiered_stream-{os.getuid()}-{key}"
+    except FileNotFoundError:  # no usable temporary folder
+        pass
 
 
 def cache_folder(key: str) -> Path | None:
@@ -54,10 +74,7 @@ def cache_folder(key: str) -> Path | None:
     packaged = packaged_folder() / key
     if packaged.is_dir():
         return packaged
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    temporary = Path(tempfile.gettempdir()) / f"tiered_stream-{os.getuid()}"
-    candidates = (user_cache / "tiered_stream" / "kernels" / key, temporary / key)
-    return next((folder for folder in candidates if _is_private_and_writable(folder)), None)
+    return next((folder for folder in _candidates(key) if _is_private_and_writable(folder)), None)
 
 
 class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
@@ -79,9 +96,9 @@ class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], py_file: str) -> _ContentLocator | None:
-        if function.__module__ != "tiered_stream.records.kernels":
+        if function.__module__ != KERNELS:
             return None
-        key = kernel_key(function.__module__)
+        key = kernel_key(KERNELS)
         folder = cache_folder(key)
         return None if folder is None else cls(function, key, folder)
 
@@ -90,7 +107,9 @@ def kernel(function: _Function) -> _Function:
     """Compile `function` at its first call, without the GIL, from the cache where it can."""
     if _ContentLocator not in caching.CacheImpl._locator_classes:
         caching.CacheImpl._locator_classes.insert(0, _ContentLocator)
+    # With nowhere to keep what it compiles, numba would refuse the function.
+    kept = cache_folder(kernel_key(KERNELS)) is not None
     # The kernels allocate nothing. Without the runtime that counts references, a record costs a sixth: the counts are
     # atomic, and tuples of arrays take and give them back at each call.
-    compiled: _Function = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function)
+    compiled: _Function = numba.njit(cache=kept, nogil=True, error_model="numpy", _nrt=False)(function)
     return compiled

@@ -1,0 +1,44 @@
+"""`tiered-stream warm` in a copy of the package, as in an environment that is about to be packed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.records.shipped_package import compiled_files, run, ship
+from tests.records.test_compiled import DECODE
+from tiered_stream.cli import app
+from tiered_stream.records import compiled
+
+WARM = "from tiered_stream.cli import app; app(['warm'])"
+
+
+def test_a_packed_environment_that_was_warmed_compiles_nothing(tmp_path: Path) -> None:
+    packed = ship(tmp_path / "packed")
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    warmed = run(packed, WARM, environment)
+    kernels = packed / "tiered_stream" / "records" / "kernel_cache"
+    said = f"the decoder's kernels are compiled in {kernels}, and decode 1 record"
+    assert (warmed.returncode, warmed.stdout.replace("\n", "")) == (0, said), warmed.stderr
+    written = compiled_files(tmp_path)
+    assert written and {path.parts[:4] for path in written} == {("packed", "tiered_stream", "records", "kernel_cache")}
+    moved = packed.rename(tmp_path / "unpacked")
+    decoded = run(moved, DECODE, environment)
+    assert (decoded.returncode, decoded.stdout.split()[0]) == (0, "1"), decoded.stderr
+    assert compiled_files(moved) == {path.relative_to("packed"): at for path, at in written.items()}
+    assert compiled_files(tmp_path / "cache") == {}
+
+
+def test_an_installation_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(compiled, "packaged_folder", lambda: tmp_path / "file")
+    ended = CliRunner().invoke(app, ["warm"])
+    assert ended.exit_code == 1
+    assert f"the kernels cannot be kept in {tmp_path}/file: Not a directory" in ended.output
+
+
+def test_the_command_says_what_it_can_do() -> None:
+    ended = CliRunner().invoke(app, ["--help"])
+    assert ended.exit_code == 0 and "warm" in ended.output

@@ -1,0 +1,69 @@
+"""A job of `jobs/` as a user starts it: by spark-submit, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.stack.jars import jar_paths
+from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED
+
+SPARK_SUBMIT = Path(sys.executable).parent / "spark-submit"
+
+
+class SubmittedJob:
+    """One run of a job; its output goes to `log_file`.
+
+    Args:
+        folder: for its settings file, its Spark properties and its log.
+        settings: the lines of the settings file.
+    """
+
+    def __init__(self, job: str, folder: Path, settings: Mapping[str, str]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log_file = folder / "job.log"
+        jars = ",".join(map(str, jar_paths("delta")))
+        spark = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.driver.memory": "1g", "spark.jars": jars}
+        (folder / "spark.conf").write_text("".join(f"{name} {value}\n" for name, value in spark.items()))
+        (folder / "job.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._command = [
+            *(str(SPARK_SUBMIT), "--properties-file", str(folder / "spark.conf"), str(ROOT / "jobs" / job)),
+            *("--settings", str(folder / "job.properties")),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "PYSPARK_PYTHON": sys.executable,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        }
+        with open(self.log_file, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def wait(self, timeout: float = 180.0) -> int:
+        """The exit status."""
+        assert self._process is not None
+        return self._process.wait(timeout)
+
+    def kill(self) -> None:
+        """SIGKILL to every process of it: the driver's Python, the JVM, and Spark's Python workers."""
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self._process.wait()
+
+    def output(self) -> str:
+        return self.log_file.read_text(errors="replace")

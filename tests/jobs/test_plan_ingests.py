@@ -1,0 +1,75 @@
+"""What `jobs/ingest_to_delta.py` makes of its settings, before any Spark is started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from jobs.ingest_to_delta import CHECKPOINT, TABLE, TRIGGER, main, plan_ingests
+from tiered_stream.errors import ConfigurationError
+
+PLACES = {TABLE: "bronze.orders", CHECKPOINT: "/checkpoints/orders"}
+
+
+def test_topics_share_a_table_whose_name_has_no_place_for_them() -> None:
+    (ingest,) = plan_ingests({**PLACES, "subscribe": "a,b", "kafka.bootstrap.servers": "b:9092"})
+    assert (ingest.table, ingest.checkpoint) == ("bronze.orders", "/checkpoints/orders")
+    assert ingest.options == {"subscribe": "a,b", "kafka.bootstrap.servers": "b:9092"}
+
+
+@pytest.mark.parametrize(("given", "trigger"), [({}, "availableNow"), ({TRIGGER: "30 seconds"}, "30 seconds")])
+def test_all_there_is_now_is_ingested_unless_an_interval_is_given(given: dict[str, str], trigger: str) -> None:
+    (ingest,) = plan_ingests({**PLACES, "subscribePattern": "o.*", **given})
+    assert ingest.trigger == trigger
+
+
+def test_the_topics_name_stands_wherever_its_place_is() -> None:
+    settings = {TABLE: "/lake/{topic}/raw_{topic}", CHECKPOINT: "/c/{topic}", "subscribe": "a,, b ,"}
+    assert [(each.table, each.checkpoint) for each in plan_ingests(settings)] == [
+        ("/lake/a/raw_a", "/c/a"),
+        ("/lake/b/raw_b", "/c/b"),
+    ]
+
+
+@pytest.mark.parametrize("missing", [TABLE, CHECKPOINT])
+def test_a_missing_place_is_named(missing: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{missing} must be set"):
+        list(plan_ingests({**PLACES, missing: ""}))
+
+
+def test_tables_by_topic_need_topics_by_name() -> None:
+    settings = {TABLE: "/lake/{topic}", CHECKPOINT: "/c/{topic}", "subscribePattern": "o.*"}
+    with pytest.raises(ConfigurationError, match="topics come by subscribe"):
+        list(plan_ingests(settings))
+
+
+def run(*arguments: str | Path) -> tuple[int, str]:
+    """The exit status of the job, and what it printed."""
+    app = typer.Typer()
+    app.command()(main)
+    ended = CliRunner().invoke(app, list(map(str, arguments)))
+    return ended.exit_code, ended.stdout
+
+
+def test_settings_that_do_not_suffice_end_the_job_with_one_line(tmp_path: Path) -> None:
+    settings = tmp_path / "job.properties"
+    settings.write_text(f"{TABLE}=/lake/{{topic}}\n{CHECKPOINT}=/c/{{topic}}\n")
+    assert run("--settings", settings, "--checkpoint", "/c/one", "--option", "subscribe=a") == (
+        2,
+        f"with {{topic}} in {TABLE}, {CHECKPOINT} needs it too, and topics come by subscribe\n",
+    )
+
+
+def test_a_malformed_line_ends_the_job_without_being_shown(tmp_path: Path) -> None:
+    settings = tmp_path / "job.properties"
+    settings.write_text("remote.storage.aws.secret.access.key secret\n")
+    status, printed = run("--settings", settings)
+    assert status == 2
+    assert f"the settings file {settings}" in printed and "secret" not in printed
+
+
+def test_a_malformed_option_ends_the_job() -> None:
+    assert run("--option", "subscribe") == (2, "--option needs name=value, got 'subscribe'\n")

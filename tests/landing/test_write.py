@@ -1,0 +1,101 @@
+"""Files as a task writes them, read back by Arrow."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.landing.archive import ODD, everything, in_order, options
+from tests.landing.made_batches import DAY_MS, ORDERS, decoded, plain
+from tests.stack.rows import Record
+from tiered_stream.errors import TableError
+from tiered_stream.landing import write
+from tiered_stream.landing.files import DataFile
+from tiered_stream.landing.target import TableFiles
+from tiered_stream.landing.write import TableWriter, write_splits
+from tiered_stream.locate.open import open_tier
+from tiered_stream.options import parse_options
+from tiered_stream.plan.batch import plan_batch
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TableFiles:
+    return TableFiles(tmp_path.as_uri())
+
+
+def read(folder: Path, written: list[DataFile]) -> pa.Table:
+    return pa.concat_tables(pq.ParquetFile(folder / file.path).read() for file in written)
+
+
+def test_every_record_of_the_splits_is_in_the_files(files: TableFiles, tmp_path: Path) -> None:
+    parsed = parse_options(options(ODD), streaming=False)
+    tier = open_tier(parsed)
+    splits = plan_batch(parsed, tier)
+    tier.close()
+    written, metrics = write_splits(splits, parsed, files, task=7)
+    assert len(written) == 1  # small segments of four partitions
+    assert in_order(read(tmp_path, written)).equals(everything(ODD))
+    assert metrics.records == written[0].records == everything(ODD).num_rows
+    assert metrics.remote_fetch_bytes > 0
+
+
+def test_files_are_named_and_typed_as_spark_does_it(files: TableFiles, tmp_path: Path) -> None:
+    writer = TableWriter(files, 12)
+    writer.add(ORDERS, plain(10))
+    (file,) = writer.finish()
+    assert re.fullmatch(r"part-00012-[0-9a-f-]{36}-c000\.snappy\.parquet", file.path)
+    assert file.size == (tmp_path / file.path).stat().st_size
+    assert pq.read_schema(tmp_path / file.path).remove_metadata().equals(SCHEMA_WITH_HEADERS)
+
+
+def test_a_file_ends_at_its_size_and_the_next_one_begins(
+    files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 100_000)
+    writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
+    for number in range(20):
+        writer.add(ORDERS, decoded([Record(b"k", b"v" * 500)] * 100, number * 100))
+    written = writer.finish()
+    assert [file.offsets[ORDERS] for file in written] == [(0, 399), (400, 799), (800, 1199), (1200, 1599), (1600, 1999)]
+    assert [file.path[-12:] for file in written] == [f"-c{number:03d}.parquet"[1:] for number in range(5)]
+    assert all(150_000 <= file.size < 250_000 for file in written)
+    assert read(tmp_path, written).column("offset").to_pylist() == list(range(2000))
+
+
+def test_rows_of_each_day_go_to_its_folder(files: TableFiles, tmp_path: Path) -> None:
+    writer = TableWriter(replace(files, day_column="day"), 0)
+    beyond = Record(timestamp_ms=253_402_300_800_000)
+    writer.add(ORDERS, decoded([Record(timestamp_ms=0), Record(timestamp_ms=DAY_MS), beyond, Record(timestamp_ms=1)]))
+    written = {file.day: file for file in writer.finish()}
+    assert {day: file.path.split("/")[0] for day, file in written.items()} == {
+        "1970-01-01": "day=1970-01-01",
+        "1970-01-02": "day=1970-01-02",
+        None: "day=__HIVE_DEFAULT_PARTITION__",
+    }
+    assert read(tmp_path, [written["1970-01-01"]]).column("offset").to_pylist() == [0, 3]
+    assert pq.ParquetFile(tmp_path / written[None].path).read().column_names == SCHEMA_WITH_HEADERS.names
+
+
+def test_no_more_than_a_few_files_are_open_however_many_days_there_are(
+    files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "MOST_OPEN_FILES", 3)
+    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer.add(ORDERS, decoded([Record(timestamp_ms=(n % 10) * DAY_MS) for n in range(100)]))
+    assert len(writer._open) == 3
+    written = writer.finish()
+    assert sorted(file.records for file in written) == [10] * 10
+    assert sorted(read(tmp_path, written).column("offset").to_pylist()) == list(range(100))
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "table").write_text("not a folder")
+    writer = TableWriter(TableFiles((tmp_path / "table").as_uri()), 0)
+    with pytest.raises(TableError, match=r"the table's folder file:///.*table cannot be written to"):
+        writer.add(ORDERS, plain(1))

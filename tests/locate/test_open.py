@@ -1,0 +1,94 @@
+"""Which locator the options lead to, and what the log says of it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.scripted import ScriptedClient, metadata
+from tests.stack.tiered_stack import TieredStack
+from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
+from tiered_stream.locate.open import Tier, open_tier
+from tiered_stream.locate.prefer_local import PreferLocal
+from tiered_stream.options import parse_options
+
+NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
+TOPIC_AUTHORIZATION_FAILED = 29
+
+
+def opened(**given: str) -> Tier:
+    return open_tier(parse_options({**NOBODY, **given}, streaming=True))
+
+
+def said(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records if record.name == "tiered_stream.locate.open")
+
+
+@pytest.fixture(autouse=True)
+def _listen(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tiered_stream.locate.open")
+
+
+@pytest.mark.parametrize("given", [{"remote.log.locator": "none"}, {"kafka.fetch.remote.enabled": "false"}])
+def test_without_a_locator_nobody_is_asked_before_there_is_a_question(
+    tmp_path: Path, given: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        tier = opened(**{"remote.storage.uri": tmp_path.as_uri(), **given})
+    assert tier.locator is None
+    assert "remote.log.locator=none" in said(caplog)
+    tier.close()
+
+
+def test_auto_without_a_storage_leaves_all_to_the_brokers_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    tier = opened()
+    assert tier.locator is None
+    assert "everything is read through the brokers: no remote.storage.uri" in said(caplog)
+    tier.close()
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
+    monkeypatch.setattr(
+        "tiered_stream.locate.open.open_client",
+        lambda properties: ScriptedClient(lambda node_id, message: answer, {"default.api.timeout.ms": "100"}),
+    )
+
+
+def test_auto_leaves_all_to_the_brokers_where_the_metadata_topic_may_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    scripted(monkeypatch, metadata(error_code=TOPIC_AUTHORIZATION_FAILED))
+    assert opened(**{"remote.storage.uri": tmp_path.as_uri()}).locator is None
+    assert "everything is read through the brokers: __remote_log_metadata cannot be read" in said(caplog)
+
+
+def test_auto_does_not_take_a_broker_that_is_away_for_one_without_a_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, None)
+    with pytest.raises(BrokerUnavailableError):
+        opened(**{"remote.storage.uri": tmp_path.as_uri()})
+
+
+def test_a_storage_that_cannot_be_opened_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match=r"remote\.storage\.uri"):
+        opened(**{"remote.log.locator": "metadata-topic", "remote.storage.uri": "ftp://host/folder"})
+
+
+@pytest.mark.parametrize("locator", ["auto", "metadata-topic"])
+def test_a_stock_broker_is_followed_by_its_metadata_topic(
+    stack: TieredStack, locator: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tier = opened(**stack.options(), **{"remote.log.locator": locator})
+    assert tier.locator is not None and tier.locator.name == "metadata-topic"
+    assert f"remote.log.locator={locator}: segments are located by metadata-topic" in said(caplog)
+    tier.close()
+
+
+def test_local_logs_are_preferred_where_that_is_wanted(stack: TieredStack) -> None:
+    tier = opened(**stack.options(), **{"remote.prefer": "local"})
+    assert isinstance(tier.locator, PreferLocal) and tier.locator.name == "metadata-topic"
+    tier.close()

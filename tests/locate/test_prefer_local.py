@@ -1,0 +1,73 @@
+"""`remote.prefer=local`: the tier gives what lies before the broker's own log, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.locate.prefer_local import PreferLocal
+from tiered_stream.offsets import OffsetRange, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TIERED = {T0: [TieredLog(0, 50), TieredLog(50, 100)], T1: [TieredLog(0, 100)]}
+
+
+class LocalLogs(BrokerOffsetReader):
+    """Where local logs begin; it leaves out every other question, and the broker."""
+
+    def __init__(self, begin: dict[TopicPartition, int | None]) -> None:
+        self._begin = begin
+
+    def earliest_local(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return {partition: self._begin[partition] for partition in partitions}
+
+
+def located(begin: int | None, wanted: OffsetRange) -> list[OffsetRange]:
+    locator = PreferLocal(MadeUpTier(TIERED), LocalLogs({T0: begin}))
+    return [location.offsets for location in locator.locate({T0: wanted}).get(T0, ())]
+
+
+@pytest.mark.parametrize(
+    ("begin", "wanted", "expected"),
+    [
+        (50, (10, 120), [(10, 50)]),
+        (70, (10, 120), [(10, 50), (50, 70)]),
+        (200, (10, 120), [(10, 50), (50, 100)]),
+        (0, (10, 120), []),
+        (10, (10, 120), []),
+        (30, (40, 120), []),
+        (None, (10, 120), []),
+    ],
+    ids=[
+        "local from a segment's end",
+        "local from inside a segment",
+        "nothing wanted is local",
+        "everything is local",
+        "local from the start on",
+        "local from before the start on",
+        "the broker cannot say",
+    ],
+)
+def test_what_the_broker_has_is_left_to_it(
+    begin: int | None, wanted: tuple[int, int], expected: list[tuple[int, int]]
+) -> None:
+    assert located(begin, OffsetRange(*wanted)) == [OffsetRange(*each) for each in expected]
+
+
+def test_each_partition_has_its_own_local_log() -> None:
+    locator = PreferLocal(MadeUpTier(TIERED), LocalLogs({T0: 20, T1: 90}))
+    found = locator.locate({T0: OffsetRange(0, 100), T1: OffsetRange(0, 100)})
+    assert [[each.offsets.end for each in found[partition]] for partition in (T0, T1)] == [[20], [90]]
+
+
+def test_segment_ends_and_cuts_are_those_of_the_other_locator() -> None:
+    tier = MadeUpTier(TIERED)
+    locator = PreferLocal(tier, LocalLogs({T0: 0}))
+    ranges = {T0: OffsetRange(0, 100)}
+    assert locator.name == tier.name
+    assert locator.segment_ends(ranges) == tier.segment_ends(ranges) == {T0: (50, 100)}
+    (location, _) = tier.locate(ranges)[T0]
+    assert locator.cut(location, 200) == tier.cut(location, 200)

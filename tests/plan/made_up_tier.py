@@ -1,0 +1,88 @@
+"""A `Locator` over made-up segments.
+
+It leaves out: storage (nothing is fetched, there are no bytes), lineage and leader epochs, log start offsets, aborted
+transactions, and news: what is tiered when it is made is all there ever is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from tiered_stream.locate.base import Locator
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+
+SIGNED_URL = "https://storage/segment?signature=do-not-show"
+
+
+@dataclass(frozen=True)
+class TieredLog:
+    """Offsets `start` to `end` in one segment, in batches of `batch_offsets` offsets and `batch_bytes` bytes each."""
+
+    start: int
+    end: int
+    batch_offsets: int = 10
+    batch_bytes: int = 100
+
+    def bytes_of(self, offsets: OffsetRange) -> ByteRange:
+        """The whole batches that hold `offsets`."""
+        first = (offsets.start - self.start) // self.batch_offsets
+        end = -(-(offsets.end - self.start) // self.batch_offsets)
+        return ByteRange(first * self.batch_bytes, end * self.batch_bytes)
+
+
+class MadeUpTier(Locator):
+    """Any logs of a partition, ascending, with or without gaps."""
+
+    name = "made up"
+
+    def __init__(self, logs: Mapping[TopicPartition, Iterable[TieredLog]]) -> None:
+        self._logs = {
+            partition: {self._segment(partition, log): log for log in tiered} for partition, tiered in logs.items()
+        }
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        return {
+            partition: tuple(
+                SegmentLocation(segment, common, log.bytes_of(common), signed_url=SIGNED_URL)
+                for segment, log in self._logs.get(partition, {}).items()
+                if len(common := segment.offsets.intersect(wanted))
+            )
+            for partition, wanted in ranges.items()
+        }
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        return {
+            partition: tuple(
+                log.end for log in self._logs.get(partition, {}).values() if wanted.start < log.end <= wanted.end
+            )
+            for partition, wanted in ranges.items()
+        }
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        log = self.log(location.segment)
+        step = max(1, target_bytes // log.batch_bytes) * log.batch_bytes
+        starts = range(location.bytes.start, location.bytes.end, step)
+        parts = [ByteRange(start, min(start + step, location.bytes.end)) for start in starts]
+        return [replace(location, offsets=self._offsets(log, part, location.offsets), bytes=part) for part in parts]
+
+    def log(self, segment: RemoteLogSegment) -> TieredLog:
+        return self._logs[segment.topic_partition][segment]
+
+    @staticmethod
+    def _offsets(log: TieredLog, part: ByteRange, wanted: OffsetRange) -> OffsetRange:
+        first, end = (log.start + at // log.batch_bytes * log.batch_offsets for at in (part.start, part.end))
+        return OffsetRange(first, end).intersect(wanted)
+
+    @staticmethod
+    def _segment(partition: TopicPartition, log: TieredLog) -> RemoteLogSegment:
+        return RemoteLogSegment(
+            topic_partition=partition,
+            topic_id=UUID(int=1),
+            segment_id=UUID(int=log.start),
+            base_offset=log.start,
+            end_offset=log.end - 1,
+            size=log.bytes_of(OffsetRange(log.start, log.end)).end,
+        )

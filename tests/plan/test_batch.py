@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.plan.in_memory_offsets import InMemoryOffsets, Log
+from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tiered_stream.errors import DataLossError, UnknownTopicError
+from tiered_stream.locate.open import Tier
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import parse_options
+from tiered_stream.plan.batch import plan_batch
+from tiered_stream.plan.splits import Split
+from tiered_stream.uuids import uuid_to_text
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.numRetries": "1"}
+
+
+def plan(reader: InMemoryOffsets, locator: MadeUpTier | None = None, **given: str) -> list[Split]:
+    return plan_batch(parse_options({**BASE, **given}, streaming=False), Tier(reader, locator))
+
+
+def logs() -> InMemoryOffsets:
+    return InMemoryOffsets({"t": [Log(5, 100), Log(0, 10), Log()]})
+
+
+def test_everything_there_is_now_is_read_from_tier_and_broker_under_the_topics_id() -> None:
+    reader = logs()
+    splits = plan(reader, MadeUpTier({T0: [TieredLog(0, 60)]}))
+    assert [(split.topic_partition, split.offsets, len(split.locations)) for split in splits] == [
+        (T0, OffsetRange(5, 60), 1),
+        (T0, OffsetRange(60, 100), 0),
+        (T1, OffsetRange(0, 10), 0),
+    ]
+    assert {split.topic_id for split in splits} == {reader.ids["t"]}
+
+
+def test_the_options_say_what_is_read_and_in_how_many_splits() -> None:
+    given = {"startingOffsets": '{"t":{"0":10,"1":-2,"2":-2}}', "endingOffsets": '{"t":{"0":20,"1":-1,"2":-1}}'}
+    splits = plan(logs(), **given, maxRecordsPerPartition="5")
+    assert [(split.topic_partition, split.offsets.start, split.offsets.end) for split in splits] == [
+        (T0, 10, 15),
+        (T0, 15, 20),
+        (T1, 0, 5),
+        (T1, 5, 10),
+    ]
+
+
+def test_an_empty_topic_has_no_splits() -> None:
+    assert plan(InMemoryOffsets({"t": [Log(), Log(7, 7)]})) == []
+
+
+def test_a_topic_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(UnknownTopicError, match="the topic t does not exist"):
+        plan(InMemoryOffsets())
+
+
+def test_a_topic_that_is_not_the_one_it_is_pinned_to_is_data_loss() -> None:
+    reader = logs()
+    present, other = uuid_to_text(reader.ids["t"]), uuid_to_text(UUID(int=99))
+    with pytest.raises(DataLossError, match=f"its id was {other} and is {present}"):
+        plan(reader, **{"remote.topic.id": other})
+    assert len(plan(reader, **{"remote.topic.id": present})) == 2

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict, fields
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stack.processes import wait_until
+from tiered_stream.metrics import MetricsReceiver, ReadMetrics, send
+
+COUNTED = ReadMetrics(
+    records=10,
+    record_bytes=2000,
+    remote_fetch_requests=3,
+    remote_fetch_bytes=900,
+    remote_fetch_latency_total=0.5,
+    remote_fetch_latency_max=0.25,
+    remote_fetch_errors=1,
+    remote_fetch_fallbacks=1,
+    broker_fetch_requests=2,
+    broker_fetch_bytes=400,
+)
+
+
+@pytest.fixture
+def receiver() -> Iterator[MetricsReceiver]:
+    with MetricsReceiver() as listening:
+        yield listening
+
+
+def send_bytes(datagram: bytes, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(datagram, (host, int(port)))
+
+
+def wait_for_records(receiver: MetricsReceiver, records: int) -> None:
+    wait_until(lambda: receiver.total().records >= records, f"{records} records", timeout=10, pause=0.01)
+
+
+def test_fetches_are_counted_with_bytes_and_seconds() -> None:
+    metrics = ReadMetrics()
+    for size, seconds in [(100, 0.25), (50, 0.5), (1, 0.25)]:
+        metrics.on_remote_fetch(size, seconds)
+    metrics.on_broker_fetch(7)
+    assert metrics == ReadMetrics(
+        remote_fetch_requests=3,
+        remote_fetch_bytes=151,
+        remote_fetch_latency_total=1.0,
+        remote_fetch_latency_max=0.5,
+        broker_fetch_requests=1,
+        broker_fetch_bytes=7,
+    )
+
+
+counters = st.builds(
+    ReadMetrics, **{each.name: st.integers(0, 2**50) for each in fields(ReadMetrics) if "latency" not in each.name}
+)
+
+
+@given(counters, counters)
+def test_what_came_on_top_is_what_was_added(before: ReadMetrics, more: ReadMetrics) -> None:
+    total = ReadMetrics()
+    total.add(before)
+    total.add(more)
+    assert total.since(before) == more
+
+
+def test_the_largest_latency_of_a_sum_is_the_largest_of_all() -> None:
+    total = ReadMetrics(remote_fetch_latency_max=0.5)
+    total.add(ReadMetrics(remote_fetch_latency_max=0.25))
+    assert total.remote_fetch_latency_max == 0.5
+    assert total.since(ReadMetrics(remote_fetch_latency_max=0.5)).remote_fetch_latency_max == 0.5
+
+
+def test_what_tasks_send_is_added_up(receiver: MetricsReceiver) -> None:
+    send(COUNTED, receiver.address)
+    send(COUNTED, receiver.address)
+    wait_for_records(receiver, 20)
+    doubled = ReadMetrics()
+    doubled.add(COUNTED)
+    doubled.add(COUNTED)
+    assert receiver.total() == doubled
+
+
+def test_a_total_is_a_copy(receiver: MetricsReceiver) -> None:
+    receiver.total().add(COUNTED)
+    assert receiver.total() == ReadMetrics()
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"\xff\x00",
+        b"null",
+        b"17",
+        b"[]",
+        orjson.dumps([each.name for each in fields(ReadMetrics)]),
+        b'{"records":1}',
+        orjson.dumps({**asdict(COUNTED), "more": 1}),
+        orjson.dumps({**asdict(COUNTED), "records": -1}),
+        orjson.dumps({**asdict(COUNTED), "records": True}),
+        orjson.dumps({**asdict(COUNTED), "records": "1"}),
+        orjson.dumps({**asdict(COUNTED), "records": None}),
+        b"[" * 4000,
+    ],
+)
+def test_a_datagram_that_is_none_of_ours_is_ignored(receiver: MetricsReceiver, datagram: bytes) -> None:
+    send_bytes(datagram, receiver.address)
+    send(COUNTED, receiver.address)
+    wait_for_records(receiver, COUNTED.records)
+    assert receiver.total() == COUNTED
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:9", "no port", "127.0.0.1:port", ":0", ""])
+def test_counters_that_cannot_be_sent_are_nobodys_business(address: str) -> None:
+    send(COUNTED, address)
+
+
+def test_a_closed_receiver_lets_go_of_its_port(receiver: MetricsReceiver) -> None:
+    with MetricsReceiver() as other:
+        host, _, port = other.address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
+        again.bind((host, int(port)))

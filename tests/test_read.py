@@ -1,0 +1,304 @@
+"""One split to Arrow, from segments in a folder and, where storage fails, from a real broker."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from struct import unpack_from
+
+import pyarrow as pa
+import pytest
+from kafka import TopicPartition as KafkaTopicPartition
+
+from tests.reading import BY_STEP, SEGMENT_STEP_MS, options, records
+from tests.records.batches import marker_batch, transactional_batch
+from tests.stack.batches import CODECS, record_batch
+from tests.stack.consume import read_topic
+from tests.stack.processes import wait_until
+from tests.stack.produce import RawProducer
+from tests.stack.rows import Row
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
+from tests.stack.transactions import TransactionalProducer
+from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows_at
+from tiered_stream.errors import CorruptDataError, DataLossError, StorageObjectNotFoundError
+from tiered_stream.locate.open import open_tier
+from tiered_stream.metrics import MetricsReceiver
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import FetchOptions, Options, parse_options
+from tiered_stream.plan.splits import Split, plan_splits
+from tiered_stream.read import SplitReader, read_split
+from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.segments import SegmentLocation
+
+SMALL_REQUESTS = FetchOptions(request_bytes=1000, in_flight=3, memory_bytes=4000)
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> TierFolder:
+    return TierFolder(tmp_path)
+
+
+def offline(tier: TierFolder, **given: str) -> Options:
+    """Options to read the folder, with no broker, in small requests."""
+    reading = {"subscribe": "orders", "remote.log.locator": "archive", "includeHeaders": "true"}
+    parsed = parse_options({**reading, "remote.storage.uri": tier.root.as_uri(), **given}, streaming=False)
+    return replace(parsed, fetch=SMALL_REQUESTS)
+
+
+def split_of(*locations: SegmentLocation, offsets: OffsetRange | None = None) -> Split:
+    return Split(PARTITION, offsets or OffsetRange(locations[0].offsets.start, locations[-1].offsets.end), locations)
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
+    rows = []
+    for batch in batches:
+        timestamps = batch["timestamp"].cast(pa.int64()).to_pylist()
+        for row, micros in zip(batch.to_pylist(), timestamps, strict=True):
+            headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+            of_log = (row["partition"], row["offset"], micros // 1000, row["timestampType"])
+            rows.append(Row(*of_log, row["key"], row["value"], headers))
+    return rows
+
+
+def test_the_segments_of_a_split_are_read_one_after_the_other(tier: TierFolder) -> None:
+    ends = [0, 50, 60, 160]
+    segments = [tier.write(batches_of(*span, codecs=list(CODECS)), span[1]) for span in pairwise(ends)]
+    assert rows_of(read_split(split_of(*(each.location() for each in segments)), offline(tier))) == rows_at(*range(160))
+
+
+def test_records_outside_the_splits_offsets_are_dropped(tier: TierFolder) -> None:
+    first, second = (tier.write(batches_of(start, start + 70), start + 70) for start in (0, 70))
+    offsets = OffsetRange(33, 111)
+    locations = [
+        replace(part, offsets=part.offsets.intersect(offsets)) for part in (first.location(4), second.location(0, 6))
+    ]
+    assert rows_of(read_split(split_of(*locations), offline(tier))) == rows_at(*range(33, 111))
+
+
+@pytest.mark.parametrize("cuts", [[0, 4], [0, 1, 2, 9], list(range(10))])
+def test_a_segment_cut_at_batch_starts_gives_each_record_once(tier: TierFolder, cuts: list[int]) -> None:
+    written = tier.write(batches_of(100, 170, codecs=list(CODECS)), 170)
+    parts = [written.location(first, end) for first, end in pairwise([*cuts, 10])]
+    assert [row for part in parts for row in rows_of(read_split(split_of(part), offline(tier)))] == rows_at(
+        *range(100, 170)
+    )
+
+
+def test_offsets_that_a_segment_lacks_are_no_loss(tier: TierFolder) -> None:
+    batches = [record_batch([record_at(base)], base_offset=base) for base in (0, 5, 6, 40)]
+    assert rows_of(read_split(split_of(tier.write(batches, 60).location()), offline(tier))) == rows_at(0, 5, 6, 40)
+
+
+def test_markers_and_aborted_transactions_are_left_out_also_where_they_span_segments(tier: TierFolder) -> None:
+    def by(producer_id: int, offset: int) -> bytes:
+        return transactional_batch([record_at(offset)], offset, producer_id)
+
+    first = tier.write([by(5, 0), by(6, 1), *batches_of(2, 4), by(5, 4)], 5)
+    second = tier.write([marker_batch(5, 6, commit=True), by(5, 6), marker_batch(7, 5, commit=False), by(5, 8)], 9)
+    third = tier.write([marker_batch(9, 5, commit=True), *batches_of(10, 12)], 12)
+    aborted = (AbortedTransaction(5, 0, 7),)
+    locations = first.location(aborted=aborted), second.location(aborted=aborted), third.location()
+    assert rows_of(read_split(split_of(*locations), offline(tier))) == rows_at(1, 2, 3, 8, 10, 11)
+    uncommitted = [replace(location, aborted_transactions=()) for location in locations]
+    assert rows_of(read_split(split_of(*uncommitted), offline(tier))) == rows_at(0, 1, 2, 3, 4, 6, 8, 10, 11)
+
+
+def test_a_split_whose_segments_hold_no_record_of_it_gives_nothing(tier: TierFolder) -> None:
+    written = tier.write([marker_batch(0, 5, commit=True)], 1)
+    assert list(read_split(split_of(written.location()), offline(tier))) == []
+
+
+@pytest.mark.parametrize("remaining", [0, 30, 700, 1500])
+def test_a_truncated_object_is_corrupt_and_names_the_partition(tier: TierFolder, remaining: int) -> None:
+    written = tier.write(batches_of(0, 70), 70)
+    written.path.write_bytes(written.path.read_bytes()[:remaining])
+    with pytest.raises(CorruptDataError, match="orders-3"):
+        list(read_split(split_of(written.location()), offline(tier)))
+
+
+def test_a_byte_range_that_ends_inside_a_batch_is_corrupt_and_names_the_partition(tier: TierFolder) -> None:
+    part = tier.write(batches_of(0, 70), 70).location()
+    cut_off = replace(part, bytes=replace(part.bytes, end=part.bytes.end - 1))
+    with pytest.raises(CorruptDataError, match="orders-3 at offset 63"):
+        list(read_split(split_of(cut_off), offline(tier)))
+
+
+@pytest.mark.parametrize("fallback", ["fail", "broker"])
+def test_without_a_broker_a_missing_object_is_an_error_whatever_the_fallback(tier: TierFolder, fallback: str) -> None:
+    written = tier.write(batches_of(0, 70), 70)
+    written.path.unlink()
+    with pytest.raises(StorageObjectNotFoundError, match=written.path.name):
+        list(read_split(split_of(written.location()), offline(tier, **{"remote.fallback": fallback})))
+
+
+def test_a_forbidden_fallback_leaves_the_brokers_alone(tier: TierFolder) -> None:
+    written = tier.write(batches_of(0, 70), 70)
+    written.path.unlink()
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "remote.fallback": "fail"}
+    with pytest.raises(StorageObjectNotFoundError):
+        list(read_split(split_of(written.location()), offline(tier, **given)))
+
+
+def test_what_reading_cost_is_counted_and_sent(tier: TierFolder) -> None:
+    segments = [tier.write(batches_of(start, start + 100), start + 100) for start in range(0, 300, 100)]
+    size = sum(each.segment.size for each in segments)
+    with MetricsReceiver() as receiver:
+        given = offline(tier, **{"remote.metrics.address": receiver.address})
+        batches = list(read_split(split_of(*(each.location() for each in segments)), given))
+        wait_until(lambda: receiver.total().records > 0, "the task's counters", timeout=10, pause=0.01)
+        total = receiver.total()
+    assert (total.records, total.record_bytes) == (300, sum(batch.nbytes for batch in batches))
+    assert total.remote_fetch_bytes == size
+    assert size / 2000 <= total.remote_fetch_requests <= size / 1000
+    assert 0 < total.remote_fetch_latency_max <= total.remote_fetch_latency_total
+    assert total.remote_fetch_errors == total.remote_fetch_fallbacks == 0
+    assert total.broker_fetch_requests == total.broker_fetch_bytes == 0
+
+
+def test_no_byte_outside_the_locations_is_asked_for(tier: TierFolder) -> None:
+    written = tier.write(batches_of(0, 700), 700)
+    split = split_of(written.location(3, 40), replace(written.location(40, 45)))
+    reader = SplitReader(split, offline(tier))
+    assert rows_of(reader.batches()) == rows_at(*range(21, 315))
+    assert reader.metrics.remote_fetch_bytes == split.storage_bytes
+
+
+STARTS = [0, 130, 261, 391, 522]
+EVERYTHING = OffsetRange(0, 653)
+
+
+@pytest.fixture(scope="module")
+def kept_locally(stack: TieredStack) -> str:
+    """A topic with five tiered segments, every batch in the index, of which the broker keeps its own copies.
+
+    Each has 12 batches of 10 records, and one more of a transaction. That of the first two segments is aborted.
+    """
+    topic = "kept-locally"
+    create_tiered_topic(stack.broker, topic, config=BY_STEP | KEEP_LOCAL | {"index.interval.bytes": "0"})
+    later_than_markers = (int(time.time()) + 3600) * 1000
+    with RawProducer(stack.broker) as producer, TransactionalProducer(stack.broker, topic) as transaction:
+        for number, start in enumerate(STARTS):
+            contents = records(130, start, 100, later_than_markers + number * SEGMENT_STEP_MS)
+            producer.send_all(topic, contents[:120], batch_records=10)
+            assert transaction.send(topic, contents[120:]) == start + 120
+            if number == 1:
+                transaction.abort()
+            elif number > 2:
+                transaction.commit()
+    roll(stack.broker, topic)
+    assert wait_until_tiered(stack.broker, topic, deleted_locally=False) == {0: EVERYTHING.end}
+    return topic
+
+
+def planned(stack: TieredStack, topic: str, offsets: OffsetRange, **given: str) -> tuple[list[Split], Options]:
+    """The splits of an offset range of partition 0, and the options to read them with."""
+    parsed = parse_options(options(stack, topic, given), streaming=False)
+    tier = open_tier(parsed)
+    try:
+        ranges = {TopicPartition(topic, 0): offsets}
+        splits = plan_splits(ranges, tier.locator, split_bytes=parsed.split_bytes)
+    finally:
+        tier.close()
+    return splits, replace(parsed, fetch=SMALL_REQUESTS)
+
+
+def consumed(stack: TieredStack, topic: str, offsets: OffsetRange) -> list[Row]:
+    return read_topic(stack.broker, topic, ranges={0: (offsets.start, offsets.end)})
+
+
+def log_objects(stack: TieredStack, topic: str) -> list[Path]:
+    return sorted(stack.tier_dir.glob(f"{topic}-0-*/*.log"))
+
+
+@pytest.mark.parametrize(
+    "fails_at", ["0:0", "0:5000", "130:0", "130:15000", "261:0", "261:1000", "261:7777", "522:9000"]
+)
+def test_what_storage_no_longer_gives_comes_from_the_broker_once_and_in_order(
+    stack: TieredStack, kept_locally: str, fails_at: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (split,), parsed = planned(stack, kept_locally, OffsetRange(3, 649))
+    failing = {"test.tier": str(stack.tier_dir), "test.fails.at": fails_at}
+    parsed = replace(parsed, fetcher_class="tests.failing_fetcher.FailingFetcher", kafka={**parsed.kafka, **failing})
+    reader = SplitReader(split, parsed)
+    with caplog.at_level(logging.WARNING, "tiered_stream.read"):
+        assert rows_of(reader.batches()) == consumed(stack, kept_locally, split.offsets)
+    assert (reader.metrics.remote_fetch_errors, reader.metrics.remote_fetch_fallbacks) == (1, 1)
+    assert reader.metrics.broker_fetch_bytes > 0
+    (warning,) = (record.getMessage() for record in caplog.records if record.name == "tiered_stream.read")
+    assert "are read from the broker, because storage failed: no access" in warning
+
+
+def test_an_object_that_is_gone_in_the_middle_of_a_split_is_read_from_the_broker(
+    stack: TieredStack, kept_locally: str
+) -> None:
+    (split,), parsed = planned(stack, kept_locally, EVERYTHING)
+    middle = log_objects(stack, kept_locally)[2]
+    content = middle.read_bytes()
+    middle.unlink()
+    try:
+        with MetricsReceiver() as receiver:
+            found = rows_of(read_split(split, replace(parsed, metrics_address=receiver.address)))
+            wait_until(lambda: receiver.total().records > 0, "the task's counters", timeout=10, pause=0.01)
+            total = receiver.total()
+    finally:
+        middle.write_bytes(content)
+    assert found == consumed(stack, kept_locally, EVERYTHING)
+    assert (total.remote_fetch_errors, total.remote_fetch_fallbacks) == (1, 1)
+    assert total.remote_fetch_bytes == sum(len(location.bytes) for location in split.locations[:2])
+    assert total.broker_fetch_bytes > 0
+
+
+@pytest.mark.parametrize("split_bytes", ["1", "5000", "128m"])
+@pytest.mark.parametrize(
+    ("offsets", "batches_more"), [(EVERYTHING, 0), (OffsetRange(57, 431), 1)], ids=["whole segments", "parts of them"]
+)
+def test_bytes_asked_for_are_those_needed(
+    stack: TieredStack, kept_locally: str, offsets: OffsetRange, batches_more: int, split_bytes: str
+) -> None:
+    """An index entry tells a batch's last offset, so the batch before the first that is needed may be read too."""
+    splits, parsed = planned(stack, kept_locally, offsets, **{"remote.split.bytes": split_bytes})
+    readers = [SplitReader(split, parsed) for split in splits]
+    assert rows_of(batch for reader in readers for batch in reader.batches()) == consumed(stack, kept_locally, offsets)
+    batches = [size for path in log_objects(stack, kept_locally) for size in needed_batches(path, offsets)]
+    asked, needed = sum(reader.metrics.remote_fetch_bytes for reader in readers), sum(batches)
+    assert needed <= asked <= 1.02 * needed + batches_more * max(batches)
+    assert sum(reader.metrics.broker_fetch_bytes for reader in readers) == 0
+    assert len(splits) > 5 or split_bytes == "128m"
+
+
+def needed_batches(log_object: Path, offsets: OffsetRange) -> Iterator[int]:
+    """The sizes of the batches that hold the offsets."""
+    log, position = log_object.read_bytes(), 0
+    while position < len(log):
+        base_offset, length, last_delta = unpack_from(">qi11xi", log, position)
+        if base_offset < offsets.end and base_offset + last_delta >= offsets.start:
+            yield 12 + length
+        position += 12 + length
+
+
+@pytest.fixture(scope="module")
+def shortened(stack: TieredStack) -> str:
+    """A topic of 100 records whose first 40 have been deleted."""
+    topic = "shortened"
+    create_tiered_topic(stack.broker, topic)
+    with RawProducer(stack.broker) as producer:
+        producer.send_all(topic, records(100), batch_records=10)
+    with stack.broker.admin() as admin:
+        admin.delete_records({KafkaTopicPartition(topic, 0): 40})
+    return topic
+
+
+@pytest.mark.parametrize(("offsets", "held"), [((0, 90), (40, 90)), ((70, 130), (70, 100)), ((0, 30), (0, 0))])
+def test_records_that_are_gone_are_data_loss(
+    stack: TieredStack, shortened: str, offsets: tuple[int, int], held: tuple[int, int]
+) -> None:
+    split = Split(TopicPartition(shortened, 0), OffsetRange(*offsets))
+    with pytest.raises(DataLossError, match=f"COULD_NOT_READ_OFFSET_RANGE. {shortened}-0: offsets .* failOnDataLoss"):
+        list(read_split(split, parse_options(options(stack, shortened), streaming=False)))
+    lenient = parse_options(options(stack, shortened, {"failOnDataLoss": "false"}), streaming=False)
+    assert [row.offset for row in rows_of(read_split(split, lenient))] == list(range(*held))

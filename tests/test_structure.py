@@ -1,0 +1,143 @@
+"""The house rules that a machine can check: which way imports go, and how large files and functions are."""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import tiered_stream
+
+PACKAGE = Path(tiered_stream.__file__).parent
+
+LAYERS = (
+    {"errors", "uuids"},
+    {"records"},
+    {"base"},
+    {"fetch", "broker"},
+    {"locate"},
+    {"plan"},
+    {"read"},
+    {"source"},
+    {"landing", "gateway", "progress"},
+    {"cli"},
+)
+"""From the bottom up: a room imports itself and lower layers, never its neighbours."""
+BASE = {
+    *("offsets", "positions", "segments", "options", "option_types", "option_table", "given_options"),
+    *("spark_options", "remote_options", "metrics", "settings"),
+}
+"""Modules that make up one room: the values that cross all others."""
+
+FILE_LINES_MEDIAN, FILE_LINES_MAX = 150, 500
+FUNCTION_LINES_P90, FUNCTION_LINES_MAX = 30, 60
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module that is not empty, by its path in the package."""
+    paths = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in sorted(PACKAGE.rglob("*.py"))}
+    return {path: ast.parse(source) for path, source in paths.items() if source.strip()}
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Dotted names of all modules that are imported, wherever in the file: by type checkers, or late."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert not node.level, "relative imports hide where a name comes from"
+            if node.module == "tiered_stream":
+                yield from (f"tiered_stream.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def room(name: str) -> str:
+    """The room of a module, `name` being its path or the part of its dotted name after `tiered_stream.`."""
+    first = name.replace("/", ".").split(".")[0]
+    return "base" if first in BASE else first
+
+
+def layer(a_room: str) -> int:
+    for number, rooms in enumerate(LAYERS):
+        if a_room in rooms:
+            return number
+    raise AssertionError(f"say in LAYERS or BASE where the new room {a_room} belongs")
+
+
+def users_of(library: str) -> set[str]:
+    """The modules that import a library."""
+    return {path for path, tree in modules().items() if any(name.split(".")[0] == library for name in imports(tree))}
+
+
+def test_imports_go_one_way() -> None:
+    upward = [
+        f"{path} imports {name}"
+        for path, tree in modules().items()
+        if path != "__init__.py"
+        for name in imports(tree)
+        if name.startswith("tiered_stream.")
+        for ours, theirs in [(room(path), room(name.removeprefix("tiered_stream.")))]
+        if ours != theirs and layer(theirs) >= layer(ours)
+    ]
+    assert upward == []
+
+
+def test_the_log_format_knows_nobody() -> None:
+    for path, tree in modules().items():
+        if room(path) == "records":
+            names = set(imports(tree))
+            rooms = {room(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
+            assert rooms <= {"records", "errors"}, path
+            assert not {name.split(".")[0] for name in names} & {"socket", "asyncio", "boto3", "pyspark"}, path
+
+
+def test_each_foreign_world_has_its_door() -> None:
+    assert users_of("boto3") == {"fetch/s3.py"}
+    assert {room(path) for path in users_of("pyspark")} <= {"source", "progress", "landing"}
+    assert {room(path) for path in users_of("deltalake")} <= {"landing"}
+    assert {room(path) for path in users_of("numba")} == {"records"}
+    assert {room(path) for path in users_of("typer")} <= {"cli", "gateway"}
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("tiered_stream", {"pyspark", "boto3", "numba", "kafka", "pyarrow"}),
+        ("tiered_stream.source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
+        ("tiered_stream.options", {"pyspark", "boto3", "numba", "kafka", "pyarrow"}),
+        ("tiered_stream.records.decoder", {"pyspark", "boto3", "asyncio"}),
+        ("tiered_stream.read", {"pyspark", "boto3"}),
+        ("tiered_stream.cli", {"pyspark", "boto3", "pyarrow"}),
+    ],
+)
+def test_importing_a_module_does_not_bring_in_what_it_does_not_need(module: str, absent: set[str]) -> None:
+    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
+    )
+    assert not absent & set(loaded.stdout.split())
+
+
+def test_files_are_small() -> None:
+    lines = {path: len((PACKAGE / path).read_text().splitlines()) for path in modules()}
+    assert {path: count for path, count in lines.items() if count > FILE_LINES_MAX} == {}
+    assert statistics.median(lines.values()) <= FILE_LINES_MEDIAN
+
+
+def test_functions_fit_a_screen() -> None:
+    lines = {
+        f"{path}:{node.lineno} {node.name}": (node.end_lineno or node.lineno) - node.lineno + 1
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: count for name, count in lines.items() if count > FUNCTION_LINES_MAX} == {}
+    assert statistics.quantiles(lines.values(), n=10)[-1] <= FUNCTION_LINES_P90

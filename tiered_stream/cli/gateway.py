@@ -1,0 +1,30 @@
+"""`tiered-stream gateway`: the broker side of KIP-1248 in front of stock brokers."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tiered_stream.errors import ConfigurationError
+
+
+def gateway(
+    config: Annotated[Path, typer.Option(help="The settings file, see conf/gateway.properties.")],
+    verbose: Annotated[bool, typer.Option(help="Say more.")] = False,
+) -> None:
+    """Stand in front of Kafka brokers and tell clients where tiered segments are, until SIGTERM or Ctrl-C."""
+    # Imported late: other commands need no asyncio server and no boto3.
+    from tiered_stream.gateway.run import run_gateway
+    from tiered_stream.gateway.settings import GatewaySettings
+    from tiered_stream.settings import read_settings
+
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("tiered_stream").setLevel(logging.DEBUG if verbose else logging.INFO)
+    try:
+        run_gateway(GatewaySettings.parse(read_settings(config)))
+    except (ConfigurationError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None

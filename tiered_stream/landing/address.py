@@ -1,0 +1,78 @@
+"""Where a table is: a path, or a name that Spark's catalog knows; and the tables that Spark has to make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tiered_stream.errors import ConfigurationError
+
+_S3_SCHEMES = ("s3", "s3a", "s3n")
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """A table as the user named it, by `path` or by `name`, and the URI of its folder: None where it has none yet."""
+
+    path: str | None
+    name: str | None
+    uri: str | None
+
+    def __str__(self) -> str:
+        return self.path or self.name or ""
+
+
+def find_address(spark: SparkSession, table: str) -> TableAddress:
+    """Where `table`, a path if it has a slash in it, is.
+
+    Raises:
+        ConfigurationError: the catalog has something else than a Delta table by that name.
+    """
+    if "/" in table:
+        return TableAddress(table, None, _uri(spark, table))
+    if not spark.catalog.tableExists(table):
+        return TableAddress(None, table, None)
+    detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
+    if detail is None or detail["format"] != "delta":
+        raise ConfigurationError(f"{table} is no Delta table: name another one, or a path")
+    return TableAddress(None, table, _uri(spark, detail["location"]))
+
+
+def _uri(spark: SparkSession, path: str) -> str:
+    """`file:///folder`, `s3://bucket/prefix`, or what another scheme has."""
+    parts = urlsplit(path)
+    if parts.scheme in _S3_SCHEMES:
+        return parts._replace(scheme="s3").geturl().rstrip("/")
+    if parts.scheme == "file":
+        return Path(unquote(parts.path)).as_uri()
+    if parts.scheme:
+        return path
+    home = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
+    return Path(path).absolute().as_uri() if home.startswith("file:") else f"{home.rstrip('/')}/{path.lstrip('/')}"
+
+
+def make_by_spark(
+    spark: SparkSession, address: TableAddress, schema: StructType, day_column: str | None, given: Mapping[str, str]
+) -> None:
+    """Let Spark make the table, unless it is there."""
+    table = address.name or f"delta.`{_absolute(address)}`"
+    partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
+    properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
+    with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({schema.toDDL()}) USING delta{partitioned}{with_properties}")
+
+
+def _absolute(address: TableAddress) -> str:
+    uri = address.uri or ""
+    local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
+    return unquote(urlsplit(uri).path) if local else address.path or ""
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,43 @@
+"""The day column: the UTC day of `timestamp`, the same in both lanes whatever the session's time zone is.
+
+Timestamps are the producers' own and may be anything: outside the years 1 to 9999, which is all that a Delta partition
+value can say everywhere, the day is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+
+import numpy as np
+import pyarrow as pa
+
+_MICROSECONDS = 86_400_000_000
+_EPOCH = date(1970, 1, 1)
+_FIRST, _LAST = (date.min - _EPOCH).days, (date.max - _EPOCH).days
+NULL_DAY = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows without a day, as Hive and Spark name it."""
+
+
+def spark_day() -> str:
+    """The Spark SQL expression of a record's day."""
+    seconds = "unix_seconds(timestamp)"
+    return (
+        f"CASE WHEN {seconds} BETWEEN {_FIRST * 86_400} AND {(_LAST + 1) * 86_400 - 1} "
+        f"THEN date_from_unix_date(CAST(floor({seconds} / 86400) AS INT)) END"
+    )
+
+
+def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    """The batch's rows by their day (`2026-11-21`), those of a day in order."""
+    days = batch.column("timestamp").cast(pa.int64()).to_numpy() // _MICROSECONDS
+    days = np.where((days < _FIRST) | (days > _LAST), _LAST + 1, days)
+    if days.min() == days.max():
+        yield _text(int(days[0])), batch
+        return
+    for day in np.unique(days):
+        yield _text(int(day)), batch.filter(pa.array(days == day))
+
+
+def _text(day: int) -> str | None:
+    return None if day > _LAST else (_EPOCH + timedelta(day)).isoformat()

@@ -1,0 +1,78 @@
+"""The source whose tasks write the table's files: planned like `tiered_stream`, its rows are the files' names.
+
+Offsets, and so the checkpoint, are those of `tiered_stream`: a query may go on in the other lane.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tiered_stream.landing.files import file_rows, spark_file_schema
+from tiered_stream.landing.target import TableFiles, table_files
+from tiered_stream.landing.tasks import tasks_of
+from tiered_stream.options import Options, parse_options
+from tiered_stream.source import StreamReader
+
+if TYPE_CHECKING:
+    from tiered_stream.plan.splits import Split
+
+SOURCE = "tiered_stream_files"
+
+
+class FilesPartition(InputPartition):
+    """The splits that one task lands."""
+
+    def __init__(self, splits: tuple[Split, ...]) -> None:
+        super().__init__(splits)
+        self.splits = splits
+
+
+class FilesDataSource(DataSource):
+    """For `landing.query` alone: whoever reads it writes files that nobody commits."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> StructType:
+        return spark_file_schema()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        options = parse_options(self.options, streaming=True)
+        return FilesReader(options, table_files(self.options, options.storage))
+
+
+class FilesReader(StreamReader):
+    """Plans as `StreamReader` does; its tasks write."""
+
+    def __init__(self, options: Options, files: TableFiles) -> None:
+        super().__init__(options)
+        self._files = files
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_files": self._files}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        splits = self.splits(start, end)
+        tasks = tasks_of(splits, target_bytes=self._files.target_bytes, parallelism=self._files.tasks)
+        return [FilesPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from tiered_stream.landing.write import write_splits
+        from tiered_stream.metrics import send
+
+        assert isinstance(partition, FilesPartition)
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        files, metrics = write_splits(partition.splits, self._options, self._files, task)
+        if self._options.metrics_address:
+            send(metrics, self._options.metrics_address)
+        peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield file_rows(files, metrics, peak_memory)

@@ -1,0 +1,129 @@
+"""Which way into the table: the direct lane where the table allows it, else Spark's own Delta sink.
+
+The direct lane appends plain rows. What else a table may ask of its writers (Delta protocol: "Writer Requirements",
+"Table Features"), it leaves to those who know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import orjson
+from pyspark.sql.types import DateType, StructType
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.source import spark_schema
+
+
+class Lane(Enum):
+    """`DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
+
+    DIRECT = "direct"
+    SPARK = "spark"
+
+
+HARMLESS_FEATURES = frozenset(
+    ("appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns", "invariants",
+     "timestampNtz")
+)  # fmt: skip
+"""Writer features that ask nothing of one who only appends, where the table does not use them on a column."""
+
+_COLUMN_FEATURES = {
+    "delta.invariants": "an invariant",
+    "delta.generationExpression": "a generation expression",
+    "delta.identity.start": "identity values",
+    "CURRENT_DEFAULT": "a default",
+    "delta.columnMapping.physicalName": "a physical name of its own (column mapping)",
+}
+_CONSTRAINT = "delta.constraints."
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """What a table's log says of it. `fields` are those of Spark's JSON schema: name, type, nullable, metadata."""
+
+    fields: tuple[Mapping[str, Any], ...]
+    partition_columns: tuple[str, ...] = ()
+    configuration: Mapping[str, str] | None = None
+    writer_features: frozenset[str] = frozenset()
+
+
+def table_schema(include_headers: bool, day_column: str | None) -> StructType:
+    """The columns that are written, the same in both lanes."""
+    schema = spark_schema(include_headers)
+    return schema.add(day_column, DateType()) if day_column else schema
+
+
+def check_fit(table: str, found: TableDescription, written: StructType, day_column: str | None) -> None:
+    """Whether what is written fits into the table at all, whatever the lane.
+
+    Raises:
+        ConfigurationError: names the column that does not fit, and what to do.
+    """
+    fields = {field["name"]: field for field in found.fields}
+    for field in orjson.loads(written.json())["fields"]:
+        there = fields.pop(field["name"], None)
+        if there is None:
+            raise ConfigurationError(
+                f"the table {table} has no column {field['name']}: add it with ALTER TABLE, or do not ask for it "
+                "(includeHeaders, ingest.dayColumn)"
+            )
+        if there["type"] != field["type"]:
+            raise ConfigurationError(
+                f"the table {table} has {field['name']} as {_text(there['type'])}, but it is {_text(field['type'])} "
+                "in what is written: land in another table"
+            )
+    if day_column and found.partition_columns != (day_column,):
+        raise ConfigurationError(
+            f"ingest.dayColumn is {day_column}, but the table {table} is "
+            f"{_partitioned(found)}: take the setting away, or land in another table"
+        )
+    for field in fields.values():
+        _check_left_out(table, field, field["name"] in found.partition_columns)
+
+
+def _check_left_out(table: str, field: Mapping[str, Any], partitions: bool) -> None:
+    """A column that is not written may be null, or Delta fills it."""
+    if any(name in field["metadata"] for name in _COLUMN_FEATURES):
+        return
+    if partitions:
+        raise ConfigurationError(
+            f"the table {table} is partitioned by {field['name']}, which records do not have; "
+            f"where that is to be their day, set ingest.dayColumn={field['name']}"
+        )
+    if not field["nullable"]:
+        raise ConfigurationError(f"the table {table} has a column {field['name']} NOT NULL, which records do not have")
+
+
+def why_not_direct(found: TableDescription, day_column: str | None) -> str | None:
+    """What keeps the table from the direct lane, in one line; None: nothing does."""
+    configuration = found.configuration or {}
+    for field in found.fields:
+        for name, meaning in _COLUMN_FEATURES.items():
+            if name in field["metadata"]:
+                return f"the column {field['name']} has {meaning}"
+        if not field["nullable"]:
+            return f"the column {field['name']} is NOT NULL"
+    for name in configuration:
+        if name.startswith(_CONSTRAINT):
+            return f"the table has the constraint {name.removeprefix(_CONSTRAINT)}"
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        return "the table has column mapping"
+    foreign = sorted(found.writer_features - HARMLESS_FEATURES - {"columnMapping"})
+    if foreign:
+        return f"the table has the feature{'s' * (len(foreign) > 1)} {', '.join(foreign)}"
+    if found.partition_columns != ((day_column,) if day_column else ()):
+        return f"the table is {_partitioned(found)}"
+    return None
+
+
+def _partitioned(found: TableDescription) -> str:
+    columns = found.partition_columns
+    return f"partitioned by {', '.join(columns)}" if columns else "not partitioned"
+
+
+def _text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else orjson.dumps(kind).decode()

@@ -1,0 +1,179 @@
+"""`land`: a streaming query that brings topics into a Delta table, by the lane that the table allows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
+
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.landing.address import TableAddress, find_address, make_by_spark
+from tiered_stream.landing.days import spark_day
+from tiered_stream.landing.files import data_files, observed
+from tiered_stream.landing.files_source import SOURCE, FilesDataSource
+from tiered_stream.landing.lane import Lane, check_fit, table_schema, why_not_direct
+from tiered_stream.landing.storage import reachable
+from tiered_stream.landing.target import TableFiles, as_options, check_names, table_files, table_properties
+from tiered_stream.options import parse_options
+
+log = logging.getLogger(__name__)
+
+AVAILABLE_NOW = "availableNow"
+LANES = ("auto", *(each.value for each in Lane))
+
+
+def land(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str],
+    table: str,
+    checkpoint: str,
+    trigger: str = AVAILABLE_NOW,
+    lane: str = "auto",
+    name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that lands topics in a Delta table, every record once; the table is made when it is missing.
+
+    Args:
+        options: those of `format("tiered_stream")`, and `ingest.*` settings for the table.
+        table: a path (it has a slash in it), or a name in the catalog.
+        checkpoint: the query's checkpoint location; either lane goes on from where the other left it.
+        trigger: `availableNow`, or an interval such as `10 seconds`.
+        lane: `direct`, `spark`, or `auto`: direct where the table allows it; the log says which, and why.
+        name: the query's name.
+
+    Raises:
+        ConfigurationError: an option is wrong, the table does not fit, or it does not allow the lane that was asked.
+        TableError: the table cannot be reached or made.
+    """
+    return plan_landing(
+        spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
+    ).start()
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A query that is ready to start: its lane, and in one line why that."""
+
+    lane: Lane
+    reason: str
+    spark: SparkSession
+    settings: Mapping[str, str]
+    address: TableAddress
+    files: TableFiles
+    checkpoint: str
+    trigger: str
+    name: str | None
+
+    def start(self) -> StreamingQuery:
+        """Start it."""
+        log.info("%s: the %s lane: %s", self.address, self.lane.value, self.reason)
+        return self._start_direct() if self.lane is Lane.DIRECT else self._start_spark()
+
+    def _start_direct(self) -> StreamingQuery:
+        from tiered_stream.landing.commit import TableCommits
+
+        self.spark.dataSource.register(FilesDataSource)
+        tasks = self.spark.sparkContext.defaultParallelism
+        options = as_options(self.settings, self.files.uri, tasks)
+        rows = self.spark.readStream.format(SOURCE).options(**options).load()
+        commits = TableCommits(self.files)
+
+        def commit(batch: DataFrame, batch_id: int) -> None:
+            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            assert query_id
+            if commits.is_committed(query_id, batch_id):
+                log.info("%s: batch %d is in the table already", self.address, batch_id)
+                return
+            files = data_files(batch.collect())
+            if files:
+                commits.commit(query_id, batch_id, files)
+
+        return self._with_settings(observed(rows).writeStream.foreachBatch(commit)).start()
+
+    def _start_spark(self) -> StreamingQuery:
+        options = {name: value for name, value in self.settings.items() if not name.lower().startswith("ingest.")}
+        records = self.spark.readStream.format("tiered_stream").options(**options).load()
+        day = self.files.day_column
+        if day:
+            records = records.withColumn(day, sql.expr(spark_day()))
+        writer = self._with_settings(records.writeStream.format("delta").outputMode("append"))
+        if day:
+            writer = writer.partitionBy(day)
+        return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
+
+    def _with_settings(self, writer: DataStreamWriter) -> DataStreamWriter:
+        trigger: dict[str, Any] = (
+            {"availableNow": True} if self.trigger == AVAILABLE_NOW else {"processingTime": self.trigger}
+        )
+        named = writer.queryName(self.name) if self.name else writer
+        return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
+
+
+def plan_landing(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str],
+    table: str,
+    checkpoint: str,
+    trigger: str = AVAILABLE_NOW,
+    lane: str = "auto",
+    name: str | None = None,
+) -> Landing:
+    """Choose the lane, and make the table when it is missing; arguments and errors as `land`."""
+    if lane not in LANES:
+        raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
+    check_names(options)
+    parsed = parse_options(options, streaming=True)
+    address = find_address(spark, table)
+    files = table_files(as_options(options, address.uri or "", 1), parsed.storage)
+    schema = table_schema(parsed.include_headers, files.day_column)
+    properties = table_properties(options)
+    if address.uri is None:
+        make_by_spark(spark, address, schema, files.day_column, properties)
+        address = find_address(spark, table)
+        files = replace(files, uri=address.uri or "")
+    found = _Found(False, "it was asked for") if lane == "spark" else _look(files, schema, properties)
+    if lane == "direct" and found.why_not:
+        raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
+    if not found.exists:
+        make_by_spark(spark, address, schema, files.day_column, properties)
+    chosen, reason = (Lane.SPARK, found.why_not) if found.why_not else (Lane.DIRECT, "nothing in the table forbids it")
+    return Landing(chosen, reason, spark, options, address, files, checkpoint, trigger, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    exists: bool
+    """Known to; a table that is not known to is left to Spark."""
+    why_not: str | None
+    """What keeps it from the direct lane."""
+
+
+def _look(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> _Found:
+    """Open the table, or make it, and see what it allows.
+
+    Raises:
+        ConfigurationError: the table does not fit.
+    """
+    if find_spec("deltalake") is None:
+        return _Found(False, "the package deltalake is not installed (pip install 'tiered-stream[delta]')")
+    if not reachable(files.uri):
+        return _Found(False, f"{files.uri} is neither a local folder nor in S3")
+    from tiered_stream.landing.table import describe, make_table, open_table
+
+    try:
+        table = open_table(files) or make_table(files, schema, properties)
+    except TableError as error:
+        return _Found(False, str(error))
+    found = describe(table)
+    check_fit(files.uri, found, schema, files.day_column)
+    return _Found(True, why_not_direct(found, files.day_column))

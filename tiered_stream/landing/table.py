@@ -1,0 +1,66 @@
+"""The Delta table by the `deltalake` library: opened, described, made when it is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import orjson
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from pyspark.sql.types import StructType
+
+from tiered_stream.errors import TableError
+from tiered_stream.landing.lane import TableDescription
+from tiered_stream.landing.storage import delta_storage_options
+from tiered_stream.landing.target import TableFiles
+
+
+def open_table(files: TableFiles) -> DeltaTable | None:
+    """The table as it is now, or None where there is none.
+
+    Raises:
+        TableError: the place cannot be reached, or its log cannot be read.
+    """
+    with table_errors(files.uri, "opened"):
+        try:
+            return DeltaTable(files.uri, storage_options=delta_storage_options(files.storage))
+        except TableNotFoundError:
+            return None
+
+
+def make_table(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+    """A new table, or the one that somebody else has just made.
+
+    Raises:
+        TableError: the place cannot be written to, or a property is unknown.
+    """
+    with table_errors(files.uri, "made"):
+        return DeltaTable.create(
+            files.uri,
+            Schema.from_json(schema.json()),
+            mode="ignore",
+            partition_by=[files.day_column] if files.day_column else None,
+            configuration=dict(properties),
+            storage_options=delta_storage_options(files.storage),
+        )
+
+
+def describe(table: DeltaTable) -> TableDescription:
+    """What the lanes ask of it."""
+    metadata = table.metadata()
+    return TableDescription(
+        fields=tuple(orjson.loads(table.schema().to_json())["fields"]),
+        partition_columns=tuple(metadata.partition_columns),
+        configuration=metadata.configuration,
+        writer_features=frozenset(table.protocol().writer_features or ()),
+    )
+
+
+@contextmanager
+def table_errors(uri: str, done: str) -> Iterator[None]:
+    """Foreign errors as `TableError`: the table could not be `done`."""
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        raise TableError(f"the table {uri} cannot be {done}: {error}") from error

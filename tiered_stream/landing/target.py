@@ -1,0 +1,126 @@
+"""What the executors have to know to write a table's files, and how it travels there: as options of the source."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiered_stream import option_types as types
+from tiered_stream import remote_options as remote
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.given_options import GivenOptions
+from tiered_stream.option_types import Option
+from tiered_stream.options import StorageOptions
+
+TARGET_FILE_SIZE: Option[int] = Option(
+    "ingest.targetFileSize", types.byte_size(1 << 20), 128 << 20, "128m", "About how large a file gets."
+)
+COMPRESSION: Option[str] = Option(
+    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "snappy", "How files are compressed."
+)
+DAY_COLUMN: Option[str | None] = Option(
+    "ingest.dayColumn", types.text, None, "", "A column with the UTC day of `timestamp`, by which to partition."
+)
+STORAGE_PREFIX = "ingest.storage."
+"""`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
+
+PROPERTY_PREFIX = "ingest.tableProperty."
+"""Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
+
+_NAMES: tuple[str, ...] = (TARGET_FILE_SIZE.name, COMPRESSION.name, DAY_COLUMN.name)
+_URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
+_TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
+_SEGMENTS_PREFIX = "remote.storage."
+_STORAGE: dict[str, Option[Any]] = {
+    "s3_endpoint_url": remote.S3_ENDPOINT_URL,
+    "s3_region": remote.S3_REGION,
+    "s3_path_style": remote.S3_PATH_STYLE,
+    "access_key_id": remote.ACCESS_KEY_ID,
+    "secret_access_key": remote.SECRET_ACCESS_KEY,
+    "session_token": remote.SESSION_TOKEN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableStorage:
+    """How to reach the bucket that the table is in; local folders need nothing. Secrets stay out of the repr."""
+
+    s3_endpoint_url: str | None = None
+    s3_region: str | None = None
+    s3_path_style: bool = False
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """Where a table's files go and what they are like. `uri` is `file:///folder` or `s3://bucket/prefix`."""
+
+    uri: str
+    storage: TableStorage = TableStorage()
+    day_column: str | None = None
+    target_bytes: int = TARGET_FILE_SIZE.default
+    compression: str = COMPRESSION.default
+    tasks: int = 1
+    """How many tasks run at once: a micro-batch is not cut finer than these can use."""
+
+
+def table_storage(settings: Mapping[str, str], segments: StorageOptions) -> TableStorage:
+    """The `ingest.storage.*` settings; without any, the table is reached as the segments are.
+
+    Raises:
+        ConfigurationError: one of them is unknown or malformed.
+    """
+    own = GivenOptions(settings).with_prefix(STORAGE_PREFIX)
+    if not own:
+        return TableStorage(**{name: getattr(segments, name) for name in _STORAGE})
+    known = {option.name.removeprefix(_SEGMENTS_PREFIX) for option in _STORAGE.values()}
+    for name in own.keys() - known:
+        raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(sorted(known))}")
+    given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
+    return TableStorage(**{name: given.read(option) for name, option in _STORAGE.items()})
+
+
+def table_files(settings: Mapping[str, str], segments: StorageOptions) -> TableFiles:
+    """What the settings say of the table's files; `ingest.uri` and `ingest.tasks` come from `as_options`.
+
+    Raises:
+        ConfigurationError: a setting is malformed, or as `table_storage`.
+    """
+    given = GivenOptions(settings)
+    return TableFiles(
+        uri=given.read(_URI),
+        storage=table_storage(settings, segments),
+        day_column=given.read(DAY_COLUMN),
+        target_bytes=given.read(TARGET_FILE_SIZE),
+        compression=given.read(COMPRESSION),
+        tasks=given.read(_TASKS),
+    )
+
+
+def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
+    """The properties that a new table gets; their names keep their case, which Delta heeds."""
+    size = len(PROPERTY_PREFIX)
+    return {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
+
+
+def check_names(settings: Mapping[str, str]) -> None:
+    """Refuse `ingest.*` settings that are not known here.
+
+    Raises:
+        ConfigurationError: names it, and the nearest known one.
+    """
+    known = {name.lower(): name for name in _NAMES}
+    prefixes = (STORAGE_PREFIX.lower(), PROPERTY_PREFIX.lower())
+    for name in settings:
+        if name.lower().startswith("ingest.") and name.lower() not in known and not name.lower().startswith(prefixes):
+            nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
+            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")
+
+
+def as_options(settings: Mapping[str, str], uri: str, tasks: int) -> dict[str, str]:
+    """The source's options from which `table_files` knows the table; Spark redacts those that hold secrets."""
+    return {**settings, _URI.name: uri, _TASKS.name: str(tasks)}

@@ -1,0 +1,167 @@
+"""Record batches into a table's Parquet files, on an executor, one pass, memory bounded.
+
+Batches wait until there is enough for a row group; the file with the most of them writes one when all files together
+hold `ROW_GROUP_BYTES`. A file that has reached its size is closed, and the next one begun. Nothing is visible before
+the driver commits it: what a failed task leaves behind, nobody refers to, and VACUUM takes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tiered_stream.errors import TableError
+from tiered_stream.landing.days import NULL_DAY, by_day
+from tiered_stream.landing.files import DataFile
+from tiered_stream.landing.parquet import file_schema, file_suffix, open_parquet, with_topic_once
+from tiered_stream.landing.stats import FileStatistics
+from tiered_stream.landing.storage import open_folder
+from tiered_stream.landing.target import TableFiles
+from tiered_stream.metrics import ReadMetrics
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import Options
+from tiered_stream.plan.splits import Split
+from tiered_stream.read import SplitReader
+
+ROW_GROUP_BYTES = 32 << 20
+"""Of Arrow memory: what one task's rows take while they wait."""
+MOST_OPEN_FILES = 16
+"""Days at once in one task; one more, and the file that was longest without rows is closed."""
+
+
+def write_splits(
+    splits: Sequence[Split], options: Options, files: TableFiles, task: int
+) -> tuple[list[DataFile], ReadMetrics]:
+    """Read the splits one after the other and write what they hold; `task` is a number for the files' names.
+
+    Raises:
+        TableError: the table's folder cannot be written to.
+        TieredStreamError: as `read.read_split`.
+    """
+    metrics = ReadMetrics()
+    writer = TableWriter(files, task)
+    try:
+        for split in splits:
+            reader = SplitReader(split, options)
+            for batch in reader.batches():
+                writer.add(split.topic_partition, batch)
+            metrics.add(reader.metrics)
+        return writer.finish(), metrics
+    finally:
+        writer.close()
+
+
+class TableWriter:
+    """The files of one task, one for each day at a time where the table is partitioned by it."""
+
+    def __init__(self, files: TableFiles, task: int) -> None:
+        self._files = files
+        self._task = task
+        with _named_errors(files):
+            self._folder = open_folder(files.uri, files.storage)
+        self._open: dict[str | None, _OpenFile] = {}
+        self._finished: list[DataFile] = []
+        self._begun = 0
+
+    def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Take rows of one partition, at least one, in offset order."""
+        with _named_errors(self._files):
+            if self._files.day_column is None:
+                self._append(None, partition, batch)
+                return
+            for day, rows in by_day(batch):
+                self._append(day, partition, rows)
+
+    def finish(self) -> list[DataFile]:
+        """Close every file; all that were written."""
+        with _named_errors(self._files):
+            for day in list(self._open):
+                self._finish(day)
+        return self._finished
+
+    def close(self) -> None:
+        """Let go of files that are not finished, if there are any: the task has failed."""
+        for file in self._open.values():
+            file.close()
+
+    def _append(self, day: str | None, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        file = self._open.pop(day, None) or self._begin(day, batch.schema)
+        # Taken out and put in again: the first is always the one that was longest without rows.
+        self._open[day] = file
+        file.append(partition, batch)
+        if sum(each.waiting_bytes for each in self._open.values()) >= ROW_GROUP_BYTES:
+            fullest = max(self._open, key=lambda each: self._open[each].waiting_bytes)
+            if self._open[fullest].write_row_group() >= self._files.target_bytes:
+                self._finish(fullest)
+
+    def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
+        if len(self._open) >= MOST_OPEN_FILES:
+            self._finish(next(iter(self._open)))
+        suffix = file_suffix(self._files.compression)
+        path = f"part-{self._task:05d}-{uuid4()}-c{self._begun:03d}{suffix}"
+        self._begun += 1
+        if self._files.day_column is not None:
+            folder = f"{self._files.day_column}={day or NULL_DAY}"
+            self._folder.create_dir(folder)
+            path = f"{folder}/{path}"
+        return _OpenFile(self._folder, path, day, schema, self._files.compression)
+
+    def _finish(self, day: str | None) -> None:
+        self._finished.append(self._open.pop(day).finish())
+
+
+class _OpenFile:
+    def __init__(self, folder: fs.FileSystem, path: str, day: str | None, schema: pa.Schema, compression: str) -> None:
+        self._path = path
+        self._day = day
+        self._schema = file_schema(schema)
+        self._statistics = FileStatistics()
+        self._waiting: list[pa.RecordBatch] = []
+        self.waiting_bytes = 0
+        self._sink = folder.open_output_stream(path)
+        self._parquet = open_parquet(self._sink, self._schema, compression)
+
+    def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        self._statistics.add(partition, batch)
+        self._waiting.append(with_topic_once(batch, partition.topic, self._schema))
+        self.waiting_bytes += batch.nbytes
+
+    def write_row_group(self) -> int:
+        """Write what waits; the file's size so far."""
+        rows = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        self._parquet.write_table(rows, row_group_size=rows.num_rows)
+        return int(self._sink.tell())
+
+    def finish(self) -> DataFile:
+        if self._waiting:
+            self.write_row_group()
+        self._parquet.close()
+        size = int(self._sink.tell())
+        self._sink.close()
+        return DataFile(
+            self._path,
+            size,
+            modification_time=time.time_ns() // 1_000_000,
+            day=self._day,
+            records=self._statistics.records,
+            stats=self._statistics.to_json(),
+            offsets=self._statistics.offsets,
+        )
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+@contextmanager
+def _named_errors(files: TableFiles) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TableError(f"the table's folder {files.uri} cannot be written to: {error}") from error
