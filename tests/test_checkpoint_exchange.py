@@ -67,8 +67,7 @@ def test_a_checkpoint_goes_to_tiered_stream_and_back_while_records_arrive(
     with arrivals:
         for source in ("kafka", "tiered_stream", "kafka"):
             query = start(source)
-            enough = _committed(checkpoint) + 2
-            wait_until(lambda at=enough: _committed(checkpoint) >= at, f"two batches of {source}", pause=0.05)
+            _wait_for_batch(query, checkpoint, _committed(checkpoint) + 2)
             query.stop()
     query = start("tiered_stream", limit="1000000")
     query.processAllAvailable()
@@ -77,6 +76,12 @@ def test_a_checkpoint_goes_to_tiered_stream_and_back_while_records_arrive(
     landed = spark.read.format("delta").load(str(table)).select("partition", "offset", "key").collect()
     expected = [(p, n, b"%d" % n) for p in (0, 1) for n in range(arrivals.segments * IN_SEGMENT)]
     assert sorted((row[0], row[1], bytes(row[2])) for row in landed) == expected
+
+
+def _wait_for_batch(query: StreamingQuery, checkpoint: Path, batch: int) -> None:
+    wait_until(lambda: _committed(checkpoint) >= batch or not query.isActive, f"batch {batch}", pause=0.05)
+    if error := query.exception():
+        raise error
 
 
 def _committed(checkpoint: Path) -> int:

@@ -72,6 +72,6 @@ def test_a_lag_that_nobody_knows_is_left_out(offsets: tuple[Any, Any]) -> None:
 
 
 def test_fallbacks_are_told_when_there_were_any() -> None:
-    assert describe_bytes(ReadMetrics(remote_fetch_fallbacks=2)) == (
-        "0.0 MiB from storage, 0.0 MiB from brokers, 2 splits fell back to brokers"
+    assert describe_bytes(ReadMetrics(remote_fetch_fallbacks=2, fallbacks_read_timeout=2)) == (
+        "0.0 MiB from storage, 0.0 MiB from brokers, 2 splits fell back to brokers (read timeout: 2)"
     )

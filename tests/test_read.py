@@ -104,8 +104,9 @@ def test_markers_and_aborted_transactions_are_left_out_also_where_they_span_segm
     aborted = (AbortedTransaction(5, 0, 7),)
     locations = first.location(aborted=aborted), second.location(aborted=aborted), third.location()
     assert rows_of(read_split(split_of(*locations), offline(tier))) == rows_at(1, 2, 3, 8, 10, 11)
-    uncommitted = [replace(location, aborted_transactions=()) for location in locations]
-    assert rows_of(read_split(split_of(*uncommitted), offline(tier))) == rows_at(0, 1, 2, 3, 4, 6, 8, 10, 11)
+    unfiltered = split_of(*(replace(location, aborted_transactions=()) for location in locations))
+    uncommitted = offline(tier, **{"kafka.isolation.level": "read_uncommitted"})
+    assert rows_of(read_split(unfiltered, uncommitted)) == rows_at(0, 1, 2, 3, 4, 6, 8, 10, 11)
 
 
 def test_a_split_whose_segments_hold_no_record_of_it_gives_nothing(tier: TierFolder) -> None:

@@ -83,5 +83,6 @@ def test_bad_input_gives_one_clear_error(
     seconds = time.monotonic() - started
     message = str(raised.value)
     assert re.search(bad.error, message)
+    assert "During handling of the above exception" not in message
     assert WRONG_SECRET not in message and stack.secret_key not in message
     assert seconds < bad.seconds

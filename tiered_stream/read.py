@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -11,6 +12,7 @@ from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.broker.open import open_client
 from tiered_stream.broker.ranges import read_range
 from tiered_stream.errors import (
+    CorruptDataError,
     DataLossError,
     OffsetOutOfRangeError,
     StorageAccessError,
@@ -19,13 +21,16 @@ from tiered_stream.errors import (
     StorageFormatError,
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
+    UnsupportedDataError,
 )
+from tiered_stream.fetch.base import RemoteStorageFetcher
 from tiered_stream.fetch.prefetch import read_ahead
 from tiered_stream.locate.fetchers import split_fetcher
 from tiered_stream.metrics import ReadMetrics, send
 from tiered_stream.offsets import OffsetRange
-from tiered_stream.options import Options
+from tiered_stream.options import IsolationLevel, Options
 from tiered_stream.plan.splits import Split
+from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched
 from tiered_stream.segments import SegmentLocation
@@ -85,20 +90,22 @@ class SplitReader:
         locations = self._split.locations
         _check_formats(locations)
         parts = [(location.segment, location.bytes) for location in locations]
-        current, decoder = 0, self._decoder(locations[0].offsets, locations[0].aborted_transactions)
+        current, decoder = 0, self._location_decoder(locations[0])
         fetcher = split_fetcher(locations, self._options)
         for index, data in read_ahead(fetcher, parts, self._options.fetch, self.metrics.on_remote_fetch):
             while current < index:
-                self._finish(locations[current], decoder)
+                self._finish(fetcher, locations[current], decoder)
                 current += 1
-                decoder = self._decoder(locations[current].offsets, locations[current].aborted_transactions)
-            yield from decoder.feed(data)
+                decoder = self._location_decoder(locations[current])
+            with _named(fetcher, locations[current]):
+                yield from decoder.feed(data)
             self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
-        self._finish(locations[current], decoder)
+        self._finish(fetcher, locations[current], decoder)
         self._position = self._split.offsets.end
 
-    def _finish(self, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
-        decoder.finish()
+    def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
+        with _named(fetcher, location):
+            decoder.finish()
         self._position = location.offsets.end
 
     def _fall_back(self, error: StorageError) -> None:
@@ -145,12 +152,36 @@ class SplitReader:
         self._position = log_start if start < log_start < end else end
         log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
 
-    def _decoder(self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...]) -> RecordBatchDecoder:
+    def _location_decoder(self, location: SegmentLocation) -> RecordBatchDecoder:
+        committed = self._options.isolation_level is IsolationLevel.READ_COMMITTED
+        aborted = location.aborted_transactions
+        offsets = location.offsets.start, location.offsets.end
+        check = PartCheck(_bounds(location), offsets, aborted if committed else None)
+        return self._decoder(location.offsets, aborted, check)
+
+    def _decoder(
+        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], check: PartCheck | None = None
+    ) -> RecordBatchDecoder:
         partition = self._split.topic_partition
         return RecordBatchDecoder(
             partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
-            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs,
+            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
         )  # fmt: skip
+
+
+def _bounds(location: SegmentLocation) -> PartBounds:
+    segment = location.segment
+    first = location.offsets.start if location.bytes.start else None
+    return PartBounds(segment.base_offset, segment.end_offset, first, location.following)
+
+
+@contextmanager
+def _named(fetcher: RemoteStorageFetcher, location: SegmentLocation) -> Iterator[None]:
+    """Errors about the location's bytes name their object."""
+    try:
+        yield
+    except (CorruptDataError, UnsupportedDataError) as error:
+        raise type(error)(f"{fetcher.describe(location.segment)}: {error}") from error
 
 
 def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:

@@ -66,7 +66,8 @@ class SegmentLocation:
     """The part of a segment that holds `offsets`: a batch belongs to it when it begins in `bytes`.
 
     `aborted_transactions` are those that touch `offsets`, needed under read_committed only. `signed_url` is a
-    credential: it stays out of every repr. `storage_format` is KIP-1248's name of what the object holds.
+    credential: it stays out of every repr. `storage_format` is KIP-1248's name of what the object holds. The offset
+    after the last batch that begins in `bytes` lies from `following[0]` to `following[1]`, unless that is unknown.
     """
 
     segment: RemoteLogSegment
@@ -75,3 +76,4 @@ class SegmentLocation:
     aborted_transactions: tuple[AbortedTransaction, ...] = ()
     signed_url: str | None = field(default=None, repr=False)
     storage_format: str = "ApacheKafkaV1"
+    following: tuple[int, int] | None = None

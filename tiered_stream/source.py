@@ -83,8 +83,10 @@ class TieredStreamDataSource(DataSource):
         return BatchReader(_checked(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        options = parse_options(self.options, streaming=True)
-        return StreamReader(_checked(schema, options))
+        try:
+            return StreamReader(_checked(schema, parse_options(self.options, streaming=True)))
+        except ConfigurationError as error:
+            return RefusedStreamReader(error)
 
 
 def _checked(schema: StructType, options: Options) -> Options:
@@ -185,3 +187,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._opened is not None:
             self._opened[0].close()
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Raises what is wrong with the options at the first question.
+
+    Were it raised where the reader is made, pyspark's runner would go on to stop the reader that it does not have, and
+    bury the reason under an UnboundLocalError of its own.
+    """
+
+    def __init__(self, error: ConfigurationError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        raise self._error
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error

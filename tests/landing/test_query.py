@@ -92,7 +92,7 @@ def _shape(lander: Lander) -> tuple[Any, ...]:
 
 def test_delta_spark_takes_the_direct_lanes_table_for_its_own(spark: SparkSession, tmp_path: Path) -> None:
     lander = Lander(spark, tmp_path, topics=LONG)
-    batches = len(lander.run(maxOffsetsPerTrigger="5000", **{"ingest.tableProperty.delta.appendOnly": "false"}))
+    batches = len(lander.run(maxOffsetsPerTrigger="10000", **{"ingest.tableProperty.delta.appendOnly": "false"}))
     count = everything(LONG).num_rows
     detail = lander.sql("DESCRIBE DETAIL {}").first()
     assert detail is not None
@@ -188,6 +188,7 @@ COLUMNS = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
+GENERATED = "day DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))"
 
 
 @pytest.mark.parametrize(
@@ -196,10 +197,7 @@ COLUMNS = (
         (f"({COLUMNS}) USING delta", None),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')", None),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", None),
-        (
-            f"({COLUMNS}, day DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))) USING delta PARTITIONED BY (day)",
-            "day",
-        ),
+        (f"({COLUMNS}, {GENERATED}) USING delta PARTITIONED BY (day)", "day"),
         (f"({COLUMNS}) USING delta CLUSTER BY (offset)", "clustering"),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "column mapping"),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "rowTracking"),
@@ -294,6 +292,6 @@ def _until_committed(statement: Any) -> None:
         try:
             statement()
             return
-        except Exception as error:  # noqa: BLE001 - py4j's class for it depends on Spark's
+        except Exception as error:
             if "Concurrent" not in str(error) or attempt == 19:
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -68,22 +69,23 @@ def location(start: int, end: int, first_byte: int, end_byte: int) -> SegmentLoc
 
 
 def test_a_part_begins_and_ends_at_index_entries(executor: ThreadPoolExecutor) -> None:
-    found = positions(MadeUpLog(), executor).byte_range(SEGMENT, OffsetRange(1055, 1105))
-    assert found == ByteRange(400, 1200)
+    found = positions(MadeUpLog(), executor).location(SEGMENT, OffsetRange(1055, 1105))
+    assert found == replace(location(1055, 1105, 400, 1200), following=(1110, 1129))
 
 
 def test_a_whole_segment_needs_no_index(executor: ThreadPoolExecutor) -> None:
-    assert positions(MadeUpLog(), executor).byte_range(SEGMENT, OffsetRange(0, 5000)) == ByteRange(0, 2000)
+    found = positions(MadeUpLog(), executor).location(SEGMENT, OffsetRange(0, 5000))
+    assert found == location(0, 5000, 0, 2000)
 
 
 def test_a_cut_begins_with_the_base_offset_of_its_first_batch(executor: ThreadPoolExecutor) -> None:
     log = MadeUpLog()
     parts = positions(log, executor).cut(location(1000, 1200, 0, 2000), 500)
-    assert [(part.offsets.start, part.bytes.start) for part in parts] == [
-        (1000, 0),
-        (1060, 600),
-        (1100, 1000),
-        (1160, 1600),
+    assert [(part.offsets.start, part.bytes.start, part.following) for part in parts] == [
+        (1000, 0, (1050, 1060)),
+        (1060, 600, (1090, 1100)),
+        (1100, 1000, (1150, 1160)),
+        (1160, 1600, None),
     ]
     assert (parts[-1].offsets.end, parts[-1].bytes.end) == (1200, 2000)
     assert sorted(log.asked) == [(600, 661), (1000, 1061), (1600, 1661)]

@@ -71,6 +71,8 @@ _SEGMENT = [
     _field("EndOffset", "int64"),
     _field("StartPosition", "int32"),
     _field("EndPosition", "int32"),
+    _field("FollowingOffsetMin", "int64"),
+    _field("FollowingOffsetMax", "int64"),
     _field("LeaderEpochs", "[]SegmentLeaderEpoch", fields=[_field("Epoch", "int32"), _field("StartOffset", "int64")]),
     _field(
         "AbortedTransactions",
@@ -78,7 +80,9 @@ _SEGMENT = [
         fields=[_field("ProducerId", "int64"), _field("FirstOffset", "int64"), _field("LastOffset", "int64")],
     ),
 ]
-"""Offsets: of the segment (last inclusive), then of the part to read (end exclusive), as its byte positions are."""
+"""Offsets: of the segment (last inclusive), then of the part to read (end exclusive), as its byte positions are. The
+batch after the part begins at an offset between the following ones, both included; -1: that is not known.
+"""
 
 
 def _named(fields: list[_Json], name: str) -> _Json:

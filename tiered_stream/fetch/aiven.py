@@ -90,6 +90,9 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
             return None
         return self._store.signed_url(self._key(segment, ".log"), seconds)
 
+    def describe(self, segment: RemoteLogSegment) -> str:
+        return self._store.describe(self._key(segment, ".log"))
+
     def close(self) -> None:
         self._store.close()
 

@@ -8,6 +8,7 @@ from enum import Enum
 from itertools import pairwise
 
 from tiered_stream.segments import ByteRange, RemoteLogSegment
+from tiered_stream.uuids import uuid_to_text
 
 
 class IndexType(Enum):
@@ -59,6 +60,12 @@ class RemoteStorageFetcher(ABC):
         Raises: as `fetch_log_segment`.
         """
         return None
+
+    def describe(self, segment: RemoteLogSegment) -> str:
+        """The object that holds the segment's log, for messages; without a credential."""
+        return (
+            f"segment {uuid_to_text(segment.segment_id)} of {segment.topic_partition} from offset {segment.base_offset}"
+        )
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
         """Let go of connections and threads."""

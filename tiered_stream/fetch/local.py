@@ -52,6 +52,9 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         return self._store.signed_url(object_key(segment, ".log"), seconds)
 
+    def describe(self, segment: RemoteLogSegment) -> str:
+        return self._store.describe(object_key(segment, ".log"))
+
     def close(self) -> None:
         self._store.close()
 

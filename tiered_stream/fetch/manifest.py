@@ -171,8 +171,15 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
         size=chunks.original_file_size,
         max_timestamp=_get(json, "maxTimestampMs", int),
         leader_epochs=_leader_epochs(_get(json, "segmentLeaderEpochs", dict)),
-        transaction_index_empty=IndexType.TRANSACTION not in indexes,
+        transaction_index_empty=_transaction_index_empty(json, indexes),
     )
+
+
+def _transaction_index_empty(json: _Json, indexes: Mapping[IndexType, ByteRange]) -> bool:
+    empty = IndexType.TRANSACTION not in indexes
+    if empty and json.get("txnIdxEmpty") is False:  # older plugins do not say
+        raise ValueError("it says that the transaction index is not empty, but not where it is")
+    return empty
 
 
 def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:

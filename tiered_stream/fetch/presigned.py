@@ -98,6 +98,10 @@ class PresignedFetcher(RemoteStorageFetcher):
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         return self._fetcher_without_url(segment).fetch_indexes(segment, types)
 
+    def describe(self, segment: RemoteLogSegment) -> str:
+        url = self._urls.get(segment.segment_id)
+        return _shown(url) if url is not None else self._fetcher_without_url(segment).describe(segment)
+
     def _fetcher_without_url(self, segment: RemoteLogSegment) -> RemoteStorageFetcher:
         if self._others is None:
             raise StorageAccessError(

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from tiered_stream.landing.files import file_rows, spark_file_schema
-from tiered_stream.landing.target import TableFiles, table_files
+from tiered_stream.landing.target import TableFiles, source_options, table_files
 from tiered_stream.landing.tasks import tasks_of
 from tiered_stream.options import Options, parse_options
 from tiered_stream.source import StreamReader
@@ -45,7 +45,7 @@ class FilesDataSource(DataSource):
         return spark_file_schema()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        options = parse_options(self.options, streaming=True)
+        options = parse_options(source_options(self.options), streaming=True)
         return FilesReader(options, table_files(self.options, options.storage))
 
 

@@ -71,7 +71,7 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
                 f"the table {table} has no column {field['name']}: add it with ALTER TABLE, or do not ask for it "
                 "(includeHeaders, ingest.dayColumn)"
             )
-        if there["type"] != field["type"]:
+        if _bare(there["type"]) != _bare(field["type"]):
             raise ConfigurationError(
                 f"the table {table} has {field['name']} as {_text(there['type'])}, but it is {_text(field['type'])} "
                 "in what is written: land in another table"
@@ -125,5 +125,12 @@ def _partitioned(found: TableDescription) -> str:
     return f"partitioned by {', '.join(columns)}" if columns else "not partitioned"
 
 
+def _bare(kind: Any) -> Any:
+    """A type in Spark's JSON, without what column mapping says of the fields in it."""
+    if isinstance(kind, dict):
+        return {name: _bare(part) for name, part in kind.items() if name != "metadata"}
+    return [_bare(part) for part in kind] if isinstance(kind, list) else kind
+
+
 def _text(kind: Any) -> str:
-    return kind if isinstance(kind, str) else orjson.dumps(kind).decode()
+    return kind if isinstance(kind, str) else orjson.dumps(_bare(kind)).decode()

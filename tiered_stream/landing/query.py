@@ -21,7 +21,14 @@ from tiered_stream.landing.files import data_files, observed
 from tiered_stream.landing.files_source import SOURCE, FilesDataSource
 from tiered_stream.landing.lane import Lane, check_fit, table_schema, why_not_direct
 from tiered_stream.landing.storage import reachable
-from tiered_stream.landing.target import TableFiles, as_options, check_names, table_files, table_properties
+from tiered_stream.landing.target import (
+    TableFiles,
+    as_options,
+    check_names,
+    source_options,
+    table_files,
+    table_properties,
+)
 from tiered_stream.options import parse_options
 
 log = logging.getLogger(__name__)
@@ -100,8 +107,7 @@ class Landing:
         return self._with_settings(observed(rows).writeStream.foreachBatch(commit)).start()
 
     def _start_spark(self) -> StreamingQuery:
-        options = {name: value for name, value in self.settings.items() if not name.lower().startswith("ingest.")}
-        records = self.spark.readStream.format("tiered_stream").options(**options).load()
+        records = self.spark.readStream.format("tiered_stream").options(**source_options(self.settings)).load()
         day = self.files.day_column
         if day:
             records = records.withColumn(day, sql.expr(spark_day()))
@@ -132,7 +138,7 @@ def plan_landing(
     if lane not in LANES:
         raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
     check_names(options)
-    parsed = parse_options(options, streaming=True)
+    parsed = parse_options(source_options(options), streaming=True)
     address = find_address(spark, table)
     files = table_files(as_options(options, address.uri or "", 1), parsed.storage)
     schema = table_schema(parsed.include_headers, files.day_column)

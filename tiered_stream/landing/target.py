@@ -29,6 +29,7 @@ STORAGE_PREFIX = "ingest.storage."
 PROPERTY_PREFIX = "ingest.tableProperty."
 """Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
 
+_OURS = "ingest."
 _NAMES: tuple[str, ...] = (TARGET_FILE_SIZE.name, COMPRESSION.name, DAY_COLUMN.name)
 _URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
@@ -115,10 +116,15 @@ def check_names(settings: Mapping[str, str]) -> None:
     """
     known = {name.lower(): name for name in _NAMES}
     prefixes = (STORAGE_PREFIX.lower(), PROPERTY_PREFIX.lower())
-    for name in settings:
-        if name.lower().startswith("ingest.") and name.lower() not in known and not name.lower().startswith(prefixes):
+    for name in settings.keys() - source_options(settings).keys():
+        if name.lower() not in known and not name.lower().startswith(prefixes):
             nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
             raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")
+
+
+def source_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """The options of `format("tiered_stream")` among the settings: all but `ingest.*`."""
+    return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
 
 
 def as_options(settings: Mapping[str, str], uri: str, tasks: int) -> dict[str, str]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
 from tiered_stream.segments import RemoteLogSegment
+from tiered_stream.uuids import uuid_to_text
 
 DEFAULT_CACHE_BYTES = 64 << 20
 
@@ -76,4 +77,4 @@ def _cost(indexes: _Indexes) -> int:
 
 def describe(segment: RemoteLogSegment) -> str:
     """A segment, in an error message."""
-    return f"segment {segment.segment_id} of {segment.topic_partition} from offset {segment.base_offset}"
+    return f"segment {uuid_to_text(segment.segment_id)} of {segment.topic_partition} from offset {segment.base_offset}"

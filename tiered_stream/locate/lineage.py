@@ -10,8 +10,10 @@ Segments that agree hold the same batches at an offset, so which one is taken ch
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tiered_stream.offsets import OffsetRange
 from tiered_stream.segments import LeaderEpoch, RemoteLogSegment
@@ -33,15 +35,35 @@ class VisibleSegment:
     offsets: OffsetRange
 
 
-def visible_segments(
-    segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int
-) -> tuple[VisibleSegment, ...]:
+class VisibleSegments(tuple[VisibleSegment, ...]):
+    """Those of one partition, sorted and disjoint."""
+
+    def next_stop(self, at: int) -> int:
+        """From `at` on, the first that may have a transaction index, or that is followed by a gap or by nothing."""
+        return self._stops[at]
+
+    def ends_at(self, at: int) -> bool:
+        """Whether a gap or nothing follows."""
+        return at + 1 == len(self) or self[at + 1].offsets.start != self[at].offsets.end
+
+    @cached_property
+    def _stops(self) -> Sequence[int]:
+        stops = array("q", bytes(8 * len(self)))
+        stop = len(self)
+        for at in reversed(range(len(self))):
+            if not self[at].segment.transaction_index_empty or self.ends_at(at):
+                stop = at
+            stops[at] = stop
+        return stops
+
+
+def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
     """For each offset from `log_start_offset` on that some segment has in the lineage, the one segment to read it from.
 
     The result is sorted, disjoint and of as few pieces as there can be; it does not depend on the order of `segments`.
     """
     pieces = [piece for segment in segments for piece in _in_lineage(segment, lineage, log_start_offset)]
-    return tuple(_disjoint(pieces))
+    return VisibleSegments(_disjoint(pieces))
 
 
 def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:

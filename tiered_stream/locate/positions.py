@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -31,6 +32,15 @@ _LENGTH_END = 12
 _FIRST_EXACT_MAGIC = 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A batch to cut at, and where the batches before it end."""
+
+    base_offset: int
+    position: int
+    following: tuple[int, int]
+
+
 class SegmentPositions:
     """Byte ranges within segments by their offset indexes; `executor` reads batch headers side by side."""
 
@@ -39,7 +49,7 @@ class SegmentPositions:
         self._cache = cache
         self._executor = executor
 
-    def byte_range(self, segment: RemoteLogSegment, wanted: OffsetRange) -> ByteRange:
+    def location(self, segment: RemoteLogSegment, wanted: OffsetRange) -> SegmentLocation:
         """The bytes in which the batches with `wanted` begin and end; no request where the whole segment is wanted.
 
         Raises:
@@ -47,10 +57,12 @@ class SegmentPositions:
             CorruptDataError: it does not have its format; the message names the segment.
         """
         if wanted.start <= segment.base_offset and wanted.end > segment.end_offset:
-            return ByteRange(0, segment.size)
+            return SegmentLocation(segment, wanted, ByteRange(0, segment.size))
         index = self._offset_index(segment)
         start = index.start_position(wanted.start)
-        return ByteRange(start, max(start, index.end_position(wanted.end, segment.size)))
+        end = max(start, index.end_position(wanted.end, segment.size))
+        following = index.following(end) if start < end < segment.size else None
+        return SegmentLocation(segment, wanted, ByteRange(start, end), following=following)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """`location` in parts of about `target_bytes`, each beginning with a batch: together, exactly it.
@@ -63,8 +75,8 @@ class SegmentPositions:
         entries = self._cut_entries(location, index, target_bytes)
         headers = self._executor.map(lambda entry: self._base_offset(location.segment, index, entry), entries)
         cuts = [
-            (base_offset, int(index.positions[entry]))
-            for entry, base_offset in zip(entries, headers, strict=True)
+            _Cut(base_offset, position, (index.following(position)[0], base_offset))
+            for position, base_offset in zip(index.positions[entries].tolist(), headers, strict=True)
             if base_offset is not None and location.offsets.start < base_offset < location.offsets.end
         ]
         return list(_parts(location, cuts))
@@ -78,6 +90,8 @@ class SegmentPositions:
 
     def _cut_entries(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
         """Index entries to cut at: the first at or after the start of each range that the layout likes to request."""
+        # Far more ranges than entries would give no more cuts.
+        target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
         ranges = self._fetcher.request_ranges(location.segment, location.bytes, target_bytes)
         starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]
         entries = np.unique(np.searchsorted(index.positions, starts, side="left"))
@@ -106,16 +120,20 @@ class SegmentPositions:
         return int(base_offset)
 
 
-def _parts(location: SegmentLocation, cuts: list[tuple[int, int]]) -> Iterator[SegmentLocation]:
-    """`location` cut before each (offset, byte position) of `cuts`, which ascend."""
-    edges = [(location.offsets.start, location.bytes.start), *cuts, (location.offsets.end, location.bytes.end)]
-    for (start, first_byte), (end, end_byte) in pairwise(edges):
-        yield SegmentLocation(
-            location.segment,
-            OffsetRange(start, end),
-            ByteRange(first_byte, end_byte),
-            touching(location.aborted_transactions, start, end),
-            location.signed_url,
+def _parts(location: SegmentLocation, cuts: list[_Cut]) -> Iterator[SegmentLocation]:
+    """`location` cut before each of `cuts`, which ascend."""
+    edges = [
+        (location.offsets.start, location.bytes.start, None),
+        *((cut.base_offset, cut.position, cut.following) for cut in cuts),
+        (location.offsets.end, location.bytes.end, location.following),
+    ]
+    for (start, first_byte, _), (end, end_byte, following) in pairwise(edges):
+        yield replace(
+            location,
+            offsets=OffsetRange(start, end),
+            bytes=ByteRange(first_byte, end_byte),
+            aborted_transactions=touching(location.aborted_transactions, start, end),
+            following=following,
         )
 
 

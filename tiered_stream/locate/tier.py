@@ -8,15 +8,16 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from tiered_stream.errors import CorruptDataError
 from tiered_stream.fetch.base import RemoteStorageFetcher
 from tiered_stream.locate.aborted import find_aborted
 from tiered_stream.locate.base import Locator
-from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
+from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache, describe
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.positions import SegmentPositions, touching
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
-from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.records.transactions import AbortedTransaction, control_batches
 from tiered_stream.segments import SegmentLocation
 
 INDEX_REQUESTS_IN_FLIGHT = 16
@@ -38,6 +39,7 @@ class TierLocator(Locator):
     def __init__(
         self, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, cache_bytes: int = DEFAULT_CACHE_BYTES
     ) -> None:
+        self._fetcher = fetcher
         self._committed = isolation is IsolationLevel.READ_COMMITTED
         self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
         self._cache = IndexCache(fetcher, cache_bytes)
@@ -59,7 +61,7 @@ class TierLocator(Locator):
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         visible = self._visible([partition for partition, wanted in ranges.items() if len(wanted)])
         work = [
-            (partition, at, wanted.intersect(visible[partition][at].offsets))
+            (partition, at, wanted)
             for partition, wanted in ranges.items()
             if partition in visible
             for at in overlapping(visible[partition], wanted)
@@ -91,12 +93,27 @@ class TierLocator(Locator):
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
-        segment = visible[at].segment
-        location = SegmentLocation(segment, wanted, self._positions.byte_range(segment, wanted))
+        piece = visible[at]
+        location = self._positions.location(piece.segment, wanted.intersect(piece.offsets))
         if not self._committed:
             return _Located(location, None)
-        search = find_aborted(visible, at, wanted, self._cache)
+        search = find_aborted(visible, at, location.offsets, self._cache)
+        for transaction in search.found:
+            if transaction.last_offset >= wanted.end:
+                self._check_marker(visible, transaction)
         return _Located(replace(location, aborted_transactions=search.found), search.seam)
+
+    def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
+        """What `records.checks` does where a marker is read, for one that lies beyond the wanted offsets."""
+        offset = transaction.last_offset
+        segment = visible[bisect_right(visible, offset, key=lambda piece: piece.offsets.start) - 1].segment
+        place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
+        data = self._fetcher.fetch_log_segment(segment, place.start, place.end)
+        if (offset, transaction.producer_id) not in control_batches(data):
+            raise CorruptDataError(
+                f"{describe(segment)}: its transaction index says that producer {transaction.producer_id} ended a "
+                f"transaction at offset {offset}, but its log does not: one of the two was altered"
+            )
 
 
 def overlapping(visible: Visible, wanted: OffsetRange) -> range:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.records import kernels
 from tiered_stream.records.arrow import RecordBuffers
+from tiered_stream.records.checks import PartCheck
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
 from tiered_stream.records.legacy import decode_legacy
 from tiered_stream.records.transactions import AbortedTransaction
@@ -37,6 +38,7 @@ class RecordBatchDecoder:
     def __init__(
         self, topic: str, partition: int, start_offset: int, end_offset: int, *,
         aborted: Sequence[AbortedTransaction] = (), include_headers: bool = False, check_crcs: bool = True,
+        part_check: PartCheck | None = None,
     ) -> None:  # fmt: skip
         self._topic = topic
         self._partition = partition
@@ -44,6 +46,7 @@ class RecordBatchDecoder:
         self._end_offset = end_offset
         self._include_headers = include_headers
         self._check_crcs = check_crcs
+        self._part_check = part_check
         intervals = sorted({(each.producer_id, each.first_offset, each.last_offset) for each in aborted})
         self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
@@ -58,18 +61,26 @@ class RecordBatchDecoder:
         """The records of the batches that `data` completes, in offset order, at most `MAX_ROWS` at a time.
 
         Raises:
-            CorruptDataError: a batch is malformed or its CRC-32C is wrong; names partition and offset.
+            CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it is not what `part_check` knows of the
+                bytes; names partition and offset.
             UnsupportedDataError: a batch has an unknown codec.
         """
         data = self._pending + data if self._pending else data
         raw = np.frombuffer(data, np.uint8)
-        table: Table = np.empty((len(data) // kernels.SMALLEST_BATCH + 1, kernels.BATCH_COLUMNS), np.int64)
+        most = len(data) // kernels.SMALLEST_BATCH + 1
+        table: Table = np.empty((most, kernels.BATCH_COLUMNS), np.int64)
+        transactional: Table = np.empty((most, kernels.TRANSACTIONAL_COLUMNS), np.int64)
         found = kernels.scan_batches(
-            raw, self._start_offset, self._end_offset, MAX_BATCH_BYTES, self._aborted, table, self._state
-        )
+            raw, self._start_offset, self._end_offset, MAX_BATCH_BYTES, self._aborted, table, transactional,
+            self._state,
+        )  # fmt: skip
         # What came before a malformed batch is sound, but must not be taken for all there is.
         self._raise_error(data)
-        self._pending = data[self._state[kernels.CONSUMED] :]
+        consumed = int(self._state[kernels.CONSUMED])
+        if self._part_check is not None:
+            self._part_check.batches(data[:consumed], self.next_offset)
+            self._part_check.transactions(transactional[: self._state[kernels.TRANSACTIONAL]])
+        self._pending = data[consumed:]
         for legacy, batches in _runs(table[:found]):
             yield from self._decode_legacy(data, batches) if legacy else self._decode(data, raw, batches)
 
@@ -77,11 +88,13 @@ class RecordBatchDecoder:
         """Say that no more bytes come.
 
         Raises:
-            CorruptDataError: the last batch is cut off.
+            CorruptDataError: the last batch is cut off, or there should have been more.
         """
         if self._pending:
             at = self.next_offset
             raise CorruptDataError(f"{self._name(at)}: the last {len(self._pending)} bytes are no whole record batch")
+        if self._part_check is not None:
+            self._part_check.end(self.next_offset)
 
     def discard_incomplete(self) -> None:
         """Forget a batch that is not whole, as the last of a Fetch answer may be."""

@@ -61,6 +61,11 @@ class OffsetIndex:
         entry = int(np.searchsorted(self.offsets, end - 1, side="left")) + 1
         return int(self.positions[entry]) if entry < len(self.positions) else segment_size
 
+    def following(self, position: int) -> tuple[int, int]:
+        """The least and the most that the offset after the batches before an entry's byte `position` can be."""
+        entry = int(np.searchsorted(self.positions, position, side="left"))
+        return int(self.offsets[entry - 1]) + 1 if entry else 0, int(self.offsets[entry])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimeIndex:

@@ -57,6 +57,12 @@ POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
 BATCH_COLUMNS = 12
 
+# Columns of the second table that `scan_batches` fills, a row for each transactional batch of the wanted offsets.
+OFFSET, PRODUCER_ID, KIND, COVERED = range(4)
+TRANSACTIONAL_COLUMNS = 4
+# What such a batch is, by its KIND: records, or a marker (Kafka: `ControlRecordType`).
+RECORDS, COMMIT_MARKER, ABORT_MARKER, OTHER_MARKER = range(4)
+
 # Answers of `scan_batches` and `decode_records` in `state[ERROR]`.
 OK, BAD_LENGTH, BAD_MAGIC, BAD_COUNT, BAD_ORDER, BAD_RECORD, BAD_OFFSET, BAD_TIMESTAMP, BAD_HEADERS = range(9)
 ERROR_TEXTS = {
@@ -71,8 +77,8 @@ ERROR_TEXTS = {
 }
 
 # What the kernels leave behind.
-ERROR, ERROR_POSITION, CONSUMED, NEXT_OFFSET = range(4)
-STATE_SIZE = 4
+ERROR, ERROR_POSITION, CONSUMED, NEXT_OFFSET, TRANSACTIONAL = range(5)
+STATE_SIZE = 5
 
 MAX_MILLISECONDS = (2**63 - 1) // 1000
 MAX_OFFSET = 2**62
@@ -168,16 +174,41 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 
 
 @kernel
+def _marker(data: Any, at: Int, stop: Int) -> Int:
+    """Which marker the control batch at `at` is: its one record's key is a version (int16) and a type (int16)."""
+    at += HEADER_SIZE
+    _, at = _varint(data, at, stop)
+    if at >= 0:
+        _, at = _varint(data, at + 1, stop)
+    if at >= 0:
+        _, at = _varint(data, at, stop)
+    size = np.int64(0)
+    if at >= 0:
+        size, at = _varint(data, at, stop)
+    if at < 0 or size < 4 or stop - at < 4:
+        return np.int64(OTHER_MARKER)
+    kind = _int16(data, at + 2)
+    return np.int64(ABORT_MARKER if kind == 0 else COMMIT_MARKER if kind == 1 else OTHER_MARKER)
+
+
+@kernel
 def scan_batches(
-    data: Any, start_offset: Int, end_offset: Int, max_batch_size: Int, aborted: Any, batches: Any, state: Any
+    data: Any,
+    start_offset: Int,
+    end_offset: Int,
+    max_batch_size: Int,
+    aborted: Any,
+    batches: Any,
+    transactional: Any,
+    state: Any,
 ) -> Int:
     """List the whole batches in `data` that have records to give; how many.
 
     Left out are control batches, batches outside [start_offset, end_offset), and transactional ones that `aborted`
     names. `state[NEXT_OFFSET]` is the lowest base offset that may come, and moves on; `state[CONSUMED]` is where the
-    first batch begins that is not whole.
+    first batch begins that is not whole; `state[TRANSACTIONAL]` says how many rows of `transactional` were filled.
     """
-    at, found = np.int64(0), 0
+    at, found, listed = np.int64(0), 0, 0
     state[ERROR] = OK
     while data.shape[0] - at >= MAGIC_END:
         size = _frame(data, at, max_batch_size, state)
@@ -196,14 +227,20 @@ def scan_batches(
             batch[COUNT] = _int32(data, at + 57)
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
-            wanted = batch[COUNT] > 0 and batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
-            if batch[ATTRIBUTES] & CONTROL_BIT:
-                wanted = False
-            elif wanted and batch[ATTRIBUTES] & TRANSACTIONAL_BIT and aborted.shape[0] > 0:
-                wanted = not _is_aborted(_int64(data, at + 43), batch[BASE_OFFSET], aborted)
+            wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
+            covered, control = False, (batch[ATTRIBUTES] & CONTROL_BIT) != 0
+            if wanted and batch[ATTRIBUTES] & TRANSACTIONAL_BIT:
+                producer_id = _int64(data, at + 43)
+                if aborted.shape[0] > 0:
+                    covered = _is_aborted(producer_id, batch[BASE_OFFSET], aborted)
+                row = transactional[listed]
+                row[OFFSET], row[PRODUCER_ID], row[COVERED] = batch[BASE_OFFSET], producer_id, covered
+                row[KIND] = _marker(data, at, at + size) if control else RECORDS
+                listed += 1
+            wanted = wanted and batch[COUNT] > 0 and not covered and not control
         found += wanted
         at += size
-    state[CONSUMED] = at
+    state[CONSUMED], state[TRANSACTIONAL] = at, listed
     return found
 
 

@@ -1,0 +1,234 @@
+"""A cluster of one broker that holds nothing but tiered segments, made up: for planning at sizes no test could tier.
+
+It answers ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch. What it leaves out: everything else, and
+of Fetch all but the metadata topic's records. Every segment has 1,000 offsets and 100,000 bytes, no transaction index,
+and no object anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.consumer import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+
+from tests.stack.batches import record_batch
+from tests.stack.rows import Record
+from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
+from tiered_stream.locate.remote_log_metadata import (
+    REMOTE_LOG_METADATA_TOPIC,
+    RemoteLogSegmentMetadataRecord,
+    TopicIdPartition,
+    metadata_partition,
+)
+from tiered_stream.offsets import TopicPartition
+
+TOPIC = "made-up"
+TOPIC_ID, METADATA_TOPIC_ID = UUID(int=7), UUID(int=8)
+METADATA_PARTITIONS = 50
+OFFSETS, BYTES = 1_000, 100_000
+FINISHED = 1
+LATEST = -1
+
+REQUESTS = {
+    kind.API_KEY: kind
+    for kind in (ApiVersionsRequest, MetadataRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest, FetchRequest)
+}
+VERSIONS = {
+    kind.API_KEY: version
+    for kind, version in (
+        (ApiVersionsRequest, 4), (MetadataRequest, 12), (ListOffsetsRequest, 9), (OffsetForLeaderEpochRequest, 4),
+        (FetchRequest, 17),
+    )
+}  # fmt: skip
+
+
+def metadata_records(partition: TopicPartition, segments: int) -> Iterable[bytes]:
+    """The values of the metadata topic's records that say that the partition has so many finished segments."""
+    kind = RemoteLogSegmentMetadataRecord
+    for number in range(segments):
+        key = (partition.partition << 64) + number + 1
+        message = kind(
+            version=0,
+            remote_log_segment_id=kind.RemoteLogSegmentIdEntry(
+                topic_id_partition=_topic_id_partition(kind, partition), id=UUID(int=key)
+            ),
+            start_offset=number * OFFSETS,
+            end_offset=(number + 1) * OFFSETS - 1,
+            broker_id=1,
+            max_timestamp_ms=0,
+            event_timestamp_ms=0,
+            segment_leader_epochs=[kind.SegmentLeaderEpochEntry(leader_epoch=0, offset=0)],
+            segment_size_in_bytes=BYTES,
+            custom_metadata=None,
+            remote_log_segment_state=FINISHED,
+            txn_index_empty=True,
+        )
+        yield b"\x01\x00\x00" + message.encode(version=0, header=False)
+
+
+def _topic_id_partition(kind: Any, partition: TopicPartition) -> Any:
+    entry = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
+    return entry(name=partition.topic, id=TOPIC_ID, partition=partition.partition)
+
+
+class MadeUpCluster:
+    """`port` is where it listens, also for the one broker that it tells of."""
+
+    def __init__(self, port: int, partitions: int, segments: int) -> None:
+        self.port = port
+        self.partitions = partitions
+        self.segments = segments
+        values: list[list[bytes]] = [[] for _ in range(METADATA_PARTITIONS)]
+        for number in range(partitions):
+            partition = TopicPartition(TOPIC, number)
+            at = metadata_partition(TopicIdPartition(TOPIC_ID, partition), METADATA_PARTITIONS)
+            values[at] += metadata_records(partition, segments)
+        self._logs = [record_batch([Record(None, value) for value in log]) if log else b"" for log in values]
+        self._ends = [len(log) for log in values]
+
+    async def serve(self) -> None:
+        """Answer until cancelled."""
+        server = await asyncio.start_server(self._connection, "127.0.0.1", self.port)
+        await server.serve_forever()
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                content = await reader.readexactly(size)
+                api_key, version = (int.from_bytes(content[at : at + 2], "big") for at in (0, 2))
+                request = REQUESTS[api_key].decode(content, version=version, header=True)
+                response = self._answer(request)
+                response.with_header(request.header.correlation_id)
+                response._header = type(response).header_class(correlation_id=request.header.correlation_id)
+                response._version = version
+                writer.write(response.encode(header=True, framed=True))
+                await writer.drain()
+        except (EOFError, OSError):
+            writer.close()
+
+    def _answer(self, request: Any) -> Any:
+        if isinstance(request, ApiVersionsRequest):
+            kind = ApiVersionsResponse.ApiVersion
+            keys = [kind(api_key=key, min_version=0, max_version=version) for key, version in VERSIONS.items()]
+            return ApiVersionsResponse(error_code=0, api_keys=keys, throttle_time_ms=0)
+        if isinstance(request, MetadataRequest):
+            return self._metadata(None if request.topics is None else [topic.name for topic in request.topics])
+        if isinstance(request, FetchRequest):
+            return self._fetch(request)
+        topics = OffsetForLeaderEpochResponse if isinstance(request, OffsetForLeaderEpochRequest) else None
+        return self._epochs(request) if topics else self._offsets(request)
+
+    def _metadata(self, wanted: list[str] | None) -> Any:
+        kind = MetadataResponse.MetadataResponseTopic
+        topics = {TOPIC: (TOPIC_ID, self.partitions), REMOTE_LOG_METADATA_TOPIC: (METADATA_TOPIC_ID, METADATA_PARTITIONS)}
+        return MetadataResponse(
+            throttle_time_ms=0,
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port, rack=None)],
+            cluster_id="made-up",
+            controller_id=1,
+            topics=[
+                kind(
+                    error_code=0, name=name, topic_id=topic_id, is_internal=name != TOPIC,
+                    partitions=[_partition(kind, number) for number in range(count)], authorized_operations=None,
+                )
+                for name, (topic_id, count) in topics.items()
+                if wanted is None or name in wanted
+            ],
+        )  # fmt: skip
+
+    def _end(self, topic_id: UUID, partition: int) -> int:
+        return self.segments * OFFSETS if topic_id == TOPIC_ID else self._ends[partition]
+
+    def _offsets(self, request: Any) -> Any:
+        topic_kind = ListOffsetsResponse.ListOffsetsTopicResponse
+        kind = topic_kind.ListOffsetsPartitionResponse
+        return ListOffsetsResponse(
+            throttle_time_ms=0,
+            topics=[
+                topic_kind(
+                    name=topic.name,
+                    partitions=[
+                        kind(
+                            partition_index=each.partition_index, error_code=0, timestamp=-1, leader_epoch=0,
+                            offset=self._end(_id_of(topic.name), each.partition_index) if each.timestamp == LATEST else 0,
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )  # fmt: skip
+
+    def _epochs(self, request: Any) -> Any:
+        topic_kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        kind = topic_kind.EpochEndOffset
+        return OffsetForLeaderEpochResponse(
+            throttle_time_ms=0,
+            topics=[
+                topic_kind(
+                    topic=topic.topic,
+                    partitions=[
+                        kind(
+                            error_code=0, partition=each.partition, leader_epoch=0,
+                            end_offset=self._end(_id_of(topic.topic), each.partition),
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )  # fmt: skip
+
+    def _fetch(self, request: Any) -> Any:
+        topic_kind = FetchResponse.FetchableTopicResponse
+        return FetchResponse(
+            throttle_time_ms=0,
+            error_code=0,
+            session_id=0,
+            responses=[
+                topic_kind(
+                    topic_id=topic.topic_id, partitions=[self._fetched(topic.topic_id, each) for each in topic.partitions]
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _fetched(self, topic_id: UUID, partition: Any) -> Any:
+        end = self._end(topic_id, partition.partition)
+        records = topic_id == METADATA_TOPIC_ID and partition.fetch_offset < end
+        return FetchResponse.FetchableTopicResponse.PartitionData(
+            partition_index=partition.partition,
+            error_code=0,
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=0,
+            aborted_transactions=[],
+            preferred_read_replica=-1,
+            records=self._logs[partition.partition] if records else b"",
+        )
+
+
+def _id_of(topic: str) -> UUID:
+    return TOPIC_ID if topic == TOPIC else METADATA_TOPIC_ID
+
+
+def _partition(kind: Any, number: int) -> Any:
+    return kind.MetadataResponsePartition(
+        error_code=0, partition_index=number, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1],
+        offline_replicas=[],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    asyncio.run(MadeUpCluster(*map(int, sys.argv[1:])).serve())

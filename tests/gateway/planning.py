@@ -1,0 +1,67 @@
+"""How long it takes to locate many made-up segments through a gateway: for `make bench`, and small for a test."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.gateway.made_up_cluster import OFFSETS, TOPIC
+from tests.gateway.running import RunningGateway
+from tests.stack.processes import ServiceProcess, free_ports
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import IsolationLevel
+
+SPLIT_BYTES = 128 << 20
+
+
+@contextmanager
+def made_up_gateway(partitions: int, segments: int) -> Iterator[RunningGateway]:
+    """A gateway before a cluster with so many partitions and, in each, so many segments."""
+    (port,) = free_ports(1)
+    with tempfile.TemporaryDirectory(prefix="made-up-") as name:
+        folder = Path(name)
+        command = [sys.executable, "-m", "tests.gateway.made_up_cluster", str(port), str(partitions), str(segments)]
+        cluster = ServiceProcess("made-up cluster", command, folder / "cluster.log")
+        cluster.start(lambda: _listens(port))
+        storage = {"remote.storage.uri": folder.as_uri(), "gateway.signed.location.lifetime.seconds": "0"}
+        try:
+            with RunningGateway(folder / "gateway", {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **storage}) as gateway:
+                yield gateway
+        finally:
+            cluster.stop()
+
+
+def locate_all(gateway: RunningGateway, partitions: int, segments: int, times: int = 3) -> tuple[list[float], int]:
+    """Seconds of each of several `locate`s of everything by one locator, and how many segments the last one named."""
+    seconds = []
+    with BrokerClient({"bootstrap.servers": gateway.bootstrap_servers}) as client:
+        locator = BrokerLocator(client, IsolationLevel.READ_COMMITTED, part_bytes=SPLIT_BYTES)
+        wanted = {TopicPartition(TOPIC, number): OffsetRange(0, segments * OFFSETS) for number in range(partitions)}
+        for _ in range(times):
+            began = time.perf_counter()
+            located = locator.locate(wanted)
+            seconds.append(time.perf_counter() - began)
+    return seconds, sum(map(len, located.values()))
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def main() -> None:
+    """Print the figures of 1,000 partitions of 100 segments."""
+    with made_up_gateway(1_000, 100) as gateway:
+        seconds, named = locate_all(gateway, 1_000, 100, times=5)
+    print(f"{named:,} segments located, first {seconds[0]:.2f} s, then {', '.join(f'{s:.2f}' for s in seconds[1:])} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError
+from tiered_stream.fetch.file import FileStore
+from tiered_stream.fetch.local import LocalLayoutFetcher, object_key
+from tiered_stream.locate.base import Locator
+from tiered_stream.locate.storage_check import CheckedStorage
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+
+T0 = TopicPartition("t", 0)
+SEGMENT = RemoteLogSegment(T0, UUID(int=1), UUID(int=2), base_offset=0, end_offset=9, size=100)
+ALL = {T0: OffsetRange(0, 10)}
+
+
+class OneSegment(Locator):
+    """Finds the segment in every range that is not empty, whether or not it is in storage."""
+
+    name = "one segment"
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        location = SegmentLocation(SEGMENT, SEGMENT.offsets, ByteRange(0, SEGMENT.size))
+        return {partition: (location,) if len(wanted) else () for partition, wanted in ranges.items()}
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        return dict.fromkeys(ranges, (10,))
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        return [location]
+
+
+def checked(folder: Path) -> CheckedStorage:
+    return CheckedStorage(OneSegment(), LocalLayoutFetcher(FileStore(folder)))
+
+
+def test_a_missing_folder_fails_the_first_location(tmp_path: Path) -> None:
+    locator = checked(tmp_path / "nowhere")
+    assert locator.locate({T0: OffsetRange(3, 3)}) == {T0: ()}
+    for _ in range(2):
+        with pytest.raises(StorageBucketNotFoundError, match=r"nowhere \(option remote\.storage\.uri\) does not exist"):
+            locator.locate(ALL)
+
+
+def test_refused_access_fails_the_first_location(tmp_path: Path) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "tier").mkdir()
+    (tmp_path / "tier" / object_key(SEGMENT, "").split("/")[0]).symlink_to(tmp_path / "secret")
+    with pytest.raises(StorageAccessError, match="leads out of the folder"):
+        checked(tmp_path / "tier").locate(ALL)
+
+
+def test_a_single_missing_object_is_left_to_the_tasks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    located = checked(tmp_path).locate(ALL)
+    assert [location.segment for location in located[T0]] == [SEGMENT]
+    assert "each task tries it anew" in caplog.text
+
+
+def test_the_storage_is_asked_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    locator = checked(tmp_path)
+    for _ in range(3):
+        assert locator.locate(ALL)[T0]
+    assert len(caplog.records) == 1

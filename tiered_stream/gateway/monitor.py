@@ -1,0 +1,62 @@
+"""Health and Prometheus metrics over HTTP: `/health` answers 200 or 503, `/metrics` the counters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+_REQUEST_SECONDS = 10.0
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _REQUEST_SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes come every second: they are no news."""
+
+
+class Monitor:
+    """A server in threads of its own; `healthy` says what is wrong, or nothing.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, ailment: Callable[[], str]) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._ailment = ailment
+        self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Handler)
+        self.port = int(self._server.server_port)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            answer: Iterable[bytes] = self._metrics(environ, start_response)
+            return answer
+        if path == "/health":
+            ailment = self._ailment()
+            status = "503 Service Unavailable" if ailment else "200 OK"
+        else:
+            ailment, status = "there are /health and /metrics", "404 Not Found"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [(ailment or "healthy").encode() + b"\n"]

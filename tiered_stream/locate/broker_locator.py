@@ -1,0 +1,205 @@
+"""The locator of KIP-1248: the broker that leads a partition says where its segments are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.fetch_messages import decode_segments
+from tiered_stream.broker.locations import LocatedSegments, LocationTerms, locate_segments
+from tiered_stream.errors import CorruptDataError, DataLossError
+from tiered_stream.locate.base import Locator
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import IsolationLevel
+from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.segments import ByteRange, LeaderEpoch, RemoteLogSegment, SegmentLocation
+
+log = logging.getLogger(__name__)
+
+_MOST_ROUNDS = 10_000
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+Locations = tuple[SegmentLocation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """An answer and what it says."""
+
+    segments: bytes
+    topic_id: UUID
+    locations: Locations
+
+
+class BrokerLocator(Locator):
+    """Everything from the brokers' answers: segments, byte positions, aborted transactions, where the log ends.
+
+    A topic must have the id that `topic_ids` pins it to, else the one with which it was first seen. The client stays
+    its owner's to close.
+
+    Args:
+        part_bytes: the brokers are asked to cut larger segments into parts of about that many bytes.
+        local_too: also segments that the brokers still have on their own disks.
+        signed_only: nobody here could read a location that is not signed: such are left to the brokers.
+    """
+
+    name = "broker"
+
+    def __init__(
+        self,
+        client: BrokerClient,
+        isolation: IsolationLevel,
+        topic_ids: Mapping[str, UUID] | None = None,
+        *,
+        part_bytes: int,
+        local_too: bool = True,
+        signed_only: bool = False,
+    ) -> None:
+        self._client = client
+        self._terms = LocationTerms(isolation, local_too, part_bytes)
+        self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
+        self._signed_only = signed_only
+        self._topic_ids = dict(topic_ids or {})
+        self._known: dict[tuple[TopicPartition, LocationTerms], _Known] = {}
+        self._warned = False
+
+    def locate(self, ranges: Ranges) -> dict[TopicPartition, Locations]:
+        found = self._ask(ranges, self._terms)
+        if not self._signed_only:
+            return found
+        signed = {partition: tuple(each for each in of if each.signed_url) for partition, of in found.items()}
+        if not self._warned and sum(map(len, signed.values())) < sum(map(len, found.values())):
+            self._warned = True
+            log.warning(
+                "segments are read through the brokers: their locations are not signed, and no remote.storage.uri or "
+                "kafka.remote.storage.fetcher.class says how to read them"
+            )
+        return signed
+
+    def segment_ends(self, ranges: Ranges) -> dict[TopicPartition, tuple[int, ...]]:
+        found = self._ask(ranges, self._ends_terms)
+        return {
+            partition: tuple(
+                # A range may end within a segment; then so does the segment's part of the answer.
+                location.offsets.end
+                for location in locations
+                if location.offsets.end < ranges[partition].end
+                or location.offsets.end == location.segment.end_offset + 1
+            )
+            for partition, locations in found.items()
+        }
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        if len(location.bytes) <= target_bytes:
+            return [location]
+        partition = location.segment.topic_partition
+        terms = replace(self._terms, part_bytes=target_bytes)
+        parts = self._ask({partition: location.offsets}, terms)[partition]
+        whole = parts and parts[0].offsets.start == location.offsets.start
+        same = all(part.segment.segment_id == location.segment.segment_id for part in parts)
+        return parts if whole and same and parts[-1].offsets.end == location.offsets.end else [location]
+
+    def signed_url(self, location: SegmentLocation) -> str | None:
+        """The location's URL, signed anew; None: the segment is not there any more, or is not signed.
+
+        Raises: as `locate`.
+        """
+        partition, segment = location.segment.topic_partition, location.segment
+        found = self._ask({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
+        return next((each.signed_url for each in found if each.segment.segment_id == segment.segment_id), None)
+
+    def _ask(self, ranges: Ranges, terms: LocationTerms) -> dict[TopicPartition, Locations]:
+        """The locations of all ranges, in as many rounds as the longest answer needs."""
+        found: dict[TopicPartition, Locations] = dict.fromkeys(ranges, ())
+        left = {partition: wanted for partition, wanted in ranges.items() if len(wanted)}
+        for _ in range(_MOST_ROUNDS):
+            if not left:
+                return found
+            answers = locate_segments(self._client, left, terms)
+            following: dict[TopicPartition, OffsetRange] = {}
+            for partition, answer in answers.items():
+                found[partition] += self._locations(partition, answer, left[partition], terms)
+                if answer.located_end is not None and answer.located_end < left[partition].end:
+                    following[partition] = OffsetRange(answer.located_end, left[partition].end)
+            if following == left:
+                break
+            left = following
+        raise CorruptDataError(f"the broker's answers do not come to the end of {next(iter(left))}: {left}")
+
+    def _locations(
+        self, partition: TopicPartition, answer: LocatedSegments, wanted: OffsetRange, terms: LocationTerms
+    ) -> Locations:
+        if answer.located_end is not None and answer.located_end < wanted.start:
+            raise CorruptDataError(f"{partition}: located up to {answer.located_end}, though asked from {wanted.start}")
+        topic_id = self._topic_id(partition.topic)
+        if answer.segments is None:
+            return ()
+        known = self._known.get((partition, terms))
+        # The same bytes say the same, and most answers name what was named before.
+        if known is None or known.segments != answer.segments or known.topic_id != topic_id:
+            known = _Known(answer.segments, topic_id, _decoded(partition, topic_id, answer.segments))
+            if terms in (self._terms, self._ends_terms):
+                self._known[partition, terms] = known
+        locations = known.locations
+        if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
+            raise CorruptDataError(f"{partition}: the broker names offsets outside of {wanted}")
+        return locations
+
+    def _topic_id(self, topic: str) -> UUID:
+        metadata = self._client.topic(topic)
+        assert metadata is not None, "it was asked by its id"
+        first = self._topic_ids.setdefault(topic, metadata.topic_id)
+        if first != metadata.topic_id:
+            raise DataLossError(
+                f"topic {topic!r} was deleted and made again: its id was {first} and is {metadata.topic_id} now, so "
+                "its offsets name other records. Start a new query (with a new checkpoint) to read the new topic"
+            )
+        return first
+
+
+def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:
+    try:
+        locations = tuple(_location(partition, topic_id, entry) for entry in decode_segments(data))
+    except ValueError as error:
+        raise CorruptDataError(f"{partition}: the broker's answer names a segment wrongly: {error}") from error
+    if any(before.offsets.end > after.offsets.start for before, after in pairwise(locations)):
+        raise CorruptDataError(f"{partition}: the broker's answer names segments that overlap")
+    if not locations:
+        raise CorruptDataError(f"{partition}: the broker's answer has a list of no segments")
+    return locations
+
+
+def _location(partition: TopicPartition, topic_id: UUID, entry: Any) -> SegmentLocation:
+    """Raises ValueError where the entry contradicts itself."""
+    segment = RemoteLogSegment(
+        topic_partition=partition,
+        topic_id=topic_id,
+        segment_id=entry.remote_log_segment_id,
+        base_offset=entry.base_offset,
+        end_offset=entry.last_offset,
+        size=entry.size_in_bytes,
+        leader_epochs=tuple(LeaderEpoch(each.epoch, each.start_offset) for each in entry.leader_epochs or ()),
+        custom_metadata=entry.remote_log_segment_custom_metadata,
+    )
+    offsets = OffsetRange(entry.start_offset, entry.end_offset)
+    byte_range = ByteRange(entry.start_position, entry.end_position)
+    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1
+    if segment.segment_id is None or not inside or byte_range.end > segment.size:
+        raise ValueError(f"segment {segment.segment_id}: {offsets}, {byte_range}")
+    return SegmentLocation(
+        segment,
+        offsets,
+        byte_range,
+        tuple(
+            AbortedTransaction(each.producer_id, each.first_offset, each.last_offset)
+            for each in entry.aborted_transactions or ()
+        ),
+        entry.signed_remote_log_segment_location,
+        entry.storage_format_version,
+        (entry.following_offset_min, entry.following_offset_max) if entry.following_offset_min >= 0 else None,
+    )

@@ -1,0 +1,112 @@
+"""What is known of a part of a log before it is read, held against what it says of itself.
+
+A batch's CRC-32C does not cover its base offset, and offset and transaction indexes have no checksum at all. But some
+things are said twice: segment and index say which offsets the bytes hold, and a marker ends each transaction. Where the
+two disagree, some of the bytes are not those that the broker wrote.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.records import kernels
+from tiered_stream.records.transactions import AbortedTransaction
+
+_BASE_OFFSET = struct.Struct(">q")
+_MAGIC_AT = 16
+_FIRST_EXACT_MAGIC = 2  # before it, a compressed set has the offset of its last message
+
+
+@dataclass(frozen=True, slots=True)
+class PartBounds:
+    """Offsets that a part of a segment's log must keep to.
+
+    No batch has an offset below `lowest` or above `highest`. The first batch begins at `first` or before, unless that
+    is None. The offset after the last batch lies from `following[0]` to `following[1]`, both included, unless that is
+    None.
+    """
+
+    lowest: int
+    highest: int
+    first: int | None = None
+    following: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class PartCheck:
+    """Takes in a part as it is decoded, in order; every method raises CorruptDataError where it is not as it should be.
+
+    `aborted`: the list by which its transactions are filtered, None: they are not. `offsets`: those that are read.
+    """
+
+    bounds: PartBounds
+    offsets: tuple[int, int]
+    aborted: Collection[AbortedTransaction] | None = None
+    _begun: bool = False
+    _ends: set[tuple[int, int]] = field(init=False)
+    _covered: dict[int, bool] = field(default_factory=dict)
+    """By producer, whether its records since its last marker were taken for aborted."""
+
+    def __post_init__(self) -> None:
+        start, end = self.offsets
+        of_part = (each for each in self.aborted or () if start <= each.last_offset < end)
+        self._ends = {(each.producer_id, each.last_offset) for each in of_part}
+
+    def batches(self, data: bytes, next_offset: int) -> None:
+        """Whole batches, and the offset after the last of them."""
+        if not data:
+            return
+        if not self._begun:
+            self._begun = True
+            self._check_first(_BASE_OFFSET.unpack_from(data)[0], data[_MAGIC_AT])
+        if next_offset > self.bounds.highest + 1:
+            raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
+
+    def transactions(self, batches: np.ndarray[Any, np.dtype[np.int64]]) -> None:
+        """Transactional batches, as `kernels.scan_batches` lists them."""
+        if self.aborted is None:
+            return
+        for offset, producer_id, kind, covered in batches.tolist():
+            if kind == kernels.RECORDS:
+                agrees = self._covered.setdefault(producer_id, bool(covered)) == bool(covered)
+            elif kind == kernels.COMMIT_MARKER:
+                agrees = not covered and not self._covered.pop(producer_id, False)
+            else:
+                agrees = self._covered.pop(producer_id, True) and (not covered or (producer_id, offset) in self._ends)
+                self._ends.discard((producer_id, offset))
+            if not agrees:
+                raise _disagreement(f"what became of producer {producer_id}'s transaction at offset {offset}")
+
+    def end(self, next_offset: int) -> None:
+        """There are no more batches."""
+        following = self.bounds.following
+        if following is not None and not following[0] <= next_offset <= following[1]:
+            raise CorruptDataError(
+                f"the batches end before offset {next_offset}, the offset index says between {following[0]} and "
+                f"{following[1]}: one of the two was altered"
+            )
+        if self._ends:
+            producer_id, offset = min(self._ends)
+            raise _disagreement(f"producer {producer_id}'s marker at offset {offset}")
+
+    def _check_first(self, base_offset: int, magic: int) -> None:
+        if base_offset < self.bounds.lowest:
+            raise CorruptDataError(f"its first batch begins at offset {base_offset}, before its segment")
+        if magic >= _FIRST_EXACT_MAGIC and self.bounds.first is not None and base_offset > self.bounds.first:
+            raise CorruptDataError(
+                f"the batch where offset {self.bounds.first} was looked for begins at {base_offset}: log or offset "
+                "index was altered"
+            )
+
+
+def _disagreement(about: str) -> CorruptDataError:
+    return CorruptDataError(
+        f"the transaction indexes and the log do not agree on {about}: one of them was altered. "
+        "With kafka.isolation.level=read_uncommitted no transaction index is needed"
+    )
