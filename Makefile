@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java stack demo test test-unit lint bench clean
+.PHONY: help venv java stack demo test test-unit lint soak bench clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ lint: venv ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
+	@$(BIN)/python -m tests.landing.soak
 
 bench: venv java ## Measure throughput against Spark's own kafka source
 	@$(BIN)/python -m tests.bench

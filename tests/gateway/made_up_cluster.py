@@ -1,8 +1,8 @@
 """A cluster of one broker that holds nothing but tiered segments, made up: for planning at sizes no test could tier.
 
 It answers ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch. What it leaves out: everything else, and
-of Fetch all but the metadata topic's records. Every segment has 1,000 offsets and 100,000 bytes, no transaction index,
-and no object anywhere.
+of Fetch all but the metadata topic's records, and that there is something after the last segment. Every segment has
+1,000 offsets and 100,000 bytes, no transaction index, and no object anywhere.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ METADATA_PARTITIONS = 50
 OFFSETS, BYTES = 1_000, 100_000
 FINISHED = 1
 LATEST = -1
+_NOT_TIERED = record_batch([Record()])
 
 REQUESTS = {
     kind.API_KEY: kind
@@ -131,7 +132,10 @@ class MadeUpCluster:
 
     def _metadata(self, wanted: list[str] | None) -> Any:
         kind = MetadataResponse.MetadataResponseTopic
-        topics = {TOPIC: (TOPIC_ID, self.partitions), REMOTE_LOG_METADATA_TOPIC: (METADATA_TOPIC_ID, METADATA_PARTITIONS)}
+        topics = {
+            TOPIC: (TOPIC_ID, self.partitions),
+            REMOTE_LOG_METADATA_TOPIC: (METADATA_TOPIC_ID, METADATA_PARTITIONS),
+        }
         return MetadataResponse(
             throttle_time_ms=0,
             brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port, rack=None)],
@@ -148,7 +152,7 @@ class MadeUpCluster:
         )  # fmt: skip
 
     def _end(self, topic_id: UUID, partition: int) -> int:
-        return self.segments * OFFSETS if topic_id == TOPIC_ID else self._ends[partition]
+        return self.segments * OFFSETS + 1 if topic_id == TOPIC_ID else self._ends[partition]
 
     def _offsets(self, request: Any) -> Any:
         topic_kind = ListOffsetsResponse.ListOffsetsTopicResponse
@@ -198,7 +202,8 @@ class MadeUpCluster:
             session_id=0,
             responses=[
                 topic_kind(
-                    topic_id=topic.topic_id, partitions=[self._fetched(topic.topic_id, each) for each in topic.partitions]
+                    topic_id=topic.topic_id,
+                    partitions=[self._fetched(topic.topic_id, each) for each in topic.partitions],
                 )
                 for topic in request.topics
             ],
@@ -206,7 +211,7 @@ class MadeUpCluster:
 
     def _fetched(self, topic_id: UUID, partition: Any) -> Any:
         end = self._end(topic_id, partition.partition)
-        records = topic_id == METADATA_TOPIC_ID and partition.fetch_offset < end
+        log = self._logs[partition.partition] if topic_id == METADATA_TOPIC_ID else _NOT_TIERED
         return FetchResponse.FetchableTopicResponse.PartitionData(
             partition_index=partition.partition,
             error_code=0,
@@ -215,7 +220,7 @@ class MadeUpCluster:
             log_start_offset=0,
             aborted_transactions=[],
             preferred_read_replica=-1,
-            records=self._logs[partition.partition] if records else b"",
+            records=log if partition.fetch_offset < end else b"",
         )
 
 

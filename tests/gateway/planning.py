@@ -32,7 +32,9 @@ def made_up_gateway(partitions: int, segments: int) -> Iterator[RunningGateway]:
         cluster.start(lambda: _listens(port))
         storage = {"remote.storage.uri": folder.as_uri(), "gateway.signed.location.lifetime.seconds": "0"}
         try:
-            with RunningGateway(folder / "gateway", {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **storage}) as gateway:
+            with RunningGateway(
+                folder / "gateway", {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **storage}
+            ) as gateway:
                 yield gateway
         finally:
             cluster.stop()

@@ -16,29 +16,9 @@ from tests.stack.consume import read_topic
 from tests.stack.processes import wait_until
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, wait_until_tiered
-from tiered_stream.errors import ConfigurationError
 
 RECORDS = 120_000
 TABLE, CHECKPOINT = ingest_to_delta.TABLE, ingest_to_delta.CHECKPOINT
-
-
-def test_settings_without_a_table_and_a_checkpoint_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"ingest\.table and ingest\.checkpointLocation must be set"):
-        list(ingest_to_delta.plan_ingests({"subscribe": "t"}))
-
-
-def test_tables_by_topic_need_checkpoints_by_topic() -> None:
-    settings = {TABLE: "/lake/{topic}", CHECKPOINT: "/checkpoints/one", "subscribe": "a,b"}
-    with pytest.raises(ConfigurationError, match=r"with \{topic\} in ingest\.table, ingest\.checkpointLocation needs"):
-        list(ingest_to_delta.plan_ingests(settings))
-
-
-def test_the_jobs_own_settings_are_no_options_of_the_source() -> None:
-    settings = {TABLE: "/lake/{topic}", CHECKPOINT: "/checkpoints/{topic}", "subscribe": "a, b", "minPartitions": "3"}
-    planned = list(ingest_to_delta.plan_ingests(settings))
-    assert [(each.table, each.checkpoint, dict(each.options)) for each in planned] == [
-        (f"/lake/{topic}", f"/checkpoints/{topic}", {"subscribe": topic, "minPartitions": "3"}) for topic in ("a", "b")
-    ]
 
 
 def test_each_topic_lands_in_a_table_of_its_own(stack: TieredStack, spark: SparkSession, tmp_path: Path) -> None:

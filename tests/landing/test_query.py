@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -16,6 +17,7 @@ from tests.landing.archive import LONG, ODD, everything, landed, options
 from tests.stack.processes import wait_until
 from tiered_stream import land
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.landing.commit import TableCommits
 from tiered_stream.landing.lane import Lane
 from tiered_stream.landing.query import Landing, plan_landing
 
@@ -166,6 +168,35 @@ def test_a_job_may_change_lanes_between_runs(spark: SparkSession, tmp_path: Path
     lander.run("spark", **limit)
     assert landed(lander.table).equals(everything(ODD))
     assert len(lander.committed_batches()) > 6
+
+
+class DiedError(Exception):
+    """The driver's end, as a test that has to be quick plays it."""
+
+
+def test_a_driver_that_dies_at_any_point_of_a_batch_lands_every_record_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lander = Lander(spark, tmp_path)
+    commit = TableCommits.commit
+
+    def die(*_: Any) -> None:
+        raise DiedError
+
+    def commit_and_die(*arguments: Any) -> None:
+        commit(*arguments)
+        raise DiedError
+
+    for method, death in (("is_committed", die), ("commit", die), ("commit", commit_and_die)):
+        with monkeypatch.context() as patched, pytest.raises(StreamingQueryException, match="DiedError"):
+            patched.setattr(TableCommits, method, death)
+            lander.run(maxOffsetsPerTrigger="3000")
+    assert lander.batches_in_table() == [0] and lander.committed_batches() == []
+    lander.run(maxOffsetsPerTrigger="3000")
+    assert lander.batches_in_table() == lander.committed_batches() == [0, 1]
+    assert landed(lander.table).equals(everything(ODD))
+    # Between tasks and commit: files that nobody refers to.
+    assert len(list(lander.table.glob("*.parquet"))) > len(DeltaTable(lander.table).file_uris())
 
 
 def test_a_repeated_batch_commits_nothing_in_either_lane(spark: SparkSession, tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ def test_auto_without_a_storage_leaves_all_to_the_brokers_and_says_so(
 
 def scripted(monkeypatch: pytest.MonkeyPatch, answer: Any, feature_version: int = 0) -> None:
     """Brokers that give `answer` to all but ApiVersions, and speak KIP-1248 in that version (0: not at all)."""
-    features = [ApiVersionsResponse.SupportedFeatureKey(LOCATION_FEATURE, 1, feature_version)] if feature_version else []
+    features = (
+        [ApiVersionsResponse.SupportedFeatureKey(LOCATION_FEATURE, 1, feature_version)] if feature_version else []
+    )
     api_versions = ApiVersionsResponse(version=4, error_code=0, api_keys=[], supported_features=features)
 
     def answered(node_id: int, message: Any) -> Any:

@@ -65,7 +65,7 @@ class KeyRing:
                 "key in rsm.config.encryption.key.pairs.ID.private.key.file and ID in rsm.config.encryption.key.pairs"
             )
         try:
-            return ChunkCipher(_unwrap(encryption.encrypted_data_key, private_key), encryption.aad)
+            return ChunkCipher(unwrap(encryption.encrypted_data_key, private_key), encryption.aad)
         except ValueError as error:
             raise CorruptDataError(
                 f"{name}: its data key does not decrypt with the private key of {encryption.key_pair_id!r}: "
@@ -84,7 +84,8 @@ def load_key_ring(rsm_config: Mapping[str, str]) -> KeyRing:
 
 
 def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
-    option = f"encryption.key.pairs.{key_pair_id}.private.key.file"
+    # Spark makes no difference between names of options in capital and in small letters, so they come in small ones.
+    option = f"encryption.key.pairs.{key_pair_id}.private.key.file".lower()
     if option not in rsm_config:
         raise ConfigurationError(f"rsm.config.{option} is missing: key pair {key_pair_id!r} needs its private key")
     try:
@@ -100,7 +101,7 @@ def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
     return key
 
 
-def _unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
+def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
     """RSAES-OAEP decryption (RFC 8017, 7.1.2) with SHA3-512, which `cryptography` does not have for OAEP.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from tiered_stream.broker.fetch_messages import STORAGE_FORMAT, RemoteLogSegmentLocation, encode_segments
-from tiered_stream.errors import TieredStreamError
+from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.location_fetch import LocationRequest, PartitionAnswer, ReadablePartition, TopicIdIndex
 from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.gateway.tier import GatewayTier
@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 LARGEST_ANSWER = 100_000
 """Segments that one answer names at the most."""
 
+_ANSWER_SECONDS = 10.0  # after which the client is told to ask again for the rest
 _CUT_AT = 1.5  # times the wanted bytes: smaller segments are left whole
 
 
@@ -36,6 +37,21 @@ class _Kept:
     expires: float
     answer: PartitionAnswer
     count: int
+
+    def fits(self, room: _Room) -> bool:
+        return self.expires > time.monotonic() and self.count <= room.segments
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is left for an answer: segments, and time; but something is done in any case."""
+
+    segments: int
+    deadline: float
+    begun: bool = False
+
+    def time_is_up(self) -> bool:
+        return self.begun and time.monotonic() > self.deadline
 
 
 @dataclass(slots=True)
@@ -86,7 +102,7 @@ class LocationAnswers:
         topic_ids = {partition: where.topic_id for where, partition in named.items()}
         visible = self._tier.visible(topic_ids)
         starts = {} if request.local_too else self._tier.local_starts(list(named.values()))
-        room = min(request.max_segments, LARGEST_ANSWER)
+        room = _Room(min(request.max_segments, LARGEST_ANSWER), time.monotonic() + _ANSWER_SECONDS)
         answers: dict[TopicIdIndex, PartitionAnswer] = {}
         for each in readable:
             partition = named.get(each.partition)
@@ -95,7 +111,7 @@ class LocationAnswers:
             wanted = _tiered(each, visible[partition], starts.get(partition))
             made = self._partition(request, visible[partition], wanted, each, room)
             answers[each.partition] = made.answer
-            room -= made.count
+            room.segments -= made.count
         return answers
 
     def _named(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, TopicPartition]:
@@ -105,7 +121,7 @@ class LocationAnswers:
         }
 
     def _partition(
-        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: int
+        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: _Room
     ) -> _Kept:
         key = (
             each.partition, wanted.start, wanted.end, each.end,
@@ -113,7 +129,7 @@ class LocationAnswers:
         )  # fmt: skip
         with self._lock:
             kept = self._kept.get(key)
-            if kept is not None and kept.visible is visible and kept.expires > time.monotonic() and kept.count <= room:
+            if kept is not None and kept.visible is visible and kept.fits(room):
                 self._kept.move_to_end(key)
                 return kept
         named = self._name(request, visible, wanted, each, room)
@@ -136,19 +152,22 @@ class LocationAnswers:
                 self._bytes -= _cost(dropped)
 
     def _name(
-        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: int
+        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: _Room
     ) -> _Named:
         named = _Named()
         for at in overlapping(visible, wanted):
             part = wanted.intersect(visible[at].offsets)
-            if len(named.segments) >= room:
+            if room.segments <= len(named.segments) or room.time_is_up():
                 named.complete, named.located_end = False, part.start if named.segments else wanted.start
                 break
+            room.begun = True
             try:
                 named.segments += self._segments(request, visible, at, part, each.partition.topic_id)
             except TieredStreamError as error:  # the client reads this one from the broker
                 self.failed_total += 1
                 log.warning("no location for %s of %s: %s", part, visible[at].segment.topic_partition, error)
+                if isinstance(error, BrokerError):  # what comes after it needs the same answer
+                    break
         return named
 
     def _segments(

@@ -123,6 +123,7 @@ class Relay:
                     raise FrameError(f"a response of {size} bytes that must be read whole")
                 content += await broker.readexactly(size - len(content))
                 content = await self._made_over(pending, content)
+                size = len(content)
                 client.write(frame(content))
                 await client.drain()
             self._services.metrics.requests.labels(pending.handling.value).inc()

@@ -46,3 +46,23 @@ class Locator(ABC):
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
         """Let go of connections."""
+
+
+class WrappedLocator(Locator):
+    """Another locator's answers; a subclass changes what it has to."""
+
+    def __init__(self, locator: Locator) -> None:
+        self.name = locator.name
+        self._locator = locator
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        return self._locator.locate(ranges)
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        return self._locator.segment_ends(ranges)
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        return self._locator.cut(location, target_bytes)
+
+    def close(self) -> None:
+        self._locator.close()

@@ -17,6 +17,7 @@ from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archived import open_archive
 from tiered_stream.locate.base import Locator
 from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.locate.fallback import BrokerFallback
 from tiered_stream.locate.metadata_topic import MetadataTopicLocator
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -74,7 +75,8 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
         return None
     fetcher = fetcher_for(options)
     metadata_topic = MetadataTopicLocator(client, fetcher, options.isolation_level, options.topic_ids)
-    checked = CheckedStorage(metadata_topic, fetcher)
+    forgiving = BrokerFallback(metadata_topic) if options.fallback == "broker" else metadata_topic
+    checked = CheckedStorage(forgiving, fetcher)
     return PreferLocal(checked, offset_reader) if options.prefer == "local" else checked
 
 

@@ -7,11 +7,11 @@ read everything through the brokers, and only the log would say so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.fetch.base import RemoteStorageFetcher
-from tiered_stream.locate.base import Locator
+from tiered_stream.locate.base import Locator, WrappedLocator
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.segments import SegmentLocation
 
@@ -34,12 +34,11 @@ def check_storage(location: SegmentLocation, fetcher: RemoteStorageFetcher) -> N
         log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
 
 
-class CheckedStorage(Locator):
+class CheckedStorage(WrappedLocator):
     """Another locator's answers, the storage checked before the first location is given out."""
 
     def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:
-        self.name = locator.name
-        self._locator = locator
+        super().__init__(locator)
         self._fetcher = fetcher
         self._checked = False
 
@@ -52,12 +51,3 @@ class CheckedStorage(Locator):
             check_storage(first, self._fetcher)
             self._checked = True
         return located
-
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
-        return self._locator.segment_ends(ranges)
-
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return self._locator.cut(location, target_bytes)
-
-    def close(self) -> None:
-        self._locator.close()

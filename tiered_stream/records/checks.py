@@ -73,11 +73,12 @@ class PartCheck:
         if self.aborted is None:
             return
         for offset, producer_id, kind, covered in batches.tolist():
+            agrees = True
             if kind == kernels.RECORDS:
                 agrees = self._covered.setdefault(producer_id, bool(covered)) == bool(covered)
             elif kind == kernels.COMMIT_MARKER:
                 agrees = not covered and not self._covered.pop(producer_id, False)
-            else:
+            elif kind == kernels.ABORT_MARKER:
                 agrees = self._covered.pop(producer_id, True) and (not covered or (producer_id, offset) in self._ends)
                 self._ends.discard((producer_id, offset))
             if not agrees:
