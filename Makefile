@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java stack demo test test-unit lint soak bench clean
+.PHONY: help venv java stack demo test test-unit test-slow lint soak bench clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,12 +35,15 @@ test: venv java ## Run all tests, those that start the broker, the S3 endpoint a
 	$(PYTEST)
 
 test-unit: venv ## Run the tests that start no service and need no network
-	$(PYTEST) -m "not stack"
+	$(PYTEST) -m "not stack and not slow"
 
 lint: venv ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+test-slow: venv java ## Run the tests that `make test` leaves out because they take long
+	$(PYTEST) -m slow
 
 soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
 	@$(BIN)/python -m tests.landing.soak

@@ -14,7 +14,6 @@ from kafka.record.memory_records import MemoryRecords
 from tests.archives import (
     COMMITTED,
     PLAIN,
-    TRANSFORMED,
     UNCOMMITTED,
     archive_ends,
     archive_options,
@@ -55,8 +54,8 @@ def test_rows_do_not_depend_on_how_segments_are_split(name: str, given: dict[str
 @pytest.mark.parametrize("name", NAMES)
 def test_any_range_gives_what_a_consumer_returned(name: str) -> None:
     random = Random(4)
-    options = archive_options(name, {"remote.split.bytes": "2k"})
-    for _ in range(30):
+    options = archive_options(name, {"remote.split.bytes": "8k"})
+    for _ in range(6):
         ranges, expected = {}, {}
         for partition, end in archive_ends(name, COMMITTED).items():
             start = random.randrange(end)
@@ -150,7 +149,7 @@ def test_a_flipped_bit_gives_the_same_rows_or_an_error_that_names_the_segment(da
     random = Random(suffix)
     objects = sorted(damaged.bucket.rglob(f"*{suffix}"))
     errors = 0
-    for _ in range(120):
+    for _ in range(100 if damaged.name == PLAIN else 25):
         path = random.choice(objects)
         good = path.read_bytes()
         path.write_bytes(flipped(good, random.randrange(8 * len(good))))
@@ -162,10 +161,11 @@ def test_a_flipped_bit_gives_the_same_rows_or_an_error_that_names_the_segment(da
         path.write_bytes(good)
         if isinstance(found, str):
             errors += 1
-            assert path.stem[-22:] in found or "archive has no segment" in found or "of the partition" in found, found
+            missing = "no segment in the archive holds" in found  # where a manifest says another end
+            assert missing or path.stem[-22:] in found, found
         else:
             assert found == damaged.expected(isolation, wanted)
-    assert errors > 10
+    assert errors > 5
 
 
 def flipped(data: bytes, bit: int) -> bytes:
@@ -174,7 +174,11 @@ def flipped(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-def test_every_bit_of_a_transaction_index_matters_or_does_no_harm(damaged: Damaged) -> None:
-    """It has no checksum; what it says of the log, the log says too."""
-    if damaged.name == TRANSFORMED:
-        pytest.skip("an encrypted index has a checksum")
+@pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])
+@pytest.mark.parametrize("left", [0, 0.3, 0.95])
+def test_a_truncated_object_is_an_error_that_names_the_segment(damaged: Damaged, suffix: str, left: float) -> None:
+    path = sorted(damaged.bucket.rglob(f"*{suffix}"))[3]
+    path.write_bytes(path.read_bytes()[: int(left * path.stat().st_size)])
+    found = damaged.outcome(COMMITTED, "4k", OffsetRange(0, archive_ends(damaged.name, COMMITTED)[damaged.partition]))
+    assert isinstance(found, str)
+    assert path.stem[-22:] in found

@@ -165,7 +165,7 @@ class MadeUpCluster:
                     partitions=[
                         kind(
                             partition_index=each.partition_index, error_code=0, timestamp=-1, leader_epoch=0,
-                            offset=self._end(_id_of(topic.name), each.partition_index) if each.timestamp == LATEST else 0,
+                            offset=self._end(_id_of(topic.name), each.partition_index) * (each.timestamp == LATEST),
                         )
                         for each in topic.partitions
                     ],

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tests.landing.archive import ODD, everything, landed
 from tests.landing.driver import AFTER_COMMIT, Run
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 
 def test_a_driver_killed_between_the_tables_commit_and_sparks_lands_every_record_once(tmp_path: Path) -> None:

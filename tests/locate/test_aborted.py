@@ -14,7 +14,7 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
 from tiered_stream.locate.aborted import AbortedSearch, find_aborted
 from tiered_stream.locate.index_cache import IndexCache
-from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.offsets import OffsetRange
 from tiered_stream.records.transactions import AbortedTransaction
 from tiered_stream.segments import RemoteLogSegment
@@ -38,7 +38,8 @@ class IndexFetcher(RemoteStorageFetcher):
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         number = segment.segment_id.int
-        self.asked.append(number)
+        if IndexType.TRANSACTION in types:
+            self.asked.append(number)
         indexes = {}
         if number in self.aborted:
             entries = [struct.pack(">hqqqq", 0, *entry) for entry in self.aborted[number]]
@@ -91,6 +92,27 @@ def test_segments_whose_metadata_says_that_they_have_no_index_are_not_asked() ->
     empty = [replace(each, transaction_index_empty=True) for each in (FIRST, SECOND)]
     assert search(fetcher, *whole(*empty, THIRD)).found == (AbortedTransaction(7, 50, 250),)
     assert fetcher.asked == [3]
+
+
+def test_runs_of_segments_without_an_index_are_jumped_over() -> None:
+    empty = [segment(number, 10 * number, 10 * number + 10) for number in range(1, 2001)]
+    visible = VisibleSegments(whole(*(replace(each, transaction_index_empty=True) for each in empty)))
+    assert {visible.next_stop(at) for at in range(2000)} == {1999}
+    indexed = VisibleSegments([*visible[:500], *whole(empty[500]), *visible[501:1000], *visible[1010:]])
+    stops = [indexed.next_stop(at) for at in range(len(indexed))]
+    assert stops == [500] * 501 + [999] * 499 + [1989] * 990
+    assert search(IndexFetcher({}), *visible, wanted=OffsetRange(10, 20)).seam == 20010
+
+
+def test_an_index_that_contradicts_the_producer_snapshot_before_it_is_refused() -> None:
+    fetcher = IndexFetcher({2: [(1, 60, 110, 111)]}, still_open={1: [80], 2: []})
+    with pytest.raises(CorruptDataError, match=r"no transaction of producer 1 from offset 60 was open"):
+        search(fetcher, *whole(FIRST, SECOND))
+
+
+def test_a_transaction_that_ends_beyond_its_segment_is_refused() -> None:
+    with pytest.raises(CorruptDataError, match=r"from offset 0: transaction index: a transaction that ended at 105"):
+        search(IndexFetcher({1: [(1, 60, 105, 111)]}), *whole(FIRST, SECOND))
 
 
 def test_where_the_tier_ends_undecided_the_seam_is_its_end() -> None:

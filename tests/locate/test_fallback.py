@@ -23,7 +23,7 @@ def location(partition: TopicPartition) -> SegmentLocation:
 
 
 class LocatorWithoutIndexes(Locator):
-    """Knows one segment of each partition, and fails where it would need an index of `ILL`. Omitted: everything else."""
+    """Knows one segment of each partition, and fails where it needs an index of `ILL`. Omitted: everything else."""
 
     name = "made up"
 

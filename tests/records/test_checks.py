@@ -106,12 +106,17 @@ def test_read_uncommitted_looks_at_no_marker() -> None:
         (AbortedTransaction(P, 1, 6), AbortedTransaction(P, 7, 8)),  # a committed one
         (AbortedTransaction(P, 7, 30),),
         (AbortedTransaction(P, 1, 6), AbortedTransaction(Q, 9, 9)),  # no marker there
+        (AbortedTransaction(P, 0, 6),),  # earlier than its first record
     ],
 )
 def test_a_list_that_does_not_fit_the_markers_is_refused(aborted: tuple[AbortedTransaction, ...]) -> None:
     log = plain(0), by(P, 1), plain(2), by(P, 3), plain(4, 2), abort(P, 6), by(P, 7), commit(P, 8), plain(9)
     with pytest.raises(CorruptDataError, match="do not agree"):
         read(*log, aborted=aborted)
+
+
+def test_a_transaction_whose_first_batch_was_compacted_away_is_read() -> None:
+    assert read(plain(0), by(P, 4), abort(P, 6), aborted=(AbortedTransaction(P, 2, 6),)) == [0]
 
 
 def test_a_commit_marker_inside_an_aborted_transaction_is_refused() -> None:

@@ -34,6 +34,22 @@ def read_topic(
     Raises:
         StackError: the consumer got no further for `timeout` seconds.
     """
+    return read_rounds(broker, topic, isolation, [ranges], timeout)[0]
+
+
+def read_rounds(
+    broker: KafkaBroker,
+    topic: str,
+    isolation: str,
+    rounds: Iterable[Mapping[int, tuple[int, int]] | None],
+    timeout: float = 120.0,
+) -> list[list[Row]]:
+    """As `read_topic`, for one `ranges` after the other, by one consumer that seeks.
+
+    Raises:
+        StackError: as `read_topic`.
+    """
+    partitions = partitions_of(broker, topic)
     consumer = KafkaConsumer(
         bootstrap_servers=broker.bootstrap_servers,
         isolation_level=isolation,
@@ -43,13 +59,16 @@ def read_topic(
         check_crcs=True,
     )
     try:
-        bounds = _bounds(consumer, partitions_of(broker, topic), ranges)
-        consumer.assign(list(bounds))
-        for partition, (start, _) in bounds.items():
-            consumer.seek(partition, start)
-        return sorted(_poll(consumer, {partition: end for partition, (_, end) in bounds.items()}, timeout))
+        return [_read(consumer, _bounds(consumer, partitions, ranges), timeout) for ranges in rounds]
     finally:
         consumer.close()
+
+
+def _read(consumer: KafkaConsumer, bounds: dict[TopicPartition, tuple[int, int]], timeout: float) -> list[Row]:
+    consumer.assign(list(bounds))
+    for partition, (start, _) in bounds.items():
+        consumer.seek(partition, start)
+    return sorted(_poll(consumer, {partition: end for partition, (_, end) in bounds.items()}, timeout))
 
 
 def _bounds(

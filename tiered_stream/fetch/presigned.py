@@ -147,7 +147,7 @@ class PresignedFetcher(RemoteStorageFetcher):
             )  # fmt: skip
             try:
                 self._check(url, wanted, response)
-                data = response.read(len(wanted) + 1)
+                data = response.read()  # of the length that was checked
             except BaseException:
                 response.close()
                 raise
@@ -212,8 +212,4 @@ def _mapped(error: http.HTTPError, url: str) -> Exception:
 def _shown(url: str) -> str:
     """Host and path: what is in the query is the credential."""
     parts = urlsplit(url)
-    return (
-        f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}"
-        if parts.port
-        else f"{parts.scheme}://{parts.hostname}{parts.path}"
-    )
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

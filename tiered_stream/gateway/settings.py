@@ -32,7 +32,7 @@ ADVERTISED_HOST: Option[str | None] = Option("gateway.advertised.host", types.te
 BOOTSTRAP_PORT: Option[int] = Option("gateway.bootstrap.port", _PORT, 19092, "", "")
 BROKER_PORTS: Option[range] = Option("gateway.broker.ports", _ports, range(19100, 19200), "", "")
 LISTENER_PROTOCOL: Option[str] = Option(
-    "gateway.listener.security.protocol", types.one_of("PLAINTEXT", "SSL"), "PLAINTEXT", "", ""
+    "gateway.listener.security.protocol", types.one_of("plaintext", "ssl"), "plaintext", "", ""
 )
 KEYSTORE: Option[str | None] = Option("gateway.listener.ssl.keystore.location", types.text, None, "", "")
 KEY_PASSWORD: Option[str] = Option("gateway.listener.ssl.key.password", types.text, "", "", "", secret=True)
@@ -119,7 +119,7 @@ class GatewaySettings:
 
 
 def _listener_tls(given: GivenOptions) -> ssl.SSLContext | None:
-    if given.read(LISTENER_PROTOCOL) == "PLAINTEXT":
+    if given.read(LISTENER_PROTOCOL) == "plaintext":
         return None
     location = given.read(KEYSTORE)
     if location is None or not Path(location).is_file():

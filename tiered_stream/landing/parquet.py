@@ -1,8 +1,8 @@
 """What the table's Parquet files are like inside. Each choice was measured at 100-byte and at JSON values, one core.
 
 Snappy costs 60 ns a record; zstd costs 110 ns more, for files of about half the size. Keys, values and headers hardly
-repeat: no dictionary, and no minima and maxima, which Delta has no use for. A file's topic is handed over as a dictionary
-of one: 20 ns less. Offsets and timestamps grow evenly: as differences they take next to nothing, and no more time.
+repeat: no dictionary, and no minima and maxima, which Delta has no use for. The topic is handed over as a dictionary of
+one: 20 ns less. Offsets and timestamps grow evenly: as differences they take next to nothing, and no more time.
 """
 
 from __future__ import annotations

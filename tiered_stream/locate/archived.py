@@ -8,9 +8,10 @@ log's, or its leader epochs are not.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageObjectNotFoundError, UnsupportedDataError
@@ -28,6 +29,8 @@ from tiered_stream.segments import LeaderEpoch, RemoteLogSegment
 from tiered_stream.uuids import uuid_from_text, uuid_to_text
 
 MANIFEST_REQUESTS_IN_FLIGHT = 32
+
+_T = TypeVar("_T")
 
 _MANIFEST = ".rsm-manifest"
 _OBJECT = re.compile(
@@ -146,7 +149,7 @@ class Archive:
 
         Raises: as `partitions`.
         """
-        snapshot = parse_producer_snapshot(self._index(segment, IndexType.PRODUCER_SNAPSHOT))
+        snapshot = self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot)
         return [
             (producer.producer_id, producer.current_txn_first_offset)
             for producer in snapshot
@@ -207,7 +210,7 @@ class Archive:
 
     def _work_out(self, segments: _Segments) -> ArchivedPartition:
         newest = max(segments, key=lambda each: (each.leader_epochs[-1].epoch, each.end_offset, each.segment_id))
-        checkpoint = parse_leader_epoch_checkpoint(self._index(newest, IndexType.LEADER_EPOCH))
+        checkpoint = self._parsed(newest, IndexType.LEADER_EPOCH, parse_leader_epoch_checkpoint)
         epochs = [LeaderEpoch(epoch, start_offset) for epoch, start_offset in checkpoint]
         visible = visible_segments(segments, lineage_of(epochs), epochs[0].start_offset if epochs else 0)
         if not visible:
@@ -216,11 +219,14 @@ class Archive:
         open_from = [first for _, first in self.open_transactions(visible[-1].segment)]
         return ArchivedPartition(visible, start, end, max(start, min([end, *open_from])))
 
-    def _index(self, segment: RemoteLogSegment, index_type: IndexType) -> bytes:
+    def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
         data = self._indexes.get(segment, (index_type,)).get(index_type)
         if data is None:
             raise CorruptDataError(f"{describe(segment)} has no {index_type.value} index")
-        return data
+        try:
+            return parse(data)
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise type(error)(f"{describe(segment)}: {error}") from error
 
 
 def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Archive:

@@ -95,6 +95,8 @@ class TierLocator(Locator):
     def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
         piece = visible[at]
         location = self._positions.location(piece.segment, wanted.intersect(piece.offsets))
+        if location.bytes.end == piece.segment.size and _overlaps_next(visible, at):
+            location = replace(location, following=(piece.offsets.end, piece.segment.end_offset + 1))
         if not self._committed:
             return _Located(location, None)
         search = find_aborted(visible, at, location.offsets, self._cache)
@@ -114,6 +116,11 @@ class TierLocator(Locator):
                 f"{describe(segment)}: its transaction index says that producer {transaction.producer_id} ended a "
                 f"transaction at offset {offset}, but its log does not: one of the two was altered"
             )
+
+
+def _overlaps_next(visible: Visible, at: int) -> bool:
+    """Whether what is read from this piece could be had from the next, which is wrong where this segment ends early."""
+    return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
 def overlapping(visible: Visible, wanted: OffsetRange) -> range:

@@ -49,14 +49,16 @@ class PartCheck:
     offsets: tuple[int, int]
     aborted: Collection[AbortedTransaction] | None = None
     _begun: bool = False
+    _begins: set[tuple[int, int]] = field(init=False)
     _ends: set[tuple[int, int]] = field(init=False)
     _covered: dict[int, bool] = field(default_factory=dict)
     """By producer, whether its records since its last marker were taken for aborted."""
 
     def __post_init__(self) -> None:
         start, end = self.offsets
-        of_part = (each for each in self.aborted or () if start <= each.last_offset < end)
-        self._ends = {(each.producer_id, each.last_offset) for each in of_part}
+        aborted = self.aborted or ()
+        self._begins = {(each.producer_id, each.first_offset) for each in aborted if start <= each.first_offset < end}
+        self._ends = {(each.producer_id, each.last_offset) for each in aborted if start <= each.last_offset < end}
 
     def batches(self, data: bytes, next_offset: int) -> None:
         """Whole batches, and the offset after the last of them."""
@@ -76,6 +78,7 @@ class PartCheck:
             agrees = True
             if kind == kernels.RECORDS:
                 agrees = self._covered.setdefault(producer_id, bool(covered)) == bool(covered)
+                self._begins.discard((producer_id, offset))
             elif kind == kernels.COMMIT_MARKER:
                 agrees = not covered and not self._covered.pop(producer_id, False)
             elif kind == kernels.ABORT_MARKER:
@@ -84,8 +87,8 @@ class PartCheck:
             if not agrees:
                 raise _disagreement(f"what became of producer {producer_id}'s transaction at offset {offset}")
 
-    def end(self, next_offset: int) -> None:
-        """There are no more batches."""
+    def end(self, next_offset: int, gaps: bool) -> None:
+        """There are no more batches; `gaps`: some offsets between them are missing, as after compaction."""
         following = self.bounds.following
         if following is not None and not following[0] <= next_offset <= following[1]:
             raise CorruptDataError(
@@ -95,6 +98,9 @@ class PartCheck:
         if self._ends:
             producer_id, offset = min(self._ends)
             raise _disagreement(f"producer {producer_id}'s marker at offset {offset}")
+        if self._begins and not gaps:
+            producer_id, offset = min(self._begins)
+            raise _disagreement(f"producer {producer_id}'s first record at offset {offset}")
 
     def _check_first(self, base_offset: int, magic: int) -> None:
         if base_offset < self.bounds.lowest:

@@ -94,7 +94,7 @@ class RecordBatchDecoder:
             at = self.next_offset
             raise CorruptDataError(f"{self._name(at)}: the last {len(self._pending)} bytes are no whole record batch")
         if self._part_check is not None:
-            self._part_check.end(self.next_offset)
+            self._part_check.end(self.next_offset, self._state[kernels.GAPS] > 0)
 
     def discard_incomplete(self) -> None:
         """Forget a batch that is not whole, as the last of a Fetch answer may be."""

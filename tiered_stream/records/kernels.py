@@ -77,8 +77,8 @@ ERROR_TEXTS = {
 }
 
 # What the kernels leave behind.
-ERROR, ERROR_POSITION, CONSUMED, NEXT_OFFSET, TRANSACTIONAL = range(5)
-STATE_SIZE = 5
+ERROR, ERROR_POSITION, CONSUMED, NEXT_OFFSET, TRANSACTIONAL, GAPS = range(6)
+STATE_SIZE = 6
 
 MAX_MILLISECONDS = (2**63 - 1) // 1000
 MAX_OFFSET = 2**62
@@ -206,7 +206,8 @@ def scan_batches(
 
     Left out are control batches, batches outside [start_offset, end_offset), and transactional ones that `aborted`
     names. `state[NEXT_OFFSET]` is the lowest base offset that may come, and moves on; `state[CONSUMED]` is where the
-    first batch begins that is not whole; `state[TRANSACTIONAL]` says how many rows of `transactional` were filled.
+    first batch begins that is not whole; `state[TRANSACTIONAL]` says how many rows of `transactional` were filled;
+    `state[GAPS]` counts the batches that do not begin where the one before ended.
     """
     at, found, listed = np.int64(0), 0, 0
     state[ERROR] = OK
@@ -217,6 +218,7 @@ def scan_batches(
         batch = batches[found]
         batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, _int64(data, at)
         batch[MAGIC] = data[at + 16]
+        state[GAPS] += 0 < state[NEXT_OFFSET] != batch[BASE_OFFSET]
         if batch[MAGIC] < 2:
             # An old message set has the offset of its last message, so its first cannot be told from here.
             state[NEXT_OFFSET] = batch[BASE_OFFSET] + 1

@@ -1,0 +1,71 @@
+"""Topics read through a gateway as a query's tasks read them, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tests.stack.rows import Row
+from tiered_stream.locate.open import open_tier
+from tiered_stream.metrics import ReadMetrics
+from tiered_stream.options import Options, parse_options
+from tiered_stream.plan.batch import plan_batch
+from tiered_stream.plan.splits import Split
+from tiered_stream.read import SplitReader
+
+
+def options(bootstrap_servers: str, topic: str, given: Mapping[str, str] | None = None) -> Options:
+    """Everything of the topic, through these servers; `given` comes on top. There is no storage credential."""
+    reading = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, "includeHeaders": "true"}
+    return parse_options({**reading, **(given or {})}, streaming=False)
+
+
+def plan(asked: Options) -> list[Split]:
+    tier = open_tier(asked)
+    try:
+        return plan_batch(asked, tier)
+    finally:
+        tier.close()
+
+
+def read(splits: Sequence[Split], asked: Options) -> tuple[list[Row], ReadMetrics]:
+    """The rows by partition and offset, and what they cost."""
+    rows: list[Row] = []
+    metrics = ReadMetrics()
+    for split in splits:
+        reader = SplitReader(split, asked)
+        for batch in reader.batches():
+            rows += _rows(batch)
+        metrics.add(reader.metrics)
+    return sorted(rows, key=lambda row: (row.partition, row.offset)), metrics
+
+
+def tiered_only(splits: Sequence[Split]) -> list[Split]:
+    return [split for split in splits if split.locations]
+
+
+def with_urls(split: Split, change: Mapping[str, str]) -> Split:
+    """The split with a text in its signed URLs replaced, or another text in their place where the key is empty."""
+    return replace(
+        split,
+        locations=tuple(replace(each, signed_url=_changed(each.signed_url or "", change)) for each in split.locations),
+    )
+
+
+def _changed(url: str, change: Mapping[str, str]) -> str:
+    for before, after in change.items():
+        url = url.replace(before, after)
+    return url
+
+
+def _rows(batch: pa.RecordBatch) -> list[Row]:
+    times = batch["timestamp"].cast(pa.int64()).to_pylist()
+    return [
+        Row(
+            row["partition"], row["offset"], micros // 1000, row["timestampType"], row["key"], row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+        )
+        for row, micros in zip(batch.to_pylist(), times, strict=True)
+    ]  # fmt: skip

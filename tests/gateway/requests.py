@@ -1,0 +1,98 @@
+"""Requests and responses as bytes, made and read with kafka-python's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest
+
+from tiered_stream.broker.fetch_messages import STORAGE_FORMAT, FetchRequest, FetchResponse
+
+TOPIC_ID = UUID(int=9)
+
+
+def request(message: Any, version: int, correlation_id: int = 1, client_id: str | None = "client") -> bytes:
+    """A request's content."""
+    message.API_VERSION = version
+    message.with_header(correlation_id, client_id)
+    return bytes(message.encode(version=version, header=True))
+
+
+def response(message: Any, version: int, correlation_id: int = 1) -> bytes:
+    """A response's content."""
+    message._header = message.header_class(correlation_id=correlation_id)
+    message._version = version
+    return bytes(message.encode(header=True))
+
+
+def read(kind: Any, content: bytes, version: int) -> Any:
+    return kind.decode(content, version=version, header=True)
+
+
+def metadata_request(correlation_id: int = 1, version: int = 12) -> bytes:
+    return request(MetadataRequest(topics=None), version, correlation_id)
+
+
+def metadata_response(brokers: Mapping[int, tuple[str, int]], version: int = 12, correlation_id: int = 1) -> bytes:
+    kind = MetadataResponse.MetadataResponseBroker
+    found = [kind(node_id=node, host=host, port=port, rack=None) for node, (host, port) in brokers.items()]
+    message = MetadataResponse(throttle_time_ms=0, brokers=found, cluster_id="c", controller_id=1, topics=[])
+    return response(message, version, correlation_id)
+
+
+def api_versions_response(
+    versions: Mapping[int, tuple[int, int]], version: int, correlation_id: int = 1, error_code: int = 0
+) -> bytes:
+    kind = ApiVersionsResponse.ApiVersion
+    keys = [kind(api_key=key, min_version=low, max_version=high) for key, (low, high) in versions.items()]
+    feature = ApiVersionsResponse.SupportedFeatureKey(name="metadata.version", min_version=1, max_version=30)
+    features = {"supported_features": [feature]} if version >= 3 else {}
+    message = ApiVersionsResponse(error_code=error_code, api_keys=keys, throttle_time_ms=0, **features)
+    return response(message, version, correlation_id)
+
+
+def produce_request(acks: int, version: int, transactional_id: str | None = None, correlation_id: int = 1) -> bytes:
+    message = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1, topic_data=[])
+    return request(message, version, correlation_id)
+
+
+def location_fetch(
+    wanted: Mapping[int, tuple[int, int]], version: int = 15, correlation_id: int = 1, **others: Any
+) -> bytes:
+    """A Fetch of `TOPIC_ID` that asks where offsets are, by partition."""
+    kind = FetchRequest.FetchTopic
+    partitions = [
+        kind.FetchPartition(
+            partition=number, current_leader_epoch=3, fetch_offset=start, partition_max_bytes=1,
+            remote_log_segment_end_offset=end,
+        )
+        for number, (start, end) in wanted.items()
+    ]  # fmt: skip
+    fields = {
+        "max_wait_ms": 0, "min_bytes": 0, "isolation_level": 1, "forgotten_topics_data": [], "rack_id": "",
+        "remote_log_segment_location_requested": True, "supported_storage_format_versions": [STORAGE_FORMAT],
+        "max_remote_log_segments": 100, "topics": [kind(topic_id=TOPIC_ID, partitions=partitions)],
+    }  # fmt: skip
+    return request(FetchRequest(**{**fields, **others}), version, correlation_id)
+
+
+def fetch_response(
+    partitions: Mapping[int, Mapping[str, Any]], version: int = 15, correlation_id: int = 1, error_code: int = 0
+) -> bytes:
+    """What a broker answers, by partition; what is not given says that all is well, in a log of 10 to 1,000."""
+    topic = FetchResponse.FetchableTopicResponse
+    plain = {
+        "error_code": 0, "high_watermark": 1000, "last_stable_offset": 900, "log_start_offset": 10,
+        "aborted_transactions": [], "preferred_read_replica": -1, "records": b"some",
+    }  # fmt: skip
+    answers = [
+        topic.PartitionData(partition_index=number, **{**plain, **fields}) for number, fields in partitions.items()
+    ]
+    message = FetchResponse(
+        throttle_time_ms=0, error_code=error_code, session_id=0,
+        responses=[topic(topic_id=TOPIC_ID, partitions=answers)],
+    )  # fmt: skip
+    return response(message, version, correlation_id)

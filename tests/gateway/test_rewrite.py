@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka.protocol.admin import DescribeClusterResponse
+from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
+from kafka.protocol.producer import ProduceResponse
+
+from tests.gateway.requests import api_versions_response, metadata_response, read, response
+from tiered_stream.broker.fetch_messages import LOCATION_FEATURE
+from tiered_stream.gateway import rewrite
+from tiered_stream.gateway.endpoints import Address
+from tiered_stream.gateway.frames import FrameError, request_head
+from tiered_stream.gateway.rewrite import check_version, is_rewritten, oldest_api_versions, rewrite_response
+
+OWN = {1: ("broker-1", 9092), 2: ("broker-2", 9093)}
+
+
+def advertise(node_id: int, broker: Address) -> Address:
+    assert (broker.host, broker.port) == OWN[node_id]
+    return Address("gateway", 100 + node_id)
+
+
+def rewritten(api_key: int, version: int, content: bytes) -> bytes:
+    return rewrite_response(api_key, version, content, advertise, 2)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_names_the_gateway_s_ports_in_every_version(version: int) -> None:
+    content = rewritten(rewrite.METADATA, version, metadata_response(OWN, version, correlation_id=5))
+    found = read(MetadataResponse, content, version)
+    assert [(broker.node_id, broker.host, broker.port) for broker in found.brokers] == [
+        (1, "gateway", 101), (2, "gateway", 102),
+    ]  # fmt: skip
+    assert found.header.correlation_id == 5
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_a_coordinator_is_reached_through_the_gateway_in_every_version(version: int) -> None:
+    where = {"node_id": 2, "host": "broker-2", "port": 9093, "error_code": 0, "error_message": None}
+    coordinator = FindCoordinatorResponse.Coordinator
+    none = coordinator(key="other", node_id=-1, host="", port=-1, error_code=15, error_message="no")
+    fields = {"coordinators": [coordinator(key="group", **where), none]} if version >= 4 else where
+    message = FindCoordinatorResponse(throttle_time_ms=0, **fields)
+    found: Any = read(
+        FindCoordinatorResponse, rewritten(rewrite.FIND_COORDINATOR, version, response(message, version)), version
+    )
+    if version >= 4:
+        assert (found.coordinators[1].host, found.coordinators[1].port) == ("", -1)
+        found = found.coordinators[0]
+    assert (found.node_id, found.host, found.port) == (2, "gateway", 102)
+
+
+@pytest.mark.parametrize(("endpoint_type", "host"), [(1, "gateway"), (2, "broker-1")])
+def test_a_described_cluster_has_the_gateway_s_ports_but_controllers_their_own(endpoint_type: int, host: str) -> None:
+    broker = DescribeClusterResponse.DescribeClusterBroker(
+        broker_id=1, host="broker-1", port=9092, rack=None, is_fenced=False
+    )
+    message = DescribeClusterResponse(
+        throttle_time_ms=0, error_code=0, error_message=None, endpoint_type=endpoint_type, cluster_id="c",
+        controller_id=1, brokers=[broker],
+    )  # fmt: skip
+    content = rewritten(rewrite.DESCRIBE_CLUSTER, 2, response(message, 2))
+    assert read(DescribeClusterResponse, content, 2).brokers[0].host == host
+
+
+def test_a_new_leader_in_a_produce_answer_is_reached_through_the_gateway() -> None:
+    endpoint = ProduceResponse.NodeEndpoint(node_id=1, host="broker-1", port=9092, rack=None)
+    message = ProduceResponse(responses=[], throttle_time_ms=0, node_endpoints=[endpoint])
+    (found,) = read(ProduceResponse, rewritten(rewrite.PRODUCE, 10, response(message, 10)), 10).node_endpoints
+    assert (found.host, found.port) == ("gateway", 101)
+    plain = response(ProduceResponse(responses=[], throttle_time_ms=0), 10)
+    assert rewritten(rewrite.PRODUCE, 10, plain) == plain
+    assert is_rewritten(rewrite.PRODUCE, 10) and not is_rewritten(rewrite.PRODUCE, 9)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_api_versions_offers_what_the_gateway_can_read_and_the_feature(version: int) -> None:
+    offered = {0: (0, 13), 1: (4, 18), 3: (0, 99), 17: (0, 1), 18: (0, 9), 36: (0, 2), 99: (0, 7)}
+    content = rewritten(rewrite.API_VERSIONS, version, api_versions_response(offered, version))
+    found = read(ApiVersionsResponse, content, version)
+    versions = {api.api_key: (api.min_version, api.max_version) for api in found.api_keys}
+    assert versions == {0: (0, 13), 1: (4, 15), 3: (0, 13), 17: (1, 1), 18: (0, 4), 36: (0, 2), 99: (0, 7)}
+    features = {each.name: (each.min_version, each.max_version) for each in found.supported_features or ()}
+    assert features == ({} if version < 3 else {"metadata.version": (1, 30), LOCATION_FEATURE: (1, 2)})
+
+
+def test_a_broker_s_error_to_api_versions_is_passed_on() -> None:
+    content = api_versions_response({}, 0, error_code=35)
+    assert rewritten(rewrite.API_VERSIONS, 4, content) == content
+
+
+def test_an_api_versions_of_the_future_hears_which_version_to_use() -> None:
+    asked = request_head(oldest_api_versions(8, "client"))
+    assert (asked.api_key, asked.api_version, asked.correlation_id) == (18, 0, 8)
+    content = rewritten(rewrite.API_VERSIONS, 5, api_versions_response({18: (0, 5)}, 0, correlation_id=8))
+    found = read(ApiVersionsResponse, content, 0)
+    assert (found.error_code, found.api_keys[0].max_version) == (35, 4)
+
+
+def test_versions_that_were_not_offered_are_refused_where_they_would_tell_addresses() -> None:
+    for api_key in (rewrite.METADATA, rewrite.FIND_COORDINATOR, rewrite.DESCRIBE_CLUSTER):
+        with pytest.raises(FrameError, match="was not offered"):
+            check_version(api_key, 99)
+    with pytest.raises(FrameError, match="SASL"):
+        check_version(rewrite.SASL_HANDSHAKE, 0)
+    check_version(99, 99)
+
+
+@pytest.mark.parametrize("api_key", [rewrite.METADATA, rewrite.FIND_COORDINATOR, rewrite.DESCRIBE_CLUSTER])
+@given(content=st.binary(max_size=120))
+def test_any_response_is_rewritten_or_a_frame_error(api_key: int, content: bytes) -> None:
+    try:
+        rewrite_response(api_key, 1, content, lambda node_id, broker: Address("gateway", 1), 1)
+    except FrameError:
+        pass
+
+
+def test_a_response_cut_anywhere_is_a_frame_error() -> None:
+    content = metadata_response(OWN)
+    for end in range(len(content)):
+        with pytest.raises(FrameError):
+            rewritten(rewrite.METADATA, 12, content[:end])

@@ -1,0 +1,192 @@
+"""The locator of KIP-1248 over answers that a test makes up; over real ones it is tested in `tests/gateway`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, fetched, metadata
+from tests.broker.test_fetch_messages import segment
+from tiered_stream.broker.fetch_messages import encode_segments
+from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError, DataLossError
+from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import IsolationLevel
+from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.segments import ByteRange, LeaderEpoch
+
+PARTITION = TopicPartition("t", 0)
+ALL = {PARTITION: OffsetRange(0, 1000)}
+
+
+def located(*segments: Any, end: int = 1000, **others: Any) -> Any:
+    """A Fetch answer that names these segments and is complete up to `end`."""
+    answer = fetched(**others)
+    (partition,) = answer.responses[0].partitions
+    partition.remote_log_segments = encode_segments(segments) if segments else []
+    partition.located_end_offset = end
+    return answer
+
+
+def whole(number: int, **others: Any) -> Any:
+    """The segment with the offsets from 100 times `number` on."""
+    start = 100 * number
+    fields = {
+        "base_offset": start, "last_offset": start + 99, "start_offset": start, "end_offset": start + 100,
+        "start_position": 0, "end_position": 1_000, "leader_epochs": [(0, 0)], "aborted_transactions": [],
+        "following_offset_min": -1, "following_offset_max": -1,
+    }  # fmt: skip
+    return segment(number, **{**fields, **others})
+
+
+def locator(
+    answer: Callable[[Any], Any], *, signed_only: bool = False, part_bytes: int = 500
+) -> tuple[BrokerLocator, ScriptedClient]:
+    """One whose broker gives `answer` to each Fetch."""
+
+    def answered(node_id: int, message: Any) -> Any:
+        return metadata() if isinstance(message, MetadataRequest) else answer(message)
+
+    client = ScriptedClient(answered)
+    made = BrokerLocator(client, IsolationLevel.READ_COMMITTED, part_bytes=part_bytes, signed_only=signed_only)
+    return made, client
+
+
+def wanted(message: Any) -> tuple[int, int]:
+    (partition,) = message.topics[0].partitions
+    return partition.fetch_offset, partition.remote_log_segment_end_offset
+
+
+def test_an_answer_s_segments_are_locations() -> None:
+    offsets = {"start_offset": 120, "end_offset": 180, "following_offset_min": 180, "following_offset_max": 190}
+    positions = {"start_position": 200, "end_position": 700}
+    history = {"leader_epochs": [(0, 0), (2, 150)], "aborted_transactions": [(7, 130, 140)]}
+    entry = whole(1, **offsets, **positions, **history)
+    made, client = locator(lambda message: located(whole(0), entry))
+    first, second = made.locate(ALL)[PARTITION]
+    assert first.segment.topic_partition == PARTITION and first.segment.topic_id == TOPIC_ID
+    assert (first.offsets, first.bytes, first.following) == (OffsetRange(0, 100), ByteRange(0, 1000), None)
+    assert (second.offsets, second.bytes, second.following) == (OffsetRange(120, 180), ByteRange(200, 700), (180, 190))
+    assert second.segment.leader_epochs == (LeaderEpoch(0, 0), LeaderEpoch(2, 150))
+    assert second.segment.custom_metadata == b"custom" and second.segment.size == 1000
+    assert second.aborted_transactions == (AbortedTransaction(7, 130, 140),)
+    assert second.signed_url == "https://storage/log?signature" and "signature" not in repr(second)
+    ((_, message),) = client.asked(FetchRequest)
+    assert wanted(message) == (0, 1000) and message.isolation_level == 1
+    assert message.remote_log_segment_location_requested and message.local_segments_wanted
+    assert message.remote_log_segment_part_bytes == 500 and message.supported_storage_format_versions
+
+
+def test_an_answer_that_ends_early_is_continued_where_it_ends() -> None:
+    answers = {0: located(whole(0), end=100), 100: located(end=300), 300: located(whole(3), whole(5), end=1000)}
+    made, client = locator(lambda message: answers[wanted(message)[0]])
+    assert [each.offsets.start for each in made.locate(ALL)[PARTITION]] == [0, 300, 500]
+    assert [wanted(message) for _, message in client.asked(FetchRequest)] == [(0, 1000), (100, 1000), (300, 1000)]
+
+
+def test_an_answer_that_never_gets_further_is_given_up() -> None:
+    made, _ = locator(lambda message: located(end=0))
+    with pytest.raises(CorruptDataError, match="do not come to the end"):
+        made.locate(ALL)
+
+
+def test_a_broker_that_passes_over_the_question_names_nothing() -> None:
+    made, _ = locator(lambda message: fetched(b"records"))
+    assert made.locate(ALL) == {PARTITION: ()}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [whole(0), whole(0)],
+        [whole(1), whole(0)],
+        [whole(10)],
+        [whole(0, end_offset=101)],
+        [whole(0, start_offset=50, end_offset=50)],
+        [whole(0, end_position=1001)],
+        [whole(0, start_position=9, end_position=8)],
+        [whole(0, remote_log_segment_id=None)],
+        [whole(0, start_offset=-5)],
+    ],
+)
+def test_an_answer_that_contradicts_itself_is_corrupt(entries: list[Any]) -> None:
+    made, _ = locator(lambda message: located(*entries))
+    with pytest.raises(CorruptDataError, match="t-0"):
+        made.locate(ALL)
+
+
+def test_an_answer_that_is_no_list_of_segments_is_corrupt() -> None:
+    def broken(message: Any) -> Any:
+        answer = located(whole(0))
+        (partition,) = answer.responses[0].partitions
+        partition.remote_log_segments = partition.remote_log_segments[:-3]
+        return answer
+
+    with pytest.raises(CorruptDataError, match="names a segment wrongly"):
+        locator(broken)[0].locate(ALL)
+
+
+def test_who_may_not_read_is_told_by_the_broker_itself() -> None:
+    made, _ = locator(lambda message: located(error_code=29))
+    with pytest.raises(BrokerAuthorizationError, match="grant READ on the topic"):
+        made.locate(ALL)
+
+
+def test_a_topic_that_was_made_again_is_data_loss() -> None:
+    made, _ = locator(lambda message: located(whole(0)))
+    made.locate(ALL)
+    made._topic_ids["t"] = segment(99).remote_log_segment_id
+    with pytest.raises(DataLossError, match="deleted and made again"):
+        made.locate(ALL)
+
+
+def test_without_a_fetcher_only_signed_locations_count_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    made, _ = locator(
+        lambda message: located(whole(0), whole(1, signed_remote_log_segment_location=None)), signed_only=True
+    )
+    for _ in range(2):
+        assert [each.offsets.start for each in made.locate(ALL)[PARTITION]] == [0]
+    assert caplog.text.count("their locations are not signed") == 1
+
+
+def test_segment_ends_are_those_inside_or_at_the_range_s_end() -> None:
+    entries = [whole(0), whole(1), whole(2, end_offset=250)]
+    made, client = locator(lambda message: located(*entries, end=250))
+    assert made.segment_ends({PARTITION: OffsetRange(0, 250)}) == {PARTITION: (100, 200)}
+    ((_, message),) = client.asked(FetchRequest)
+    assert message.offsets_only and not message.remote_log_segment_part_bytes
+    made, _ = locator(lambda message: located(whole(0), whole(1), end=200))
+    assert made.segment_ends({PARTITION: OffsetRange(0, 200)}) == {PARTITION: (100, 200)}
+
+
+def test_a_location_is_cut_by_asking_for_its_parts() -> None:
+    parts = [whole(0, end_offset=40, end_position=400), whole(0, start_offset=40, start_position=400)]
+
+    def answer(message: Any) -> Any:
+        return located(*parts, end=100) if message.remote_log_segment_part_bytes == 400 else located(whole(0), end=100)
+
+    made, _ = locator(answer)
+    (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
+    assert [each.bytes for each in made.cut(location, 400)] == [ByteRange(0, 400), ByteRange(400, 1000)]
+    assert made.cut(location, 2000) == [location]
+
+
+def test_parts_that_are_not_of_the_segment_leave_it_whole() -> None:
+    def answer(message: Any) -> Any:
+        other = whole(7, base_offset=0, last_offset=99, start_offset=0, end_offset=100)
+        return located(other if message.remote_log_segment_part_bytes == 400 else whole(0), end=100)
+
+    made, _ = locator(answer)
+    (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
+    assert made.cut(location, 400) == [location]
+
+
+def test_a_location_is_signed_anew_or_gone() -> None:
+    urls = iter(["first", "second"])
+    made, _ = locator(lambda message: located(whole(0, signed_remote_log_segment_location=next(urls))))
+    (location,) = made.locate(ALL)[PARTITION]
+    assert made.signed_url(location) == "second"
+    made, _ = locator(lambda message: located())
+    assert made.signed_url(location) is None
