@@ -25,10 +25,10 @@ from tiered_stream.plan.splits import Split
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 TOPIC = "fallbacks"
-QUICK = {"kafka.fetch.remote.connect.timeout.ms": "300", "kafka.fetch.remote.read.timeout.ms": "300"}
+PATIENT = {"kafka.fetch.remote.connect.timeout.ms": "20000", "kafka.fetch.remote.read.timeout.ms": "20000"}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,12 @@ def rows(stack: TieredStack) -> list[Row]:
 
 @pytest.fixture
 def asked(gateway: RunningGateway) -> Options:
-    return options(gateway.bootstrap_servers, TOPIC, QUICK)
+    return options(gateway.bootstrap_servers, TOPIC, PATIENT)
+
+
+@pytest.fixture
+def impatient(asked: Options) -> Options:
+    return replace(asked, storage=replace(asked.storage, connect_timeout_ms=300, read_timeout_ms=300))
 
 
 @pytest.fixture
@@ -74,16 +79,16 @@ def full_queue() -> Iterator[str]:
 
 
 def test_connect_timeout(
-    splits: list[Split], asked: Options, rows: list[Row], stack: TieredStack, full_queue: str
+    splits: list[Split], impatient: Options, rows: list[Row], stack: TieredStack, full_queue: str
 ) -> None:
-    found, metrics = read(at(splits, stack, full_queue), asked)
+    found, metrics = read(at(splits, stack, full_queue), impatient)
     assert found == rows
     fell_back(metrics, "connect_timeout")
 
 
-def test_read_timeout(splits: list[Split], asked: Options, rows: list[Row], stack: TieredStack) -> None:
+def test_read_timeout(splits: list[Split], impatient: Options, rows: list[Row], stack: TieredStack) -> None:
     with ScriptedHttp([SILENCE]) as server:
-        found, metrics = read(at(splits, stack, server.url), asked)
+        found, metrics = read(at(splits, stack, server.url), impatient)
     assert found == rows
     fell_back(metrics, "read_timeout")
 
@@ -94,7 +99,7 @@ def test_refused_credentials(splits: list[Split], asked: Options, rows: list[Row
     assert read(refused, asked)[1].remote_fetch_fallbacks == 0, "a new signature helps"
     wrong = {**stack.options(), "remote.storage.aws.secret.access.key": "wrong"}
     with RunningGateway(stack.folder / "wrong-secret", wrong) as gateway:
-        through = options(gateway.bootstrap_servers, TOPIC, QUICK)
+        through = options(gateway.bootstrap_servers, TOPIC, PATIENT)
         found, metrics = read(plan(through), through)
     assert found == rows
     fell_back(metrics, "refused")
@@ -107,7 +112,7 @@ def test_object_deleted_in_mid_split(gateway: RunningGateway, stack: TieredStack
         values = records(60, number * 60, timestamp_ms=FIRST_TIMESTAMP_MS + number * SEGMENT_STEP_MS)
         produce_segments(stack.broker, topic, [values])
     wait_until_tiered(stack.broker, topic, deleted_locally=False)
-    asked = options(gateway.bootstrap_servers, topic, QUICK)
+    asked = options(gateway.bootstrap_servers, topic, PATIENT)
     splits = plan(asked)
     (tiered,) = tiered_only(splits)
     assert len(tiered.locations) == 3
@@ -161,9 +166,11 @@ def test_without_a_fetcher_locations_are_never_asked_for(
         assert found == rows and metrics.remote_fetch_requests and not metrics.remote_fetch_fallbacks
 
 
-def test_a_reader_that_may_not_fall_back_fails_instead(splits: list[Split], asked: Options, stack: TieredStack) -> None:
+def test_a_reader_that_may_not_fall_back_fails_instead(
+    splits: list[Split], impatient: Options, stack: TieredStack
+) -> None:
     with ScriptedHttp([SILENCE]) as server, pytest.raises(StorageError):
-        read(at(splits, stack, server.url), replace(asked, fallback="fail"))
+        read(at(splits, stack, server.url), replace(impatient, fallback="fail"))
 
 
 def test_an_expired_location_is_signed_anew_on_the_executor(

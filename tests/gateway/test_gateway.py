@@ -32,7 +32,7 @@ from tiered_stream.options import IsolationLevel
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 
 def test_rows_come_by_signed_locations_alone_and_no_tiered_byte_through_brokers(

@@ -6,7 +6,7 @@ import pytest
 
 from tests.gateway.planning import locate_all, made_up_gateway
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 
 def test_every_segment_of_every_partition_is_named_and_again() -> None:

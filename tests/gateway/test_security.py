@@ -28,7 +28,7 @@ from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 MAY_READ, MAY_NOT = TopicPartition("readable", 0), TopicPartition("secret", 0)

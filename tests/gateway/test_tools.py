@@ -29,7 +29,7 @@ from tests.stack.topics import create_tiered_topic
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 RECORDS = int(os.environ.get("TIERED_STREAM_GATEWAY_RECORDS", "60000"))
 """Of the checksum test; a million in a soak."""

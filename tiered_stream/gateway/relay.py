@@ -29,6 +29,7 @@ LARGEST_REQUEST = 100 << 20
 
 _LARGEST_RESPONSE = (1 << 31) - 1
 _CORRELATION_ID_BYTES = 4
+_GRACE_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,14 @@ class Relay:
 
     async def _drained(self) -> None:
         await self._draining.wait()
-        while not self._conversation.idle:
-            self._answered.clear()
-            await self._answered.wait()
+        while True:
+            while not self._conversation.idle:
+                self._answered.clear()
+                await self._answered.wait()
+            # Some clients drop a response that comes together with the connection's end.
+            await asyncio.sleep(_GRACE_SECONDS)
+            if self._conversation.idle:
+                return
 
     async def _requests(self) -> None:
         client, broker, conversation = self._client.reader, self._broker.writer, self._conversation
