@@ -1,0 +1,106 @@
+"""Many clients that ask a gateway for locations and records while connections are killed at random."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from tests.gateway.requests import location_fetch, read, request
+from tiered_stream.broker.fetch_messages import FetchResponse, decode_segments
+
+
+@dataclass
+class Tally:
+    """What all clients saw together."""
+
+    answers: int = 0
+    broken: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+class Client:
+    """Asks on one connection after another; in every tenth exchange it hangs up in the middle."""
+
+    def __init__(self, bootstrap: str, topic: str, expected: list[tuple[int, int]], tally: Tally, seed: int) -> None:
+        host, _, port = bootstrap.partition(":")
+        self._bootstrap = (host, int(port))
+        self._topic = topic
+        self._expected = expected
+        self._tally = tally
+        self._random = random.Random(seed)
+
+    def run(self, until: float) -> None:
+        """Go on until then."""
+        while time.monotonic() < until:
+            try:
+                self._connection(until)
+            except (OSError, EOFError):
+                self._tally.broken += 1
+                time.sleep(0.05)
+
+    def _connection(self, until: float) -> None:
+        with socket.create_connection(self._bootstrap, timeout=30) as bootstrap:
+            kind = MetadataRequest.MetadataRequestTopic
+            asked = request(MetadataRequest(topics=[kind(name=self._topic)]), 12)
+            metadata = read(MetadataResponse, self._exchange(bootstrap, asked), 12)
+        (broker,), (topic,) = metadata.brokers, metadata.topics
+        with socket.create_connection((broker.host, broker.port), timeout=30) as connection:
+            while time.monotonic() < until:
+                if self._random.random() < 0.1:
+                    content = self._location_fetch(topic.topic_id)
+                    connection.sendall(
+                        (len(content).to_bytes(4, "big") + content)[: self._random.randrange(len(content))]
+                    )
+                    return
+                self._check(self._exchange(connection, self._location_fetch(topic.topic_id)))
+
+    def _location_fetch(self, topic_id: object) -> bytes:
+        self._wanted = sorted(self._random.sample(range(self._expected[-1][1] + 1), 2))
+        content = location_fetch({0: (self._wanted[0], self._wanted[1])}, local_segments_wanted=True)
+        return content.replace((9).to_bytes(16, "big"), topic_id.bytes)  # type: ignore[attr-defined]
+
+    def _check(self, content: bytes) -> None:
+        (answer,) = read(FetchResponse, content, 15).responses[0].partitions
+        if answer.error_code in (5, 6, 7, 78):  # they pass
+            return
+        start, end = self._wanted
+        expected = [(max(start, low), min(end, high)) for low, high in self._expected if low < end and high > start]
+        found = [(each.start_offset, each.end_offset) for each in decode_segments(answer.remote_log_segments or b"\1")]
+        self._tally.answers += 1
+        if answer.error_code or found != expected or answer.located_end_offset != end:
+            self._tally.wrong.append(f"{self._wanted}: error {answer.error_code}, {found}, not {expected}")
+
+    def _exchange(self, connection: socket.socket, content: bytes) -> bytes:
+        connection.sendall(len(content).to_bytes(4, "big") + content)
+        size = int.from_bytes(_receive(connection, 4), "big")
+        return _receive(connection, size)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def hammer(bootstrap: str, topic: str, expected: list[tuple[int, int]], clients: int, seconds: float) -> Tally:
+    """Run so many clients for so long; `expected` are the offsets of the topic's segments, end exclusive."""
+    tally = Tally()
+    until = time.monotonic() + seconds
+    threads = [
+        threading.Thread(target=Client(bootstrap, topic, expected, tally, seed).run, args=(until,))
+        for seed in range(clients)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return tally
