@@ -68,7 +68,10 @@ class _Search:
         earlier = [each for each in transactions if each.first_offset < piece.segment.base_offset]
         if not earlier or not at or self.visible.ends_at(at - 1) or piece.offsets.start != piece.segment.base_offset:
             return
-        open_before = self._open_at_end(at - 1)
+        try:
+            open_before = self._open_at_end(at - 1)
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise type(error)(f"before it, {describe(self.visible[at - 1].segment)}: {error}") from error
         for each in earlier:
             if open_before is not None and (each.producer_id, each.first_offset) not in open_before:
                 raise CorruptDataError(
