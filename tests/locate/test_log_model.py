@@ -1,0 +1,186 @@
+"""Random histories of producers, transactions, segments and leaders, read in random ranges and splits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.locate.log_model import PARTITION, CurrentFetcher, Log, MemoryBucket, Row, TieredSegment, tiered
+from tiered_stream.fetch.base import RemoteStorageFetcher
+from tiered_stream.locate.archive import ArchiveLocator
+from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
+from tiered_stream.locate.archived import Archive
+from tiered_stream.locate.base import Locator
+from tiered_stream.locate.lineage import lineage_of, visible_segments
+from tiered_stream.locate.tier import TierLocator, Visible
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import IsolationLevel, parse_options
+from tiered_stream.plan.splits import plan_splits
+from tiered_stream.read import read_split
+from tiered_stream.records.transactions import AbortedTransaction
+
+PRODUCER_IDS = st.integers(1, 4)
+ACTIONS = st.one_of(
+    st.tuples(st.just("plain"), st.integers(1, 4), st.just(-1)),
+    st.tuples(st.just("idempotent"), st.integers(1, 3), PRODUCER_IDS.map(lambda number: number + 10)),
+    st.tuples(st.just("data"), st.integers(1, 4), PRODUCER_IDS),
+    st.tuples(st.just("data"), st.integers(1, 2), PRODUCER_IDS),
+    st.tuples(st.sampled_from(["commit", "abort"]), st.just(1), PRODUCER_IDS),
+    st.tuples(st.just("cut"), st.just(0), st.just(0)),
+    st.tuples(st.just("cut"), st.just(0), st.just(0)),
+)
+
+
+@dataclass(frozen=True)
+class History:
+    """The log that counts, and every segment that was tiered of it or of logs that lost an election."""
+
+    log: Log
+    segments: tuple[TieredSegment, ...]
+    lost: tuple[TieredSegment, ...]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    says_empty, interval = draw(st.booleans()), draw(st.sampled_from([0, 100, 1 << 20]))
+    log, lost, numbers = Log(), [], iter(range(1, 1000))
+
+    def upload(leader: Log) -> list[TieredSegment]:
+        return [
+            tiered(leader, start, end, next(numbers), index_interval=interval, says_empty=says_empty)
+            for start, end in leader.closed_segments()
+        ]
+
+    for _ in range(draw(st.integers(1, 3))):
+        for kind, records, producer_id in draw(st.lists(ACTIONS, min_size=5, max_size=40)):
+            if kind == "cut":
+                log.cuts.add(log.end)
+            else:
+                log.append(kind, records, producer_id)
+        lost += upload(log)
+        log = log.elect(draw(st.integers(0, 6)))
+        if draw(st.booleans()):  # another replica's segments end elsewhere
+            bases = [batch.base for batch in log.batches]
+            log.cuts = {0, *draw(st.lists(st.sampled_from(bases), max_size=8))} if bases else {0}
+    log.append("plain", 1, -1)
+    log.cuts.add(log.end)
+    log.append("plain", 1, -1)
+    return History(log, tuple(upload(log)), tuple(lost))
+
+
+class ModelLocator(TierLocator):
+    """Segments and lineage from the model; beyond the tier, the model tells which transactions were aborted."""
+
+    name = "model"
+
+    def __init__(
+        self, history: History, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, log_start: int
+    ) -> None:
+        super().__init__(fetcher, isolation)
+        self._history_log = history.log
+        segments = [each.segment for each in (*history.segments, *history.lost)]
+        lineage = lineage_of(history.log.epochs(0, history.log.end))
+        self.visible = visible_segments(segments, lineage, log_start)
+
+    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+        return {PARTITION: self.visible}
+
+    def _aborted_across(
+        self, seams: Collection[tuple[TopicPartition, int]]
+    ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
+        return {
+            (partition, seam): [
+                AbortedTransaction(each.producer_id, each.first, seam)
+                for each in self._history_log.ended(self._history_log.end)
+                if not each.committed and each.first < seam <= each.last
+            ]
+            for partition, seam in seams
+        }
+
+
+def options_for(isolation: IsolationLevel) -> dict[str, str]:
+    return {
+        "subscribe": PARTITION.topic,
+        "remote.log.locator": "archive",
+        "kafka.isolation.level": isolation.value,
+        "kafka.remote.storage.fetcher.class": f"{CurrentFetcher.__module__}.{CurrentFetcher.__name__}",
+    }
+
+
+def read(locator: Locator, wanted: OffsetRange, isolation: IsolationLevel, split_bytes: int) -> list[Row]:
+    """What executors give of the tiered part of the range."""
+    options = parse_options(options_for(isolation), streaming=False)
+    splits = plan_splits({PARTITION: wanted}, locator, split_bytes=split_bytes)
+    return [
+        row
+        for split in splits
+        if split.locations
+        for rows in read_split(split, options)
+        for row in zip(rows.column("offset").to_pylist(), rows.column("value").to_pylist(), strict=True)
+    ]
+
+
+def drawn_range(data: st.DataObject, start: int, end: int) -> OffsetRange:
+    first = data.draw(st.integers(start, end))
+    return OffsetRange(first, data.draw(st.integers(first, end)))
+
+
+SPLIT_BYTES = st.sampled_from([1, 150, 600, 1 << 20])
+
+
+@pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), history=histories())
+def test_of_a_cluster_any_range_of_any_history_is_read(
+    data: st.DataObject, history: History, isolation: IsolationLevel
+) -> None:
+    log, committed = history.log, isolation is IsolationLevel.READ_COMMITTED
+    start = data.draw(st.integers(0, log.end))
+    CurrentFetcher.current = MemoryBucket([*history.segments, *history.lost]).fetcher()
+    locator = ModelLocator(history, CurrentFetcher.current, isolation, start)
+    try:
+        end = log.last_stable(log.end) if committed else log.end
+        held = [offset for piece in locator.visible for offset in range(piece.offsets.start, piece.offsets.end)]
+        of_last_leader = {
+            offset
+            for each in history.segments
+            for offset in range(each.segment.base_offset, each.segment.end_offset + 1)
+        }
+        assert {offset for offset in of_last_leader if offset >= start} <= set(held)
+        for _ in range(4):
+            wanted = drawn_range(data, min(start, end), end)
+            rows = log.rows(max(start, wanted.start), wanted.end, committed=committed)
+            expected = [row for row in rows if row[0] in set(held)]
+            assert read(locator, wanted, isolation, data.draw(SPLIT_BYTES)) == expected
+    finally:
+        locator.close()
+
+
+@pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), history=histories().filter(lambda history: len(history.segments) > 0))
+def test_of_an_archive_that_ends_anywhere_all_is_read_that_is_decided(
+    data: st.DataObject, history: History, isolation: IsolationLevel
+) -> None:
+    log, committed = history.log, isolation is IsolationLevel.READ_COMMITTED
+    left = history.segments[: data.draw(st.integers(1, len(history.segments)))]
+    end = left[-1].segment.end_offset + 1
+    bucket = MemoryBucket(left)
+    CurrentFetcher.current = bucket.fetcher()
+    archive = Archive(bucket, CurrentFetcher.current)
+    locator = ArchiveLocator(archive, CurrentFetcher.current, isolation)
+    offsets = ArchiveOffsetReader(archive, CurrentFetcher.current, isolation)
+    try:
+        end = log.last_stable(end) if committed else end
+        assert offsets.latest([PARTITION]) == {PARTITION: end}
+        for _ in range(4):
+            wanted = drawn_range(data, 0, end)
+            expected = log.rows(wanted.start, wanted.end, committed=committed)
+            assert read(locator, wanted, isolation, data.draw(SPLIT_BYTES)) == expected
+    finally:
+        locator.close()
+        offsets.close()
