@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -23,16 +25,9 @@ from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import read_split
 from tiered_stream.records.transactions import AbortedTransaction
 
-PRODUCER_IDS = st.integers(1, 4)
-ACTIONS = st.one_of(
-    st.tuples(st.just("plain"), st.integers(1, 4), st.just(-1)),
-    st.tuples(st.just("idempotent"), st.integers(1, 3), PRODUCER_IDS.map(lambda number: number + 10)),
-    st.tuples(st.just("data"), st.integers(1, 4), PRODUCER_IDS),
-    st.tuples(st.just("data"), st.integers(1, 2), PRODUCER_IDS),
-    st.tuples(st.sampled_from(["commit", "abort"]), st.just(1), PRODUCER_IDS),
-    st.tuples(st.just("cut"), st.just(0), st.just(0)),
-    st.tuples(st.just("cut"), st.just(0), st.just(0)),
-)
+TRANSACTIONAL, IDEMPOTENT = range(1, 5), range(11, 13)
+KINDS = {"plain": 2, "idempotent": 1, "data": 5, "commit": 1, "abort": 2, "cut": 3}
+"""What happens next, and how often of 14 times."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,10 @@ class History:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
+    """By a seed: drawn one by one, few transactions would end and few segments close."""
+    random = Random(draw(st.integers(0, 1 << 32)))
     says_empty, interval = draw(st.booleans()), draw(st.sampled_from([0, 100, 1 << 20]))
-    log, lost, numbers = Log(), [], iter(range(1, 1000))
+    log, lost, numbers = Log(), [], count(1)
 
     def upload(leader: Log) -> list[TieredSegment]:
         return [
@@ -55,21 +52,28 @@ def histories(draw: st.DrawFn) -> History:
             for start, end in leader.closed_segments()
         ]
 
-    for _ in range(draw(st.integers(1, 3))):
-        for kind, records, producer_id in draw(st.lists(ACTIONS, min_size=5, max_size=40)):
-            if kind == "cut":
-                log.cuts.add(log.end)
-            else:
-                log.append(kind, records, producer_id)
-        lost += upload(log)
-        log = log.elect(draw(st.integers(0, 6)))
-        if draw(st.booleans()):  # another replica's segments end elsewhere
-            bases = [batch.base for batch in log.batches]
-            log.cuts = {0, *draw(st.lists(st.sampled_from(bases), max_size=8))} if bases else {0}
-    log.append("plain", 1, -1)
-    log.cuts.add(log.end)
+    for leader in range(draw(st.integers(1, 3))):
+        if leader:
+            lost += upload(log)
+            log = log.elect(random.randint(0, 12))
+            if random.random() < 0.5:  # another replica's segments end elsewhere
+                bases = [batch.base for batch in log.batches]
+                log.cuts = {0, *random.sample(bases, len(bases) // 5)}
+        happen(log, random, draw(st.integers(5, 60)))
+    for producer_id in log.undecided(log.end):
+        if random.random() < 0.8:
+            log.append(random.choice(["commit", "abort"]), 1, producer_id)
     log.append("plain", 1, -1)
     return History(log, tuple(upload(log)), tuple(lost))
+
+
+def happen(log: Log, random: Random, times: int) -> None:
+    for kind in random.choices(list(KINDS), list(KINDS.values()), k=times):
+        if kind == "cut":
+            log.cuts.add(log.end)
+        else:
+            producers = {"plain": range(-1, 0), "idempotent": IDEMPOTENT}.get(kind, TRANSACTIONAL)
+            log.append(kind, 1 if kind in ("commit", "abort") else random.randint(1, 4), random.choice(producers))
 
 
 class ModelLocator(TierLocator):
