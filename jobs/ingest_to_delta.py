@@ -26,8 +26,8 @@ from rich.console import Console
 
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.landing.query import AVAILABLE_NOW, plan_landing
-from tiered_stream.metrics import MetricsReceiver, ReadMetrics
-from tiered_stream.progress import describe_bytes, describe_progress
+from tiered_stream.metrics import MetricsReceiver, ReadMetrics, describe
+from tiered_stream.progress import describe_progress
 from tiered_stream.settings import parse_assignment, read_settings
 
 console = Console(highlight=False, soft_wrap=True)
@@ -122,7 +122,7 @@ class TerminalProgress:
     def _so_far(self, query: StreamingQuery) -> None:
         spent = self._receiver.total().since(self._reported)
         if spent.records > self._said_records and time.monotonic() - self._said > _SECONDS_BETWEEN_REPORTS:
-            console.print(f"{query.name}: so far {spent.records:,} rows, {describe_bytes(spent)}")
+            console.print(f"{query.name}: so far {spent.records:,} rows, {describe(spent)}")
             self._said, self._said_records = time.monotonic(), spent.records
 
 
@@ -137,7 +137,7 @@ def run(settings: Mapping[str, str]) -> ReadMetrics:
         for query in queries:
             progress.follow(query)
         total = receiver.total()
-    console.print(f"{total.records:,} rows read, {describe_bytes(total)}")
+    console.print(f"{total.records:,} rows read, {describe(total)}")
     return total
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 import orjson
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stack.processes import wait_until
-from tiered_stream.metrics import MetricsReceiver, ReadMetrics, send
+from tiered_stream.metrics import MetricsReceiver, ReadMetrics, describe, send
 
 COUNTED = ReadMetrics(
     records=10,
@@ -77,9 +77,17 @@ def test_the_largest_latency_of_a_sum_is_the_largest_of_all() -> None:
     assert total.since(ReadMetrics(remote_fetch_latency_max=0.5)).remote_fetch_latency_max == 0.5
 
 
+def test_latencies_errors_and_fallbacks_are_told_when_there_were_any() -> None:
+    assert describe(ReadMetrics(remote_fetch_bytes=3 << 20)) == "3.0 MiB from storage, 0.0 MiB from brokers"
+    assert describe(replace(COUNTED, fallbacks_read_timeout=1)) == (
+        "0.0 MiB from storage, 0.0 MiB from brokers, 3 requests to storage of 167 ms (at most 250), 1 storage errors, "
+        "1 splits fell back to brokers (read timeout: 1)"
+    )
+
+
 def test_what_tasks_send_is_added_up(receiver: MetricsReceiver) -> None:
-    send(COUNTED, receiver.address)
-    send(COUNTED, receiver.address)
+    send(COUNTED, [receiver.address])
+    send(COUNTED, [receiver.address])
     wait_for_records(receiver, 20)
     doubled = ReadMetrics()
     doubled.add(COUNTED)
@@ -112,14 +120,14 @@ def test_a_total_is_a_copy(receiver: MetricsReceiver) -> None:
 )
 def test_a_datagram_that_is_none_of_ours_is_ignored(receiver: MetricsReceiver, datagram: bytes) -> None:
     send_bytes(datagram, receiver.address)
-    send(COUNTED, receiver.address)
+    send(COUNTED, [receiver.address])
     wait_for_records(receiver, COUNTED.records)
     assert receiver.total() == COUNTED
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:9", "no port", "127.0.0.1:port", ":0", ""])
 def test_counters_that_cannot_be_sent_are_nobodys_business(address: str) -> None:
-    send(COUNTED, address)
+    send(COUNTED, [address])
 
 
 def test_a_closed_receiver_lets_go_of_its_port(receiver: MetricsReceiver) -> None:

@@ -528,4 +528,4 @@ def test_rewriting_the_table_keeps_the_text_around_it(tmp_path: Path) -> None:
 
 def test_internal_options_stay_out_of_the_table() -> None:
     assert "remote.metrics.address" not in render_option_table()
-    assert stream(remote__metrics__address="10.0.0.1:4000").metrics_address == "10.0.0.1:4000"
+    assert stream(remote__metrics__address="10.0.0.1:4000").metrics_addresses == ("10.0.0.1:4000",)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tiered_stream.metrics import ReadMetrics
-from tiered_stream.progress import describe_bytes, describe_progress
+from tiered_stream.progress import describe_progress
 
 MIB = 1 << 20
 
@@ -69,9 +69,3 @@ def test_the_lags_of_several_sources_are_added_up() -> None:
 @pytest.mark.parametrize("offsets", [(None, None), ({"t": {"0": 3}}, None), (None, {"t": {"0": 3}})])
 def test_a_lag_that_nobody_knows_is_left_out(offsets: tuple[Any, Any]) -> None:
     assert describe_progress(progress(source(*offsets)), ReadMetrics()).endswith("from brokers")
-
-
-def test_fallbacks_are_told_when_there_were_any() -> None:
-    assert describe_bytes(ReadMetrics(remote_fetch_fallbacks=2, fallbacks_read_timeout=2)) == (
-        "0.0 MiB from storage, 0.0 MiB from brokers, 2 splits fell back to brokers (read timeout: 2)"
-    )

@@ -243,7 +243,7 @@ def test_an_object_that_is_gone_in_the_middle_of_a_split_is_read_from_the_broker
     middle.unlink()
     try:
         with MetricsReceiver() as receiver:
-            found = rows_of(read_split(split, replace(parsed, metrics_address=receiver.address)))
+            found = rows_of(read_split(split, replace(parsed, metrics_addresses=(receiver.address,))))
             wait_until(lambda: receiver.total().records > 0, "the task's counters", timeout=10, pause=0.01)
             total = receiver.total()
     finally:

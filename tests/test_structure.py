@@ -23,7 +23,7 @@ LAYERS = (
     {"fetch", "broker"},
     {"locate"},
     {"plan"},
-    {"read"},
+    {"read", "driver_log"},
     {"source"},
     {"landing", "gateway", "progress"},
     {"cli"},

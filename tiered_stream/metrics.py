@@ -1,14 +1,15 @@
 """What reading cost, counted where it happens and sent to who wants to know.
 
 The counters are those of KIP-1254. Spark gives a Python source no way to report metrics, so a task sends its counters
-as one UDP datagram of JSON to `remote.metrics.address`, when that is set: nothing waits for it, and a lost datagram
-makes a figure too small, never a row wrong.
+as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` when that is set: nothing waits
+for it, and a lost datagram makes a figure too small, never a row wrong.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
 import orjson
@@ -70,13 +71,44 @@ class ReadMetrics:
         return ReadMetrics(**difference)
 
 
-def send(metrics: ReadMetrics, address: str) -> None:
-    """Send the counters to `address` (`host:port`); failures are nobody's business."""
+def describe(metrics: ReadMetrics) -> str:
+    """The bytes and where they came from, how quick the storage was, errors and fallbacks when there were any."""
+    text = f"{_mib(metrics.remote_fetch_bytes)} from storage, {_mib(metrics.broker_fetch_bytes)} from brokers"
+    if metrics.remote_fetch_requests:
+        average = metrics.remote_fetch_latency_total / metrics.remote_fetch_requests
+        text += (
+            f", {metrics.remote_fetch_requests:,} requests to storage of {1000 * average:,.0f} ms "
+            f"(at most {1000 * metrics.remote_fetch_latency_max:,.0f})"
+        )
+    if metrics.remote_fetch_errors:
+        text += f", {metrics.remote_fetch_errors} storage errors"
+    if metrics.remote_fetch_fallbacks:
+        text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({_reasons(metrics)})"
+    return text
+
+
+def _reasons(metrics: ReadMetrics) -> str:
+    counts = {name: count for name, count in asdict(metrics).items() if name.startswith("fallbacks_") and count}
+    return ", ".join(f"{name.removeprefix('fallbacks_').replace('_', ' ')}: {n}" for name, n in counts.items())
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MiB"
+
+
+def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
+    """Send the counters to each address (`host:port`); failures are nobody's business."""
+    datagram = orjson.dumps(asdict(metrics))
+    for address in addresses:
+        _send(datagram, address)
+
+
+def _send(datagram: bytes, address: str) -> None:
     host, _, port = address.rpartition(":")
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind, protocol) as sender:
-            sender.sendto(orjson.dumps(asdict(metrics)), target)
+            sender.sendto(datagram, target)
     except (OSError, ValueError):
         return
 

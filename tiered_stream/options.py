@@ -123,7 +123,7 @@ class Options:
     fetcher_class_path: str | None
     topic_ids: Mapping[str, UUID]
     """The ids that the user pinned topics to."""
-    metrics_address: str | None
+    metrics_addresses: tuple[str, ...]
 
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
@@ -174,7 +174,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
         fetcher_class=given.read(spark.FETCHER_CLASS),
         fetcher_class_path=given.read(spark.FETCHER_CLASS_PATH),
         topic_ids=_topic_ids(given, subscription),
-        metrics_address=given.read(remote.METRICS_ADDRESS),
+        metrics_addresses=tuple(filter(None, [given.read(remote.METRICS_ADDRESS)])),
     )
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from tiered_stream.metrics import OBSERVATION, ReadMetrics
+from tiered_stream.metrics import OBSERVATION, ReadMetrics, describe
 from tiered_stream.offsets import offsets_from_dict
 
 
@@ -17,7 +16,7 @@ def describe_progress(progress: StreamingQueryProgress, metrics: ReadMetrics) ->
     """What the terminal shows of a finished micro-batch; `metrics` is what it cost."""
     lag = _lag(progress)
     rows, rate = _rows(progress)
-    return f"batch {progress.batchId}: {rows:,} rows, {rate:,.0f} rows/s, {describe_bytes(metrics)}" + (
+    return f"batch {progress.batchId}: {rows:,} rows, {rate:,.0f} rows/s, {describe(metrics)}" + (
         f", lag {lag:,} offsets" if lag is not None else ""
     )
 
@@ -29,23 +28,6 @@ def _rows(progress: StreamingQueryProgress) -> tuple[int, float]:
         return progress.numInputRows, progress.processedRowsPerSecond
     rows = int(observed["records"] or 0)
     return rows, rows * 1000 / max(1, progress.durationMs.get("triggerExecution", 0))
-
-
-def describe_bytes(metrics: ReadMetrics) -> str:
-    """The bytes and where they came from, fallbacks when there were any."""
-    text = f"{_mib(metrics.remote_fetch_bytes)} from storage, {_mib(metrics.broker_fetch_bytes)} from brokers"
-    if metrics.remote_fetch_fallbacks:
-        text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({_reasons(metrics)})"
-    return text
-
-
-def _reasons(metrics: ReadMetrics) -> str:
-    counts = {name: count for name, count in asdict(metrics).items() if name.startswith("fallbacks_") and count}
-    return ", ".join(f"{name.removeprefix('fallbacks_').replace('_', ' ')}: {n}" for name, n in counts.items())
-
-
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):,.1f} MiB"
 
 
 def _lag(progress: StreamingQueryProgress) -> int | None:

@@ -58,8 +58,7 @@ def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
     """
     reader = SplitReader(split, options)
     yield from reader.batches()
-    if options.metrics_address:
-        send(reader.metrics, options.metrics_address)
+    send(reader.metrics, options.metrics_addresses)
 
 
 class SplitReader:

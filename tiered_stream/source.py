@@ -8,6 +8,7 @@ its own half when it needs it, so that looking the source up stays quick.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -36,6 +37,7 @@ from tiered_stream.options import Options, parse_options
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tiered_stream.driver_log import BatchLog
     from tiered_stream.locate.open import Tier
     from tiered_stream.plan.splits import Split
     from tiered_stream.plan.stream import StreamPlanner
@@ -98,8 +100,10 @@ def _checked(schema: StructType, options: Options) -> Options:
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    from tiered_stream.driver_log import show_log
     from tiered_stream.read import read_split
 
+    show_log()
     assert isinstance(partition, SplitPartition)
     return read_split(partition.split, options)
 
@@ -111,9 +115,11 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
+        from tiered_stream.driver_log import show_log
         from tiered_stream.locate.open import open_tier
         from tiered_stream.plan.batch import plan_batch
 
+        show_log()
         tier = open_tier(self._options)
         try:
             # Without a partition Spark would make one up, and read it.
@@ -131,18 +137,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._opened: tuple[Tier, StreamPlanner] | None = None
+        self._batch_log: BatchLog | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot travel.
-        return {"_options": self._options, "_opened": None}
+        options = self._options
+        if self._batch_log is not None:
+            options = replace(options, metrics_addresses=(*options.metrics_addresses, self._batch_log.address))
+        return {"_options": options, "_opened": None, "_batch_log": None}
 
     def _open(self) -> tuple[Tier, StreamPlanner]:
         if self._opened is None:
+            from tiered_stream.driver_log import BatchLog, show_log
             from tiered_stream.locate.open import open_tier
             from tiered_stream.plan.stream import StreamPlanner
 
+            show_log()
             tier = open_tier(self._options)
             self._opened = tier, StreamPlanner(self._options, tier.offset_reader, tier.locator)
+            self._batch_log = BatchLog()
         return self._opened
 
     @property
@@ -184,9 +197,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._options)
 
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._batch_log is not None:
+            self._batch_log.tell()
+
     def stop(self) -> None:
         if self._opened is not None:
             self._opened[0].close()
+        if self._batch_log is not None:
+            self._batch_log.close()
 
 
 class RefusedStreamReader(DataSourceStreamReader):

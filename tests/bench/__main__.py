@@ -1,31 +1,59 @@
-"""Run the measurements and print one table."""
+"""Run the measurements and print one table each."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.bench.decode import DecodeRates, measure_decode
+from tests.bench.landing import Landed, measure_landing
 from tests.bench.noop import WARM_UP_TOPIC, NoopRates, fill, measure_noop
+from tests.gateway.planning import planning_figures
 from tests.stack.spark import spark_session
 from tests.stack.tiered_stack import TieredStack
 
 TOPIC = "bench"
 
+console = Console(highlight=False, width=100)
 
-def report(decode: DecodeRates, noop: NoopRates) -> Table:
-    table = Table(title="one core decodes; Spark on local[2] reads a tiered topic into the noop sink")
-    for column in ("what", "seconds", "M records/s", "ours is faster by"):
+
+def titled(title: str, *columns: str) -> Table:
+    table = Table(title=title)
+    for column in ("what", *columns):
         table.add_column(column, justify="left" if column == "what" else "right")
-    rates = {"decoder": decode.ours, "decoder, no CRC": decode.without_crc, "kafka-python": decode.kafka_python}
+    return table
+
+
+def decode_report(decode: DecodeRates) -> Table:
+    table = titled("one core decodes record batches", "M records/s", "ours is faster by")
+    rates = {"our decoder": decode.ours, "the same, no CRC": decode.without_crc, "kafka-python": decode.kafka_python}
     for name, rate in rates.items():
-        table.add_row(f"decode: {name}", "", f"{rate / 1e6:.2f}", f"{decode.ours / rate:.1f}x")
+        table.add_row(name, f"{rate / 1e6:.2f}", f"{decode.ours / rate:.1f}x")
+    return table
+
+
+def noop_report(noop: NoopRates) -> Table:
+    table = titled(
+        "Spark on local[2] reads a tiered topic into the noop sink", "seconds", "M records/s", "ours is faster by"
+    )
     times = {"tiered_stream": noop.ours, "kafka as it comes": noop.kafka, "kafka, 16 MiB fetches": noop.kafka_tuned}
     for name, seconds in times.items():
         rate = noop.records / seconds
-        table.add_row(f"noop: {name}", f"{seconds:.1f}", f"{rate / 1e6:.2f}", f"{seconds / noop.ours:.1f}x")
+        table.add_row(name, f"{seconds:.1f}", f"{rate / 1e6:.2f}", f"{seconds / noop.ours:.1f}x")
+    return table
+
+
+def landing_report(landed: Mapping[str, Landed], records: int) -> Table:
+    columns = ("seconds", "M records/s", "direct lane is faster by", "peak of a worker")
+    table = titled("Spark on local[2] lands a tiered topic in a new Delta table", *columns)
+    ours = landed["direct lane"].median
+    for name, each in landed.items():
+        peak = f"{each.worker_bytes >> 20:,} MiB" if each.worker_bytes else ""
+        rate = records / each.median / 1e6
+        table.add_row(name, f"{each.median:.1f}", f"{rate:.2f}", f"{each.median / ours:.1f}x", peak)
     return table
 
 
@@ -36,14 +64,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="of our source; the median counts")
     parser.add_argument("--kafka-runs", type=int, default=1, help="of Spark's own source, which takes long")
     arguments = parser.parse_args()
-    decode = measure_decode()
+    records, runs = arguments.records, (arguments.runs, arguments.kafka_runs)
+    console.print(decode_report(measure_decode()))
+    console.print(planning_figures())
     with TieredStack() as stack:
         fill(stack, WARM_UP_TOPIC, 100_000, arguments.record_bytes)
-        fill(stack, TOPIC, arguments.records, arguments.record_bytes)
+        fill(stack, TOPIC, records, arguments.record_bytes)
         spark = spark_session("bench")
-        noop = measure_noop(stack, spark, TOPIC, arguments.records, arguments.runs, arguments.kafka_runs)
+        console.print(noop_report(measure_noop(stack, spark, TOPIC, records, *runs)))
+        console.print(landing_report(measure_landing(stack, spark, TOPIC, records, *runs), records))
         spark.stop()
-    Console(highlight=False, width=100).print(report(decode, noop))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
@@ -33,6 +34,7 @@ class Client:
         self._expected = expected
         self._tally = tally
         self._random = random.Random(seed)
+        self._wanted = (0, 0)
 
     def run(self, until: float) -> None:
         """Go on until then."""
@@ -52,17 +54,20 @@ class Client:
         with socket.create_connection((broker.host, broker.port), timeout=30) as connection:
             while time.monotonic() < until:
                 if self._random.random() < 0.1:
-                    content = self._location_fetch(topic.topic_id)
+                    content = self._location_fetch(topic)
                     connection.sendall(
                         (len(content).to_bytes(4, "big") + content)[: self._random.randrange(len(content))]
                     )
                     return
-                self._check(self._exchange(connection, self._location_fetch(topic.topic_id)))
+                self._check(self._exchange(connection, self._location_fetch(topic)))
 
-    def _location_fetch(self, topic_id: object) -> bytes:
-        self._wanted = sorted(self._random.sample(range(self._expected[-1][1] + 1), 2))
-        content = location_fetch({0: (self._wanted[0], self._wanted[1])}, local_segments_wanted=True)
-        return content.replace((9).to_bytes(16, "big"), topic_id.bytes)  # type: ignore[attr-defined]
+    def _location_fetch(self, topic: Any) -> bytes:
+        start, end = sorted(self._random.sample(range(self._expected[-1][1] + 1), 2))
+        self._wanted = (start, end)
+        epoch = topic.partitions[0].leader_epoch
+        return location_fetch(
+            {0: (start, end)}, topic_id=topic.topic_id, leader_epoch=epoch, local_segments_wanted=True
+        )
 
     def _check(self, content: bytes) -> None:
         (answer,) = read(FetchResponse, content, 15).responses[0].partitions

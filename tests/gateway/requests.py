@@ -60,13 +60,19 @@ def produce_request(acks: int, version: int, transactional_id: str | None = None
 
 
 def location_fetch(
-    wanted: Mapping[int, tuple[int, int]], version: int = 15, correlation_id: int = 1, **others: Any
+    wanted: Mapping[int, tuple[int, int]],
+    version: int = 15,
+    correlation_id: int = 1,
+    *,
+    topic_id: UUID = TOPIC_ID,
+    leader_epoch: int = 3,
+    **others: Any,
 ) -> bytes:
-    """A Fetch of `TOPIC_ID` that asks where offsets are, by partition."""
+    """A Fetch that asks where offsets are, by partition."""
     kind = FetchRequest.FetchTopic
     partitions = [
         kind.FetchPartition(
-            partition=number, current_leader_epoch=3, fetch_offset=start, partition_max_bytes=1,
+            partition=number, current_leader_epoch=leader_epoch, fetch_offset=start, partition_max_bytes=1,
             remote_log_segment_end_offset=end,
         )
         for number, (start, end) in wanted.items()
@@ -74,7 +80,7 @@ def location_fetch(
     fields = {
         "max_wait_ms": 0, "min_bytes": 0, "isolation_level": 1, "forgotten_topics_data": [], "rack_id": "",
         "remote_log_segment_location_requested": True, "supported_storage_format_versions": [STORAGE_FORMAT],
-        "max_remote_log_segments": 100, "topics": [kind(topic_id=TOPIC_ID, partitions=partitions)],
+        "max_remote_log_segments": 100, "topics": [kind(topic_id=topic_id, partitions=partitions)],
     }  # fmt: skip
     return request(FetchRequest(**{**fields, **others}), version, correlation_id)
 

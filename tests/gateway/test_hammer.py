@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,36 +32,65 @@ SECONDS = float(os.environ.get("TIERED_STREAM_GATEWAY_SECONDS", "4"))
 """200 clients and 60 seconds in a soak."""
 
 
-def test_many_clients_and_random_kills_bring_no_wrong_answer_and_leave_nothing(stack: TieredStack, topic: str) -> None:
+@dataclass(frozen=True)
+class Held:
+    """What a process holds of the machine."""
+
+    open_files: int
+    threads: int
+    resident_mib: int
+
+
+@pytest.fixture
+def hammered(stack: TieredStack) -> Iterator[RunningGateway]:
+    """A gateway that keeps few answers: what it holds more after a while has leaked."""
+    with RunningGateway(stack.folder / "hammered", {**stack.options(), "gateway.answer.cache.bytes": "64k"}) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def segments(hammered: RunningGateway, stack: TieredStack, topic: str) -> list[tuple[int, int]]:
     end = tier_segments(stack, topic, [30, 1, 50, 20, 70, 5, 40])
-    with RunningGateway(stack.folder / "hammered", stack.options()) as gateway:
-        with BrokerClient({"bootstrap.servers": gateway.bootstrap_servers}) as client:
-            locator = BrokerLocator(client, IsolationLevel.READ_COMMITTED, part_bytes=1 << 30)
-            (located,) = locator.locate({TopicPartition(topic, 0): OffsetRange(0, end)}).values()
-        segments = [(each.offsets.start, each.offsets.end) for each in located]
-        hammer(gateway.bootstrap_servers, topic, segments, CLIENTS, 1)
-        quiet(gateway)
-        before = open_files(gateway), resident_mib(gateway)
-        tally = hammer(gateway.bootstrap_servers, topic, segments, CLIENTS, SECONDS)
-        assert not tally.wrong and tally.answers > 10 * SECONDS
-        quiet(gateway)
-        assert open_files(gateway) <= before[0]
-        assert resident_mib(gateway) < before[1] + 30
+    with BrokerClient({"bootstrap.servers": hammered.bootstrap_servers}) as client:
+        locator = BrokerLocator(client, IsolationLevel.READ_COMMITTED, part_bytes=1 << 30)
+        (located,) = locator.locate({TopicPartition(topic, 0): OffsetRange(0, end)}).values()
+    return [(each.offsets.start, each.offsets.end) for each in located]
 
 
-def quiet(gateway: RunningGateway) -> None:
+def test_clients_that_hang_up_at_random_get_no_wrong_answer_and_leave_nothing(
+    hammered: RunningGateway, topic: str, segments: list[tuple[int, int]]
+) -> None:
+    hammer(hammered.bootstrap_servers, topic, segments, CLIENTS, SECONDS / 4)
+    before = held(hammered)
+    tally = hammer(hammered.bootstrap_servers, topic, segments, CLIENTS, SECONDS)
+    assert not tally.wrong and not tally.broken and tally.answers > 10 * SECONDS
+    after = held(hammered)
+    assert after.open_files <= before.open_files + 1 and after.threads <= before.threads + 1
+    assert after.resident_mib < before.resident_mib + 16
+
+
+def test_a_gateway_that_is_killed_at_random_gives_no_wrong_answer(
+    hammered: RunningGateway, topic: str, segments: list[tuple[int, int]]
+) -> None:
+    until = time.monotonic() + SECONDS
+    with ThreadPoolExecutor(1) as pool:
+        hammering = pool.submit(hammer, hammered.bootstrap_servers, topic, segments, CLIENTS, SECONDS)
+        chance = random.Random(1)
+        while time.monotonic() < until - 1:
+            time.sleep(chance.uniform(0, SECONDS / 5))
+            assert hammered.process is not None
+            hammered.process.kill()
+            # This thread lives on; the pool's would take the process along.
+            hammered.start()
+        tally = hammering.result()
+    assert not tally.wrong and tally.broken and tally.answers
+
+
+def held(gateway: RunningGateway) -> Held:
+    """When all connections have ended."""
     wait_until(lambda: gateway.metric("connections") == 0, "the connections to end")
-
-
-def open_files(gateway: RunningGateway) -> int:
-    return len(list(proc(gateway, "fd").iterdir()))
-
-
-def resident_mib(gateway: RunningGateway) -> int:
-    (line,) = (each for each in proc(gateway, "status").read_text().splitlines() if each.startswith("VmRSS"))
-    return int(line.split()[1]) >> 10
-
-
-def proc(gateway: RunningGateway, name: str) -> Path:
     assert gateway.process is not None
-    return Path(f"/proc/{gateway.process.pid}/{name}")
+    process = Path(f"/proc/{gateway.process.pid}")
+    status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+    resident = int(status["VmRSS"].split()[0]) >> 10
+    return Held(len(list((process / "fd").iterdir())), int(status["Threads"]), resident)

@@ -56,6 +56,7 @@ def test_a_job_killed_in_mid_batch_goes_on_and_lands_every_record_once(
     assert _in_mid_batch(table, checkpoint), job.output()
     job.start()
     assert job.wait() == 0, job.output()
+    assert "segments are located by" in job.output() and "the last micro-batch: " in job.output()
 
     landed = DeltaTable(table).to_pyarrow_table(columns=["partition", "offset", "value"])
     consumed = [(row.partition, row.offset, row.value) for row in read_topic(stack.broker, topic)]

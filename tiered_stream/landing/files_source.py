@@ -72,7 +72,6 @@ class FilesReader(StreamReader):
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         files, metrics = write_splits(partition.splits, self._options, self._files, task)
-        if self._options.metrics_address:
-            send(metrics, self._options.metrics_address)
+        send(metrics, self._options.metrics_addresses)
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(files, metrics, peak_memory)

@@ -1,0 +1,88 @@
+"""How fast a tiered topic gets into a new Delta table: by our two lanes, and by Spark's own `kafka` source, tuned."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.bench.noop import TUNED, WARM_UP_TOPIC
+from tests.stack.tiered_stack import TieredStack
+from tiered_stream import land
+from tiered_stream.landing.files import PEAK_MEMORY
+from tiered_stream.metrics import OBSERVATION
+
+Start = Callable[[str, Path], StreamingQuery]
+
+
+@dataclass
+class Landed:
+    """The runs of one way into the table: seconds, and the largest memory of a worker in bytes, where it is known."""
+
+    seconds: list[float] = field(default_factory=list)
+    worker_bytes: int = 0
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+def measure_landing(
+    stack: TieredStack, spark: SparkSession, topic: str, records: int, runs: int, kafka_runs: int
+) -> dict[str, Landed]:
+    """The contenders take turns, each into a table of its own, with a checkpoint; every record must be there."""
+    contenders = {
+        "direct lane": (_lane(stack, spark, "direct"), runs),
+        "Spark lane": (_lane(stack, spark, "spark"), kafka_runs),
+        "kafka, 16 MiB fetches": (_kafka(stack, spark), kafka_runs),
+    }
+    for start, _ in contenders.values():
+        _land(start, WARM_UP_TOPIC, Landed())
+    landed = {name: Landed() for name in contenders}
+    for turn in range(max(runs, kafka_runs)):
+        for name, (start, wanted) in contenders.items():
+            if turn < wanted:
+                found = _land(start, topic, landed[name])
+                assert found == records, f"{name}: {found} records in the table, not {records}"
+    return landed
+
+
+def _land(start: Start, topic: str, landed: Landed) -> int:
+    """One run; how many records the table then has."""
+    with tempfile.TemporaryDirectory(prefix="tiered-stream-bench-") as name:
+        begin = time.perf_counter()
+        query = start(topic, Path(name))
+        query.awaitTermination()
+        landed.seconds.append(time.perf_counter() - begin)
+        for progress in query.recentProgress:
+            observed = progress.observedMetrics.get(OBSERVATION)
+            if observed is not None:
+                landed.worker_bytes = max(landed.worker_bytes, observed[PEAK_MEMORY] or 0)
+        return int(DeltaTable(Path(name) / "table").to_pyarrow_dataset().count_rows())
+
+
+def _lane(stack: TieredStack, spark: SparkSession, lane: str) -> Start:
+    def start(topic: str, folder: Path) -> StreamingQuery:
+        options = {**stack.options(), "subscribe": topic, "startingOffsets": "earliest"}
+        table, checkpoint = str(folder / "table"), str(folder / "checkpoint")
+        return land(spark, options=options, table=table, checkpoint=checkpoint, lane=lane)
+
+    return start
+
+
+def _kafka(stack: TieredStack, spark: SparkSession) -> Start:
+    options = {"kafka.bootstrap.servers": stack.bootstrap_servers, "startingOffsets": "earliest", **TUNED}
+
+    def start(topic: str, folder: Path) -> StreamingQuery:
+        rows = spark.readStream.format("kafka").options(**options).option("subscribe", topic).load()
+        writer = rows.writeStream.format("delta").option("checkpointLocation", str(folder / "checkpoint"))
+        return writer.trigger(availableNow=True).start(str(folder / "table"))
+
+    return start
