@@ -1,0 +1,66 @@
+"""Runs of the ingest job, as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.demo.topic import TOPIC
+from tests.stack.jars import jar_paths
+from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED
+from tests.stack.tiered_stack import TieredStack
+from tiered_stream.metrics import ReadMetrics
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the job."""
+
+    seconds: float
+    metrics: ReadMetrics
+
+
+def job_settings(source: Mapping[str, str], table: Path) -> dict[str, str]:
+    """What the job reads, by `source`, and where it lands; the checkpoint is beside the table."""
+    return {
+        **source,
+        "subscribe": TOPIC,
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "ingest.table": str(table),
+        "ingest.checkpointLocation": f"{table}-checkpoint",
+    }
+
+
+def write_settings(stack: TieredStack, folder: Path, table: Path) -> Path:
+    """The job's settings file, as a user would write it."""
+    file = folder / "ingest_to_delta.properties"
+    settings = job_settings(stack.options(), table)
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return file
+
+
+def submit(settings: Path, folder: Path) -> Run:
+    """One run of the job through spark-submit."""
+    metrics_file = folder / "metrics.json"
+    jars = ",".join(map(str, jar_paths("delta")))
+    conf = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.jars": jars}
+    command = [str(Path(sys.executable).with_name("spark-submit"))]
+    command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+    command += [str(ROOT / "jobs" / "ingest_to_delta.py"), "--settings", str(settings)]
+    command += ["--metrics-file", str(metrics_file)]
+    begin = time.perf_counter()
+    with (folder / "spark.log").open("a") as log:
+        subprocess.run(command, check=True, env=spark_environment(), stderr=log)
+    return Run(time.perf_counter() - begin, ReadMetrics(**json.loads(metrics_file.read_text())))
+
+
+def spark_environment() -> Mapping[str, str]:
+    """What spark-submit needs to find this Python and the project."""
+    return {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
