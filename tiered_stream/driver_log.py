@@ -33,14 +33,12 @@ class BatchLog:
 
     def __init__(self) -> None:
         self._receiver = MetricsReceiver(_own_address())
-        self._told = ReadMetrics()
         self.address = self._receiver.address
 
     def tell(self) -> None:
         """Log what has come in since the last time, if anything has."""
-        total = self._receiver.total()
-        spent, self._told = total.since(self._told), total
-        if spent != ReadMetrics(remote_fetch_latency_max=spent.remote_fetch_latency_max):
+        spent = self._receiver.take()
+        if spent != ReadMetrics():
             log.info("the last micro-batch: %s rows, %s", f"{spent.records:,}", describe(spent))
 
     def close(self) -> None:

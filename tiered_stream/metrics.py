@@ -133,6 +133,12 @@ class MetricsReceiver:
             total.add(self._total)
             return total
 
+    def take(self) -> ReadMetrics:
+        """The sum so far; from now on it is summed up anew."""
+        with self._lock:
+            taken, self._total = self._total, ReadMetrics()
+            return taken
+
     def close(self) -> None:
         """Stop listening."""
         self._closed = True

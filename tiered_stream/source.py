@@ -62,11 +62,15 @@ def spark_schema(include_headers: bool) -> StructType:
 
 
 class SplitPartition(InputPartition):
-    """A `Split`, as Spark wants it."""
+    """A `Split`, as Spark wants it, and where else its task is to report what it cost.
 
-    def __init__(self, split: Split) -> None:
+    Spark pickles the reader in a process of its own: what the planner knows, only partitions take along.
+    """
+
+    def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
         super().__init__(split)
         self.split = split
+        self.batch_log = batch_log
 
 
 class TieredStreamDataSource(DataSource):
@@ -105,7 +109,12 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 
     show_log()
     assert isinstance(partition, SplitPartition)
-    return read_split(partition.split, options)
+    return read_split(partition.split, reporting_to(options, partition.batch_log))
+
+
+def reporting_to(options: Options, addresses: tuple[str, ...]) -> Options:
+    """The options, with more addresses for counters."""
+    return replace(options, metrics_addresses=(*options.metrics_addresses, *addresses))
 
 
 class BatchReader(DataSourceReader):
@@ -141,10 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot travel.
-        options = self._options
-        if self._batch_log is not None:
-            options = replace(options, metrics_addresses=(*options.metrics_addresses, self._batch_log.address))
-        return {"_options": options, "_opened": None, "_batch_log": None}
+        return {"_options": self._options, "_opened": None, "_batch_log": None}
 
     def _open(self) -> tuple[Tier, StreamPlanner]:
         if self._opened is None:
@@ -183,6 +189,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._opened[1].latest() if self._opened else None
         return offsets_to_dict(latest) if latest else None
 
+    @property
+    def batch_log(self) -> tuple[str, ...]:
+        """Where tasks report to the planner."""
+        return () if self._batch_log is None else (self._batch_log.address,)
+
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
         """What the micro-batch from `start` to `end` reads, cut into tasks."""
         from tiered_stream.plan.splits import splits_for
@@ -192,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return splits_for(ranges, self._options, tier.locator, planner.topic_ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [SplitPartition(split) for split in self.splits(start, end)]
+        return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._options)

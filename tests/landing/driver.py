@@ -25,6 +25,15 @@ IN_COMMIT, AFTER_COMMIT = "during the commit", "after the commit and before Spar
 WORKERS = "workers"
 POINTS = (BEFORE_TASKS, BEFORE_COMMIT, IN_COMMIT, AFTER_COMMIT)
 
+LOCAL_TASKS = {"spark.master": "local[2,4]"}
+"""A task may fail three times before its stage does."""
+SPECULATION = {
+    "spark.executor.memory": "600m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.task.duration.threshold": "2s",
+}
+
 _LONGEST_COMMIT = 0.03
 _SECONDS_BETWEEN_WORKERS = 0.7
 
@@ -42,6 +51,8 @@ class Run:
     limit: int
     point: str | None = None
     batch: int = 1
+    speculation: tuple[str, str] | None = None
+    """A cluster's master, and a folder for `slow_fetcher`'s marks: each task is started twice."""
 
     def execute(self, log_file: Path) -> int:
         """Run it in a process group of its own; the exit status, negative for the signal that ended it."""
@@ -129,18 +140,26 @@ def _is_worker(pid: int) -> bool:
         return False
 
 
+def slow(marks: str) -> dict[str, str]:
+    """Options that read with `slow_fetcher`."""
+    from tests.landing.slow_fetcher import MARKS, SlowFetcher
+
+    return {MARKS: marks, "kafka.remote.storage.fetcher.class": f"{SlowFetcher.__module__}.{SlowFetcher.__name__}"}
+
+
 def main() -> None:
     run = Run(**json.loads(sys.argv[1]))
     from tests.landing.archive import options
     from tests.stack.spark import spark_session
     from tiered_stream import land
 
-    # A task may fail three times before its stage does.
-    spark = spark_session("driver", groups=("delta",), config={"spark.master": "local[2,4]"})
+    config = SPECULATION | {"spark.master": run.speculation[0]} if run.speculation else LOCAL_TASKS
+    spark = spark_session("driver", groups=("delta",), config=config)
     arrange(run)
+    limit = {"maxOffsetsPerTrigger": str(run.limit)}
     query = land(
         spark,
-        options=options(run.topics, {"maxOffsetsPerTrigger": str(run.limit)}),
+        options=options(run.topics, limit | (slow(run.speculation[1]) if run.speculation else {})),
         table=run.table,
         checkpoint=run.checkpoint,
         lane="direct",

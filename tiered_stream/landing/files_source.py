@@ -27,11 +27,12 @@ SOURCE = "tiered_stream_files"
 
 
 class FilesPartition(InputPartition):
-    """The splits that one task lands."""
+    """The splits that one task lands, and where else it is to report what they cost."""
 
-    def __init__(self, splits: tuple[Split, ...]) -> None:
+    def __init__(self, splits: tuple[Split, ...], batch_log: tuple[str, ...]) -> None:
         super().__init__(splits)
         self.splits = splits
+        self.batch_log = batch_log
 
 
 class FilesDataSource(DataSource):
@@ -62,7 +63,7 @@ class FilesReader(StreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         splits = self.splits(start, end)
         tasks = tasks_of(splits, target_bytes=self._files.target_bytes, parallelism=self._files.tasks)
-        return [FilesPartition(task) for task in tasks]
+        return [FilesPartition(task, self.batch_log) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from tiered_stream.landing.write import write_splits
@@ -72,6 +73,6 @@ class FilesReader(StreamReader):
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         files, metrics = write_splits(partition.splits, self._options, self._files, task)
-        send(metrics, self._options.metrics_addresses)
+        send(metrics, (*self._options.metrics_addresses, *partition.batch_log))
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(files, metrics, peak_memory)
