@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
@@ -18,7 +18,7 @@ from tiered_stream.locate.remote_log_metadata import (
 from tiered_stream.locate.segment_table import SegmentTable
 from tiered_stream.offsets import TopicPartition
 from tiered_stream.options import IsolationLevel
-from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.values import read_values
 
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
@@ -85,10 +85,16 @@ class MetadataLog:
 
     def _apply(self, log: TopicPartition, fetched: FetchedRecords, end: int, topic_ids: set[bytes]) -> int:
         """Take in what was fetched; the offset to go on from."""
-        decoder = RecordBatchDecoder(log.topic, log.partition, fetched.fetch_offset, end)
-        for offset, value in _records(decoder, fetched.records):
+        try:
+            values, next_offset = read_values(fetched.records)
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise type(error)(f"{log}: {error}") from error
+        for offset, value in values:
+            # A batch may begin before the offset that was asked for.
+            if value is None or not fetched.fetch_offset <= offset < end:
+                continue
             # A record names its topic's id, so that most of the others' need no decoding.
-            if value is None or not any(topic_id in value for topic_id in topic_ids):
+            if not any(topic_id in value for topic_id in topic_ids):
                 continue
             try:
                 metadata = decode_remote_log_metadata(value)
@@ -96,11 +102,6 @@ class MetadataLog:
                 raise type(error)(f"{log} at offset {offset}: {error}") from error
             if metadata is not None:
                 self.table.apply(metadata)
-        if decoder.next_offset <= fetched.fetch_offset:
+        if next_offset <= fetched.fetch_offset:
             raise CorruptDataError(f"{log}: no whole batch came from offset {fetched.fetch_offset} on")
-        return decoder.next_offset
-
-
-def _records(decoder: RecordBatchDecoder, data: bytes) -> Iterator[tuple[int, bytes | None]]:
-    for batch in decoder.feed(data):
-        yield from zip(batch.column("offset").to_pylist(), batch.column("value").to_pylist(), strict=True)
+        return next_offset

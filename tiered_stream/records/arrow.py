@@ -7,8 +7,8 @@ where a record has none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -132,26 +132,36 @@ class RecordBuffers:
         fixed = self.offsets, self.timestamps, self.timestamp_types
         return *fixed, self.keys.columns(), self.values.columns(), self.headers.columns()
 
-    def record_batch(self, topic: str, partition: int, rows: int, include_headers: bool) -> pa.RecordBatch:
-        arrays = [
+    def record_batches(
+        self, topic: str, partition: int, rows: int, include_headers: bool, most: int
+    ) -> Iterator[pa.RecordBatch]:
+        """The first `rows` records, at most `most` in one batch."""
+        columns = [
             self.keys.array(rows, pa.binary()),
             self.values.array(rows, pa.binary()),
-            repeated(topic, pa.string(), rows),
-            repeated(partition, pa.int32(), rows),
             pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(self.offsets)]),
             pa.Array.from_buffers(_FIELDS[5][1], rows, [None, pa.py_buffer(self.timestamps)]),
             pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self.timestamp_types)]),
+            *([self.headers.array(rows)] if include_headers else ()),
         ]
-        if include_headers:
-            arrays.append(self.headers.array(rows))
-        return pa.RecordBatch.from_arrays(arrays, schema=record_schema(include_headers))
+        schema = record_schema(include_headers)
+        topics, partitions = _texts(topic, min(rows, most)), _int32s(partition, min(rows, most))
+        for start in range(0, rows, most):
+            key, value, *others = (column.slice(start, most) for column in columns)
+            same = topics.slice(0, len(key)), partitions.slice(0, len(key))
+            yield pa.RecordBatch.from_arrays([key, value, *same, *others], schema=schema)
 
 
-@lru_cache(maxsize=16)
-def _repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(value, kind), rows)
+# From buffers: pyarrow's own ways to make an array of Python values import pandas, which takes half a second.
 
 
-def repeated(value: str | int, kind: pa.DataType, rows: int) -> pa.Array:
-    """`rows` times the same value: a slice of one shared array, so that a split builds it once."""
-    return _repeated(value, kind, 1 << max(rows - 1, 0).bit_length()).slice(0, rows)
+def _texts(text: str, rows: int) -> pa.Array:
+    """`rows` times the same text."""
+    data = text.encode()
+    ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)])
+
+
+def _int32s(number: int, rows: int) -> pa.Array:
+    """`rows` times the same number."""
+    return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(np.full(rows, number, np.int32))])

@@ -166,8 +166,7 @@ class RecordBatchDecoder:
         )  # fmt: skip
         self._raise_error(data)
         if rows:
-            decoded = buffers.record_batch(self._topic, self._partition, rows, self._include_headers)
-            yield from (decoded.slice(start, MAX_ROWS) for start in range(0, rows, MAX_ROWS))
+            yield from buffers.record_batches(self._topic, self._partition, rows, self._include_headers, MAX_ROWS)
 
 
 def _runs(batches: Table) -> Iterator[tuple[bool, Table]]:

@@ -1,0 +1,115 @@
+"""Offsets and values of the few small records of an internal topic, read without the compiled kernels.
+
+To start those takes half a second, in each process that plans a query. The layout of batches and records is written
+down in `kernels.py`; here the header is one `struct`, with the magic 16 bytes from the batch's start.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import google_crc32c
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_END = 12
+_MAGIC_AT = 16
+_CRC_FROM = 21
+_CODEC_MASK, _CONTROL = 0x07, 0x20
+_VARINT_BITS = 70
+
+Value = tuple[int, bytes | None]
+
+
+def read_values(data: bytes) -> tuple[list[Value], int]:
+    """Offset and value of each record in the whole batches at the start of `data`, markers left out.
+
+    Returns:
+        them, and the offset after the last whole batch, 0 where there is none.
+
+    Raises:
+        CorruptDataError: a batch is malformed, or its CRC-32C is wrong; names its base offset.
+        UnsupportedDataError: a batch has a format before Kafka 0.11, or an unknown codec.
+    """
+    view, at, next_offset = memoryview(data), 0, 0
+    found: list[Value] = []
+    while len(view) - at > _MAGIC_AT:
+        base_offset, length = struct.unpack_from(">qi", view, at)
+        end = at + _LENGTH_END + length
+        if not _HEADER.size - _LENGTH_END <= length <= MAX_BATCH_BYTES:
+            raise CorruptDataError(f"the batch at offset {base_offset} says that it has {length} bytes")
+        if view[at + _MAGIC_AT] != 2:
+            raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {view[at + _MAGIC_AT]}, not 2")
+        if end > len(view):
+            break
+        try:
+            batch, next_offset = _batch(view[at:end])
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise type(error)(f"the batch at offset {base_offset}: {error}") from error
+        found += batch
+        at = end
+    return found, next_offset
+
+
+def _batch(batch: memoryview) -> tuple[list[Value], int]:
+    base_offset, _, _, _, crc, attributes, last_delta, _, _, _, _, _, count = _HEADER.unpack_from(batch)
+    if google_crc32c.value(bytes(batch[_CRC_FROM:])) != crc:
+        raise CorruptDataError("its CRC-32C is wrong")
+    if base_offset < 0 or last_delta < 0:
+        raise CorruptDataError(f"it ends {last_delta} after that")
+    next_offset = base_offset + last_delta + 1
+    if attributes & _CONTROL:
+        return [], next_offset
+    records = bytes(batch[_HEADER.size :])
+    codec = attributes & _CODEC_MASK
+    if codec:
+        unpacked = Unpacked(4 * len(records))
+        unpacked.append(codec, memoryview(records))
+        records = unpacked.data().tobytes()
+    try:
+        values = list(_records(records, count))
+    except IndexError:
+        raise CorruptDataError(f"it is too short for its {count} records") from None
+    if any(not 0 <= delta <= last_delta for delta, _ in values):
+        raise CorruptDataError("it has a record beyond its end")
+    return [(base_offset + delta, value) for delta, value in values], next_offset
+
+
+def _records(data: bytes, count: int) -> Iterator[Value]:
+    """Offset delta and value of each record; IndexError where the data is too short."""
+    at = 0
+    for _ in range(count):
+        size, at = _varint(data, at)
+        end = at + size
+        _, at = _varint(data, at + 1)
+        delta, at = _varint(data, at)
+        _, at = _bytes(data, at)
+        value, at = _bytes(data, at)
+        if not at < end <= len(data):
+            raise IndexError
+        yield delta, value
+        at = end
+
+
+def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
+    size, at = _varint(data, at)
+    if size < 0:
+        return None, at
+    if at + size > len(data):
+        raise IndexError
+    return data[at : at + size], at + size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of at most 10 bytes: its value, and the position after it."""
+    value = 0
+    for shift in range(0, _VARINT_BITS, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+    raise IndexError
