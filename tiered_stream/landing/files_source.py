@@ -18,7 +18,7 @@ from tiered_stream.landing.files import file_rows, spark_file_schema
 from tiered_stream.landing.target import TableFiles, source_options, table_files
 from tiered_stream.landing.tasks import tasks_of
 from tiered_stream.options import Options, parse_options
-from tiered_stream.source import StreamReader
+from tiered_stream.source import StreamReader, settle_worker
 
 if TYPE_CHECKING:
     from tiered_stream.plan.splits import Split
@@ -76,3 +76,4 @@ class FilesReader(StreamReader):
         send(metrics, (*self._options.metrics_addresses, *partition.batch_log))
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(files, metrics, peak_memory)
+        settle_worker()
