@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
+# Most tests of services wait; a file's tests stay together, and each process has a stack of its own.
+TWO_AT_ONCE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv java stack demo test test-unit test-slow lint soak bench clean
@@ -32,7 +34,7 @@ demo: venv java ## Tier a topic, read it straight from the object store, and lan
 	@$(BIN)/python -m tests.demo
 
 test: venv java ## Run all tests, those that start the broker, the S3 endpoint and Spark included
-	$(PYTEST)
+	$(PYTEST) $(TWO_AT_ONCE)
 
 test-unit: venv ## Run the tests that start no service and need no network
 	$(PYTEST) -m "not stack and not slow"
@@ -43,7 +45,7 @@ lint: venv ## Check style, format and types
 	$(BIN)/mypy
 
 test-slow: venv java ## Run the tests that `make test` leaves out because they take long
-	$(PYTEST) -m slow
+	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
 soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
 	@$(BIN)/python -m tests.landing.soak

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kafka.record.memory_records import MemoryRecords
 
+from tests.stack import native_crc  # noqa: F401 - it is enough that it is imported
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.records.decoder import RecordBatchDecoder

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from kafka import KafkaConsumer, TopicPartition
 
+from tests.stack import native_crc  # noqa: F401 - it is enough that it is imported
 from tests.stack.broker import KafkaBroker
 from tests.stack.errors import StackError
 from tests.stack.rows import Row

@@ -2,7 +2,8 @@
 
 Snappy costs 60 ns a record; zstd costs 110 ns more, for files of about half the size. Keys, values and headers hardly
 repeat: no dictionary, and no minima and maxima, which Delta has no use for. The topic is handed over as a dictionary of
-one: 20 ns less. Offsets and timestamps grow evenly: as differences they take next to nothing, and no more time.
+one: 20 ns less. Offsets and timestamps grow evenly: as differences they take next to nothing, and no more time. Payload
+that does not get smaller, as it is compressed or encrypted already, is stored as it is: 60 ns less, and less to read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ _CHOICES: dict[str, Any] = {
     # Arrow's own schema would say that the topic is a dictionary; to readers it is a string.
     "store_schema": False,
 }
+_PAYLOAD = ("key", "value")
+_HEADER_LEAVES = ("headers.list.element.key", "headers.list.element.value")
+_SAMPLE_ROWS, _SAMPLE_BYTES, _SMALLEST_SAMPLE = 1000, 64 << 10, 1 << 10
+_WORTH_IT = 0.95
 _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
 
 
@@ -44,7 +49,22 @@ def with_topic_once(batch: pa.RecordBatch, topic: str, schema: pa.Schema) -> pa.
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def open_parquet(sink: NativeFile, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    """A writer whose row groups are what is given to it at once."""
-    level = 1 if compression == "zstd" else None
-    return pq.ParquetWriter(sink, schema, compression=compression, compression_level=level, **_CHOICES)
+def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> pq.ParquetWriter:
+    """A writer whose row groups are what is given to it at once; `first` tells what the records are like."""
+    by_column = dict.fromkeys(_leaves(first.schema), compression)
+    by_column |= {name: "none" for name in _PAYLOAD if not _gets_smaller(first.column(name), compression)}
+    levels = {name: 1 for name, codec in by_column.items() if codec == "zstd"}
+    return pq.ParquetWriter(sink, first.schema, compression=by_column, compression_level=levels or None, **_CHOICES)
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """Parquet's names of the columns."""
+    flat = [name for name in schema.names if name != "headers"]
+    return [*flat, *(_HEADER_LEAVES if len(flat) < len(schema.names) else ())]
+
+
+def _gets_smaller(column: pa.Array, compression: str) -> bool:
+    sample = b"".join(filter(None, column.slice(0, _SAMPLE_ROWS).to_pylist()))[:_SAMPLE_BYTES]
+    if compression == "none" or len(sample) < _SMALLEST_SAMPLE:
+        return True
+    return len(pa.compress(sample, codec=compression, asbytes=True)) < _WORTH_IT * len(sample)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tiered_stream.errors import TableError
@@ -124,7 +125,8 @@ class _OpenFile:
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self._sink = folder.open_output_stream(path)
-        self._parquet = open_parquet(self._sink, self._schema, compression)
+        self._compression = compression
+        self._parquet: pq.ParquetWriter | None = None
 
     def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         self._statistics.add(partition, batch)
@@ -133,6 +135,8 @@ class _OpenFile:
 
     def write_row_group(self) -> int:
         """Write what waits; the file's size so far."""
+        if self._parquet is None:
+            self._parquet = open_parquet(self._sink, self._waiting[0], self._compression)
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting.clear()
         self.waiting_bytes = 0
@@ -142,6 +146,7 @@ class _OpenFile:
     def finish(self) -> DataFile:
         if self._waiting:
             self.write_row_group()
+        assert self._parquet is not None, "a file is begun with rows"
         self._parquet.close()
         size = int(self._sink.tell())
         self._sink.close()

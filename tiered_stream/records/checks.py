@@ -60,7 +60,7 @@ class PartCheck:
         self._begins = {(each.producer_id, each.first_offset) for each in aborted if start <= each.first_offset < end}
         self._ends = {(each.producer_id, each.last_offset) for each in aborted if start <= each.last_offset < end}
 
-    def batches(self, data: bytes, next_offset: int) -> None:
+    def batches(self, data: memoryview, next_offset: int) -> None:
         """Whole batches, and the offset after the last of them."""
         if not data:
             return

@@ -23,6 +23,7 @@ MAX_ROWS = 16_384
 TARGET_BYTES = 16 << 20
 """Uncompressed bytes of record batches that are decoded together, unless one alone is larger."""
 
+_LENGTH_AT, _LENGTH_END = 8, 12
 _CRC_AT = 17
 _CRC_FROM = 21
 
@@ -65,7 +66,25 @@ class RecordBatchDecoder:
                 bytes; names partition and offset.
             UnsupportedDataError: a batch has an unknown codec.
         """
-        data = self._pending + data if self._pending else data
+        view = memoryview(data)
+        if self._pending:
+            # Only the batch that is cut is put together: the rest of the bytes stay where they are.
+            missing = self._bytes_missing(view)
+            cut, view = memoryview(self._pending + bytes(view[:missing])), view[missing:]
+            yield from self._feed(cut)
+        if view:
+            yield from self._feed(view)
+
+    def _bytes_missing(self, data: memoryview) -> int:
+        """How many of the bytes that follow belong to the batch of which the first are pending."""
+        head = self._pending[:_LENGTH_END] + bytes(data[:_LENGTH_END])
+        if len(head) < _LENGTH_END:
+            return len(data)
+        size = _LENGTH_END + int.from_bytes(head[_LENGTH_AT:_LENGTH_END], "big", signed=True)
+        missing = size - len(self._pending)
+        return missing if 0 < missing <= len(data) else len(data)
+
+    def _feed(self, data: memoryview) -> Iterator[pa.RecordBatch]:
         raw = np.frombuffer(data, np.uint8)
         most = len(data) // kernels.SMALLEST_BATCH + 1
         table: Table = np.empty((most, kernels.BATCH_COLUMNS), np.int64)
@@ -80,7 +99,7 @@ class RecordBatchDecoder:
         if self._part_check is not None:
             self._part_check.batches(data[:consumed], self.next_offset)
             self._part_check.transactions(transactional[: self._state[kernels.TRANSACTIONAL]])
-        self._pending = data[consumed:]
+        self._pending = bytes(data[consumed:])
         for legacy, batches in _runs(table[:found]):
             yield from self._decode_legacy(data, batches) if legacy else self._decode(data, raw, batches)
 
@@ -103,19 +122,18 @@ class RecordBatchDecoder:
     def _name(self, offset: int) -> str:
         return f"{self._topic}-{self._partition} at offset {offset}"
 
-    def _raise_error(self, data: bytes) -> None:
+    def _raise_error(self, data: memoryview) -> None:
         error = int(self._state[kernels.ERROR])
         if error != kernels.OK:
             at = int(self._state[kernels.ERROR_POSITION])
             offset = int.from_bytes(data[at : at + 8], "big", signed=True)
             raise CorruptDataError(f"{self._name(offset)}: {kernels.ERROR_TEXTS[error]}")
 
-    def _decode_legacy(self, data: bytes, batches: Table) -> Iterator[pa.RecordBatch]:
-        view = memoryview(data)
+    def _decode_legacy(self, data: memoryview, batches: Table) -> Iterator[pa.RecordBatch]:
         for position, size, offset in batches[:, [kernels.POSITION, kernels.SIZE, kernels.BASE_OFFSET]].tolist():
             try:
                 rows = decode_legacy(
-                    view[position : position + size], self._topic, self._partition, self._start_offset,
+                    data[position : position + size], self._topic, self._partition, self._start_offset,
                     self._end_offset, include_headers=self._include_headers, check_crc=self._check_crcs,
                 )  # fmt: skip
             except (CorruptDataError, UnsupportedDataError) as error:
@@ -123,10 +141,10 @@ class RecordBatchDecoder:
             if rows.num_rows:
                 yield rows
 
-    def _decode(self, data: bytes, raw: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
+    def _decode(self, data: memoryview, raw: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
         while len(batches):
             unpacked = Unpacked(min(8 * len(data), TARGET_BYTES))
-            places = self._places(memoryview(data), raw, batches, unpacked)
+            places = self._places(data, raw, batches, unpacked)
             yield from self._decode_unit(data, raw, unpacked, batches[: len(places)], places)
             batches = batches[len(places) :]
 
@@ -154,7 +172,7 @@ class RecordBatchDecoder:
         return places
 
     def _decode_unit(
-        self, data: bytes, raw: Buffer, unpacked: Unpacked, batches: Table, places: list[tuple[int, int, bool]]
+        self, data: memoryview, raw: Buffer, unpacked: Unpacked, batches: Table, places: list[tuple[int, int, bool]]
     ) -> Iterator[pa.RecordBatch]:
         batches[:, kernels.RECORDS_START :] = places
         size = int((batches[:, kernels.RECORDS_END] - batches[:, kernels.RECORDS_START]).sum())

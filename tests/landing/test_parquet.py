@@ -1,0 +1,48 @@
+"""What the files are like inside."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.landing.made_batches import ORDERS, decoded
+from tests.stack.rows import Record
+from tiered_stream.landing.target import TableFiles
+from tiered_stream.landing.write import TableWriter
+
+NOISE = random.Random(1).randbytes(100_000)
+TEXT = b'{"id": 4711, "state": "shipped"}' * 3
+
+
+def compressions(folder: Path, records: list[Record], compression: str) -> dict[str, str]:
+    """Each column's codec in the file that has these records; they are read back, too."""
+    writer = TableWriter(replace(TableFiles(folder.as_uri()), compression=compression), 0)
+    batch = decoded(records)
+    writer.add(ORDERS, batch)
+    (file,) = writer.finish()
+    parquet = pq.ParquetFile(folder / file.path)
+    assert parquet.read().cast(batch.schema).equals(pa.Table.from_batches([batch]))
+    group = parquet.metadata.row_group(0)
+    return {group.column(at).path_in_schema: group.column(at).compression for at in range(group.num_columns)}
+
+
+@pytest.mark.parametrize("compression", ["snappy", "zstd"])
+def test_payload_that_does_not_get_smaller_is_stored_as_it_is(tmp_path: Path, compression: str) -> None:
+    records = [Record(TEXT, NOISE[at : at + 100], ((str(at), TEXT),)) for at in range(0, 100_000, 100)]
+    found = compressions(tmp_path, records, compression)
+    assert found.pop("value") == "UNCOMPRESSED"
+    assert len(found) == 8 and set(found.values()) == {compression.upper()}
+
+
+def test_a_few_bytes_tell_nothing(tmp_path: Path) -> None:
+    found = compressions(tmp_path, [Record(None, NOISE[:100]), Record(b"", None)], "snappy")
+    assert set(found.values()) == {"SNAPPY"}
+
+
+def test_nothing_is_compressed_when_that_is_not_wanted(tmp_path: Path) -> None:
+    assert set(compressions(tmp_path, [Record(TEXT, TEXT)] * 1000, "none").values()) == {"UNCOMPRESSED"}
