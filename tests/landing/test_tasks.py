@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.landing.tasks import SMALLEST_TASK_BYTES, tasks_of
+from tiered_stream.landing.tasks import FILES, SMALLEST_TASK_BYTES, tasks_of
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.plan.splits import Split
 from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
@@ -31,6 +31,10 @@ def test_large_splits_stay_alone() -> None:
     assert counts([tiered(128 * MIB)] * 5) == [1] * 5
 
 
+def test_a_task_writes_more_than_one_file_when_there_is_work_enough() -> None:
+    assert counts([tiered(128 * MIB)] * 8, parallelism=2) == [2] * 4
+
+
 def test_small_splits_of_many_partitions_share_a_task() -> None:
     assert counts([tiered(MIB // 100, number) for number in range(100)]) == [100]
 
@@ -52,5 +56,5 @@ def test_every_split_is_in_one_task_in_order(sizes: list[int], parallelism: int)
     splits = [tiered(size) for size in sizes]
     tasks = tasks_of(splits, target_bytes=128 * MIB, parallelism=parallelism)
     assert [split for task in tasks for split in task] == splits
-    most = max(SMALLEST_TASK_BYTES, 128 * MIB)
+    most = max(SMALLEST_TASK_BYTES, FILES * 128 * MIB)
     assert all(sum(split.storage_bytes for split in task) <= 2 * most for task in tasks if len(task) > 1)

@@ -9,9 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.fetch.aiven import AivenLayoutFetcher
 from tiered_stream.fetch.base import RemoteStorageFetcher
-from tiered_stream.fetch.encryption import load_key_ring
 from tiered_stream.fetch.file import FileStore
 from tiered_stream.fetch.local import LocalLayoutFetcher
 from tiered_stream.fetch.stores import ObjectStore
@@ -62,6 +60,10 @@ def _open(options: StorageOptions) -> RemoteStorageFetcher:
     if options.layout == "local":
         return LocalLayoutFetcher(open_store(options))
     if options.layout == "aiven":
+        # Imported here, as boto3 above: the other layout does without cryptography.
+        from tiered_stream.fetch.aiven import AivenLayoutFetcher
+        from tiered_stream.fetch.encryption import load_key_ring
+
         key_prefix = options.rsm_config.get("key.prefix", "")
         return AivenLayoutFetcher(open_store(options), key_prefix, load_key_ring(options.rsm_config))
     raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")

@@ -8,15 +8,17 @@ from tiered_stream.plan.splits import Split
 
 SMALLEST_TASK_BYTES = 8 << 20
 """Below this, a task of its own costs more than it gains."""
+FILES = 2
+"""Of one task: at its start a core waits for the first bytes, so that fewer tasks are quicker."""
 ASSUMED_RECORD_BYTES = 256
 """For splits that come from a broker: their size is not known beforehand."""
 
 
 def tasks_of(splits: Sequence[Split], *, target_bytes: int, parallelism: int) -> list[tuple[Split, ...]]:
-    """Neighbours together up to `target_bytes`, and no more than leaves work for `parallelism` tasks at once."""
+    """Neighbours together, up to `FILES` files of `target_bytes`, as long as there is work for `parallelism` tasks."""
     sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
     share = -(-sum(sizes) // parallelism)
-    most = min(target_bytes, max(SMALLEST_TASK_BYTES, share))
+    most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
     tasks: list[list[Split]] = []
     filled = most
     for split, size in zip(splits, sizes, strict=True):

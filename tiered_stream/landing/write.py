@@ -95,7 +95,8 @@ class TableWriter:
         # Taken out and put in again: the first is always the one that was longest without rows.
         self._open[day] = file
         file.append(partition, batch)
-        if sum(each.waiting_bytes for each in self._open.values()) >= ROW_GROUP_BYTES:
+        most = min(ROW_GROUP_BYTES, self._files.target_bytes)
+        if sum(each.waiting_bytes for each in self._open.values()) >= most:
             fullest = max(self._open, key=lambda each: self._open[each].waiting_bytes)
             if self._open[fullest].write_row_group() >= self._files.target_bytes:
                 self._finish(fullest)

@@ -12,9 +12,6 @@ from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.broker.open import open_client
 from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.fetch.plugin import fetcher_for
-from tiered_stream.locate.archive import ArchiveLocator
-from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
-from tiered_stream.locate.archived import open_archive
 from tiered_stream.locate.base import Locator
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.fallback import BrokerFallback
@@ -60,6 +57,11 @@ def open_tier(options: Options) -> Tier:
 
 
 def _open_archive(options: Options) -> Tier:
+    # Imported here, so that queries with a cluster start sooner.
+    from tiered_stream.locate.archive import ArchiveLocator
+    from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
+    from tiered_stream.locate.archived import open_archive
+
     archive, fetcher = open_archive(options.storage, options.topic_ids), fetcher_for(options)
     locator = ArchiveLocator(archive, fetcher, options.isolation_level)
     log.info("remote.log.locator=archive: topics, offsets and segments come from the manifests in the storage")

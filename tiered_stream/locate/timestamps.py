@@ -9,6 +9,7 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
 from tiered_stream.locate.index_cache import describe
 from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.records.indexes import parse_offset_index, parse_time_index
 from tiered_stream.segments import ByteRange
 
@@ -25,9 +26,6 @@ def first_offset_at(fetcher: RemoteStorageFetcher, piece: VisibleSegment, timest
         StorageError: indexes or bytes cannot be had.
         CorruptDataError, UnsupportedDataError: they do not have their format.
     """
-    # Imported late: most queries start at offsets, and are planned sooner without the compiled kernels.
-    from tiered_stream.records.decoder import RecordBatchDecoder
-
     segment, offsets = piece.segment, piece.offsets
     start = _search_start(fetcher, piece, timestamp)
     late_enough = min(timestamp * 1000, _INT64_MAX)
