@@ -32,7 +32,7 @@ def test_large_splits_stay_alone() -> None:
 
 
 def test_a_task_writes_more_than_one_file_when_there_is_work_enough() -> None:
-    assert counts([tiered(128 * MIB)] * 8, parallelism=2) == [2] * 4
+    assert counts([tiered(128 * MIB)] * 8, parallelism=2) == [4] * 2
 
 
 def test_small_splits_of_many_partitions_share_a_task() -> None:

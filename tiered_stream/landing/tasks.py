@@ -8,7 +8,7 @@ from tiered_stream.plan.splits import Split
 
 SMALLEST_TASK_BYTES = 8 << 20
 """Below this, a task of its own costs more than it gains."""
-FILES = 2
+FILES = 4
 """Of one task: at its start a core waits for the first bytes, so that fewer tasks are quicker."""
 ASSUMED_RECORD_BYTES = 256
 """For splits that come from a broker: their size is not known beforehand."""

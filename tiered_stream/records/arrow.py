@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tiered_stream.records.memory import allocate
+
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 _FIELDS = [
     ("key", pa.binary()),
@@ -38,7 +40,7 @@ def _bitmap(rows: int) -> np.ndarray[Any, Any]:
 
 
 def _ends(rows: int) -> np.ndarray[Any, Any]:
-    ends = np.empty(rows + 1, np.int32)
+    ends = allocate(rows + 1, np.int32)
     ends[0] = 0
     return ends
 
@@ -54,7 +56,7 @@ class BytesBuffers:
 
     @classmethod
     def allocate(cls, rows: int, size: int) -> BytesBuffers:
-        return cls(_ends(rows), np.empty(size, np.uint8), _bitmap(rows), np.zeros(1, np.int64))
+        return cls(_ends(rows), allocate(size, np.uint8), _bitmap(rows), np.zeros(1, np.int64))
 
     def columns(self) -> tuple[Any, ...]:
         return self.ends, self.values, self.bits, self.nulls
@@ -120,9 +122,9 @@ class RecordBuffers:
     @classmethod
     def allocate(cls, rows: int, size: int, include_headers: bool) -> RecordBuffers:
         return cls(
-            np.empty(rows, np.int64),
-            np.empty(rows, np.int64),
-            np.empty(rows, np.int32),
+            allocate(rows, np.int64),
+            allocate(rows, np.int64),
+            allocate(rows, np.int32),
             BytesBuffers.allocate(rows, size),
             BytesBuffers.allocate(rows, size),
             HeaderBuffers.allocate(rows, size) if include_headers else HeaderBuffers.allocate(0, 0),

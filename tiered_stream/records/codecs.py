@@ -14,6 +14,7 @@ import cramjam
 import numpy as np
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.records.memory import allocate
 
 MAX_BATCH_BYTES = 256 << 20
 """The largest record batch that is read, as it is stored and after decompression."""
@@ -74,7 +75,7 @@ class Unpacked:
     """One growing buffer that takes the decompressed records of several batches, one after the other."""
 
     def __init__(self, size: int) -> None:
-        self._buffer: Buffer = np.empty(size, np.uint8)
+        self._buffer: Buffer = allocate(size, np.uint8)
         self.used = 0
 
     def append(self, codec: int, packed: memoryview) -> tuple[int, int]:
@@ -102,7 +103,7 @@ class Unpacked:
                 return start, self.used
 
     def _grow(self) -> None:
-        grown = np.empty(2 * len(self._buffer) + (1 << 16), np.uint8)
+        grown = allocate(2 * len(self._buffer) + (1 << 16), np.uint8)
         grown[: self.used] = self._buffer[: self.used]
         self._buffer = grown
 

@@ -16,6 +16,7 @@ from tiered_stream.records.arrow import RecordBuffers
 from tiered_stream.records.checks import PartCheck
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
 from tiered_stream.records.legacy import decode_legacy
+from tiered_stream.records.memory import allocate
 from tiered_stream.records.transactions import AbortedTransaction
 
 MAX_ROWS = 16_384
@@ -87,8 +88,8 @@ class RecordBatchDecoder:
     def _feed(self, data: memoryview) -> Iterator[pa.RecordBatch]:
         raw = np.frombuffer(data, np.uint8)
         most = len(data) // kernels.SMALLEST_BATCH + 1
-        table: Table = np.empty((most, kernels.BATCH_COLUMNS), np.int64)
-        transactional: Table = np.empty((most, kernels.TRANSACTIONAL_COLUMNS), np.int64)
+        table: Table = allocate(most, np.int64, kernels.BATCH_COLUMNS)
+        transactional: Table = allocate(most, np.int64, kernels.TRANSACTIONAL_COLUMNS)
         found = kernels.scan_batches(
             raw, self._start_offset, self._end_offset, MAX_BATCH_BYTES, self._aborted, table, transactional,
             self._state,
