@@ -33,7 +33,7 @@ stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.demo
 
-test: venv java ## Run all tests, those that start the broker, the S3 endpoint and Spark included
+test: venv java ## Run the tests, those that start the broker, the S3 endpoint and Spark included
 	$(PYTEST) $(TWO_AT_ONCE)
 
 test-unit: venv ## Run the tests that start no service and need no network

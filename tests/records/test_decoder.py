@@ -76,6 +76,14 @@ def logs(draw: st.DrawFn) -> bytes:
     return log
 
 
+def damaged(log: bytes, data: st.DataObject) -> bytes:
+    """The log with a few of its bytes replaced."""
+    wrong = bytearray(log)
+    for _ in range(data.draw(st.integers(1, 4))):
+        wrong[data.draw(st.integers(0, len(log) - 1))] = data.draw(st.integers(0, 255))
+    return bytes(wrong)
+
+
 @given(logs())
 @settings(max_examples=150, deadline=None)
 def test_random_batches_decode_as_kafka_python_reads_them(log: bytes) -> None:
@@ -102,11 +110,8 @@ def test_an_offset_range_gives_exactly_its_records(log: bytes, data: st.DataObje
 @given(logs(), st.data())
 @settings(max_examples=200, deadline=None)
 def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.DataObject) -> None:
-    damaged = bytearray(log)
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(0, len(log) - 1))] = data.draw(st.integers(0, 255))
     try:
-        decode([bytes(damaged)], check_crcs=False)
+        decode([damaged(log, data)], check_crcs=False)
     except (CorruptDataError, UnsupportedDataError) as error:
         assert "topic-3" in str(error)
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.batches import marker_batch, read_by_kafka_python, with_crc
-from tests.records.test_decoder import logs
+from tests.records.test_decoder import damaged, logs
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
@@ -34,10 +34,8 @@ def test_a_batch_that_is_cut_off_at_the_end_is_left_out(log: bytes, data: st.Dat
 @given(logs(), st.data())
 @settings(max_examples=200, deadline=None)
 def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.DataObject) -> None:
-    damaged = bytearray(log)
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(0, len(log) - 1))] = data.draw(st.integers(0, 255))
-    for tried in (bytes(damaged), with_crc(bytes(damaged))):
+    wrong = damaged(log, data)
+    for tried in (wrong, with_crc(wrong)):
         try:
             read_values(tried)
         except (CorruptDataError, UnsupportedDataError) as error:
