@@ -94,6 +94,13 @@ class Log:
 
     def ended(self, before: int) -> list[Ended]:
         """The transactions that ended below an offset, in order."""
+        return self._transactions(before)[0]
+
+    def undecided(self, before: int) -> dict[int, int]:
+        """By producer, the first offset of a transaction that is open at an offset."""
+        return self._transactions(before)[1]
+
+    def _transactions(self, before: int) -> tuple[list[Ended], dict[int, int]]:
         begun: dict[int, int] = {}
         ended = []
         for batch in self.batches:
@@ -105,19 +112,7 @@ class Log:
                 first = begun.pop(batch.producer_id)
                 stable = min(begun.values(), default=batch.last + 1)
                 ended.append(Ended(batch.producer_id, first, batch.base, batch.kind == "commit", stable))
-        return ended
-
-    def undecided(self, before: int) -> dict[int, int]:
-        """By producer, the first offset of a transaction that is open at an offset."""
-        begun: dict[int, int] = {}
-        for batch in self.batches:
-            if batch.base >= before:
-                break
-            if batch.kind == "data":
-                begun.setdefault(batch.producer_id, batch.base)
-            elif batch.kind in ("commit", "abort"):
-                begun.pop(batch.producer_id)
-        return begun
+        return ended, begun
 
     def last_stable(self, end: int) -> int:
         return min([end, *self.undecided(end).values()])

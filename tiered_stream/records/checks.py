@@ -16,10 +16,10 @@ import numpy as np
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.records import kernels
+from tiered_stream.records.header import MAGIC_AT
 from tiered_stream.records.transactions import AbortedTransaction
 
 _BASE_OFFSET = struct.Struct(">q")
-_MAGIC_AT = 16
 _FIRST_EXACT_MAGIC = 2  # before it, a compressed set has the offset of its last message
 
 
@@ -66,7 +66,7 @@ class PartCheck:
             return
         if not self._begun:
             self._begun = True
-            self._check_first(_BASE_OFFSET.unpack_from(data)[0], data[_MAGIC_AT])
+            self._check_first(_BASE_OFFSET.unpack_from(data)[0], data[MAGIC_AT])
         if next_offset > self.bounds.highest + 1:
             raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from tiered_stream.records import kernels
 from tiered_stream.records.arrow import RecordBuffers
 from tiered_stream.records.checks import PartCheck
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
+from tiered_stream.records.header import LENGTH_AT, LENGTH_END, crc_is_right
 from tiered_stream.records.legacy import decode_legacy
 from tiered_stream.records.memory import allocate
 from tiered_stream.records.transactions import AbortedTransaction
@@ -23,10 +23,6 @@ MAX_ROWS = 16_384
 """Rows of one Arrow batch that is yielded."""
 TARGET_BYTES = 16 << 20
 """Uncompressed bytes of record batches that are decoded together, unless one alone is larger."""
-
-_LENGTH_AT, _LENGTH_END = 8, 12
-_CRC_AT = 17
-_CRC_FROM = 21
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -78,10 +74,10 @@ class RecordBatchDecoder:
 
     def _bytes_missing(self, data: memoryview) -> int:
         """How many of the bytes that follow belong to the batch of which the first are pending."""
-        head = self._pending[:_LENGTH_END] + bytes(data[:_LENGTH_END])
-        if len(head) < _LENGTH_END:
+        head = self._pending[:LENGTH_END] + bytes(data[:LENGTH_END])
+        if len(head) < LENGTH_END:
             return len(data)
-        size = _LENGTH_END + int.from_bytes(head[_LENGTH_AT:_LENGTH_END], "big", signed=True)
+        size = LENGTH_END + int.from_bytes(head[LENGTH_AT:LENGTH_END], "big", signed=True)
         missing = size - len(self._pending)
         return missing if 0 < missing <= len(data) else len(data)
 
@@ -198,6 +194,5 @@ def _runs(batches: Table) -> Iterator[tuple[bool, Table]]:
 
 
 def _check_crc(batch: Buffer) -> None:
-    stored = int.from_bytes(batch[_CRC_AT:_CRC_FROM].tobytes(), "big")
-    if google_crc32c.value(batch[_CRC_FROM:]) != stored:
+    if not crc_is_right(batch):
         raise CorruptDataError("the batch's CRC-32C is wrong")

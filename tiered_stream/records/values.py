@@ -1,7 +1,7 @@
 """Offsets and values of the few small records of an internal topic, read without the compiled kernels.
 
 To start those takes half a second, in each process that plans a query. The layout of batches and records is written
-down in `kernels.py`; here the header is one `struct`, with the magic 16 bytes from the batch's start.
+down in `kernels.py`; here the header is one `struct`.
 """
 
 from __future__ import annotations
@@ -9,15 +9,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-import google_crc32c
-
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
+from tiered_stream.records.header import LENGTH_END, MAGIC_AT, crc_is_right
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_LENGTH_END = 12
-_MAGIC_AT = 16
-_CRC_FROM = 21
 _CODEC_MASK, _CONTROL = 0x07, 0x20
 _VARINT_BITS = 70
 
@@ -36,13 +32,13 @@ def read_values(data: bytes) -> tuple[list[Value], int]:
     """
     view, at, next_offset = memoryview(data), 0, 0
     found: list[Value] = []
-    while len(view) - at > _MAGIC_AT:
+    while len(view) - at > MAGIC_AT:
         base_offset, length = struct.unpack_from(">qi", view, at)
-        end = at + _LENGTH_END + length
-        if not _HEADER.size - _LENGTH_END <= length <= MAX_BATCH_BYTES:
+        end = at + LENGTH_END + length
+        if not _HEADER.size - LENGTH_END <= length <= MAX_BATCH_BYTES:
             raise CorruptDataError(f"the batch at offset {base_offset} says that it has {length} bytes")
-        if view[at + _MAGIC_AT] != 2:
-            raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {view[at + _MAGIC_AT]}, not 2")
+        if view[at + MAGIC_AT] != 2:
+            raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {view[at + MAGIC_AT]}, not 2")
         if end > len(view):
             break
         try:
@@ -55,8 +51,8 @@ def read_values(data: bytes) -> tuple[list[Value], int]:
 
 
 def _batch(batch: memoryview) -> tuple[list[Value], int]:
-    base_offset, _, _, _, crc, attributes, last_delta, _, _, _, _, _, count = _HEADER.unpack_from(batch)
-    if google_crc32c.value(bytes(batch[_CRC_FROM:])) != crc:
+    base_offset, _, _, _, _, attributes, last_delta, _, _, _, _, _, count = _HEADER.unpack_from(batch)
+    if not crc_is_right(bytes(batch)):
         raise CorruptDataError("its CRC-32C is wrong")
     if base_offset < 0 or last_delta < 0:
         raise CorruptDataError(f"it ends {last_delta} after that")
