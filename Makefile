@@ -22,6 +22,9 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/pip check
+	@# As on a cluster: what can be compiled is compiled before a query starts.
+	$(BIN)/python -m compileall -q tiered_stream
+	$(BIN)/tiered-stream warm --pyspark
 	@touch $@
 
 java: ## Look for Java 17 or newer; install Debian's where that is allowed
@@ -55,4 +58,5 @@ bench: venv java ## Measure throughput against Spark's own kafka source
 
 clean: ## Remove what the other targets made in this folder (downloaded jars stay in the user's cache)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	rm -rf tiered_stream/records/kernel_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,7 +31,7 @@ from tiered_stream.offsets import OffsetRange
 from tiered_stream.options import IsolationLevel, Options
 from tiered_stream.plan.splits import Split
 from tiered_stream.records.checks import PartBounds, PartCheck
-from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched
 from tiered_stream.segments import SegmentLocation
 
@@ -62,11 +62,12 @@ def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
 
 
 class SplitReader:
-    """Reads one split; `metrics` counts what it cost."""
+    """Reads one split, at most `max_rows` rows at a time; `metrics` counts what it cost."""
 
-    def __init__(self, split: Split, options: Options) -> None:
+    def __init__(self, split: Split, options: Options, max_rows: int = MAX_ROWS) -> None:
         self._split = split
         self._options = options
+        self._max_rows = max_rows
         self._position = split.offsets.start
         self.metrics = ReadMetrics()
 
@@ -165,6 +166,7 @@ class SplitReader:
         return RecordBatchDecoder(
             partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
             include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
+            max_rows=self._max_rows,
         )  # fmt: skip
 
 

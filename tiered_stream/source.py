@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,18 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
     settle_worker()
 
 
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """What is imported here stays: to look for garbage in it meanwhile takes a tenth of a second."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @cache
 def settle_worker() -> None:
     """Take all that a task has imported out of the garbage collector's sight, once a process.
@@ -163,14 +176,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[Tier, StreamPlanner]:
         if self._opened is None:
-            from tiered_stream.driver_log import BatchLog, show_log
-            from tiered_stream.locate.open import open_tier
-            from tiered_stream.plan.stream import StreamPlanner
+            with _no_garbage():
+                from tiered_stream.driver_log import BatchLog, show_log
+                from tiered_stream.locate.open import open_tier
+                from tiered_stream.plan.stream import StreamPlanner
 
-            show_log()
-            tier = open_tier(self._options)
-            self._opened = tier, StreamPlanner(self._options, tier.offset_reader, tier.locator)
-            self._batch_log = BatchLog()
+                show_log()
+                tier = open_tier(self._options)
+                self._opened = tier, StreamPlanner(self._options, tier.offset_reader, tier.locator)
+                self._batch_log = BatchLog()
         return self._opened
 
     @property

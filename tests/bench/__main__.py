@@ -53,7 +53,8 @@ def landing_report(landed: Mapping[str, Landed], records: int) -> Table:
     for name, each in landed.items():
         peak = f"{each.worker_bytes >> 20:,} MiB" if each.worker_bytes else ""
         rate = records / each.median / 1e6
-        table.add_row(name, f"{each.median:.1f}", f"{rate:.2f}", f"{each.median / ours:.1f}x", peak)
+        seconds = f"{each.median:.1f} ({min(each.seconds):.1f} to {max(each.seconds):.1f})"
+        table.add_row(name, seconds, f"{rate:.2f}", f"{each.median / ours:.1f}x", peak)
     return table
 
 
@@ -61,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--records", type=int, default=10_000_000)
     parser.add_argument("--record-bytes", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=3, help="of our source; the median counts")
+    parser.add_argument("--runs", type=int, default=3, help="of ours in each turn; the median counts")
     parser.add_argument("--kafka-runs", type=int, default=1, help="of Spark's own source, which takes long")
     arguments = parser.parse_args()
     records, runs = arguments.records, (arguments.runs, arguments.kafka_runs)

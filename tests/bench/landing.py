@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from deltalake import DeltaTable
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.bench.noop import PARTITIONS, TUNED, WARM_UP_TOPIC
+from tests.bench.turns import take_turns
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream import land
 from tiered_stream.landing.files import PEAK_MEMORY
@@ -37,36 +39,39 @@ class Landed:
 def measure_landing(
     stack: TieredStack, spark: SparkSession, topic: str, records: int, runs: int, kafka_runs: int
 ) -> dict[str, Landed]:
-    """The contenders take turns, each into a table of its own, with a checkpoint; every record must be there."""
-    contenders = {
+    """Land the whole topic in each way in turn, into a new table, with a checkpoint; every record must be there."""
+    ways = {
         "direct lane": (_lane(stack, spark, "direct"), runs),
         "Spark lane": (_lane(stack, spark, "spark"), kafka_runs),
         "kafka, 16 MiB fetches": (_kafka(stack, spark), kafka_runs),
     }
-    for start, _ in contenders.values():
-        _land(start, WARM_UP_TOPIC, Landed())
-    landed = {name: Landed() for name in contenders}
-    for turn in range(max(runs, kafka_runs)):
-        for name, (start, wanted) in contenders.items():
-            if turn < wanted:
-                found = _land(start, topic, landed[name])
-                # One more in each partition closed its last full segment.
-                assert found == records + PARTITIONS, f"{name}: {found} records in the table, not {records}"
+    landed = {name: Landed() for name in ways}
+    for name, (start, _) in ways.items():
+        _land(start, WARM_UP_TOPIC, None, landed[name])
+    # One more in each partition closed its last full segment.
+    seconds = take_turns({
+        name: (partial(_land, start, topic, records + PARTITIONS, landed[name]), counted)
+        for name, (start, counted) in ways.items()
+    })  # fmt: skip
+    for name, each in landed.items():
+        each.seconds = seconds[name]
     return landed
 
 
-def _land(start: Start, topic: str, landed: Landed) -> int:
-    """One run; how many records the table then has."""
+def _land(start: Start, topic: str, records: int | None, landed: Landed) -> float:
+    """One run; its seconds. `records` must be in the table then."""
     with tempfile.TemporaryDirectory(prefix="tiered-stream-bench-") as name:
         begin = time.perf_counter()
         query = start(topic, Path(name))
         query.awaitTermination()
-        landed.seconds.append(time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
         for progress in query.recentProgress:
             observed = progress.observedMetrics.get(OBSERVATION)
             if observed is not None:
                 landed.worker_bytes = max(landed.worker_bytes, observed[PEAK_MEMORY] or 0)
-        return int(DeltaTable(Path(name) / "table").to_pyarrow_dataset().count_rows())
+        found = int(DeltaTable(Path(name) / "table").to_pyarrow_dataset().count_rows())
+        assert records in (None, found), f"{found} records in the table, not {records}"
+        return seconds
 
 
 def _lane(stack: TieredStack, spark: SparkSession, lane: str) -> Start:

@@ -6,9 +6,11 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import SparkSession
 
+from tests.bench.turns import take_turns
 from tests.stack.bulk import produce_bulk
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
@@ -40,20 +42,19 @@ def fill(stack: TieredStack, topic: str, records: int, record_bytes: int) -> Non
 def measure_noop(
     stack: TieredStack, spark: SparkSession, topic: str, records: int, runs: int, kafka_runs: int
 ) -> NoopRates:
-    """The sources take turns, so that a slow moment of the machine hits all of them."""
+    """Read the whole topic by each source in turn."""
     kafka = {"kafka.bootstrap.servers": stack.bootstrap_servers}
-    contenders: dict[str, tuple[str, Mapping[str, str], int]] = {
+    sources: dict[str, tuple[str, Mapping[str, str], int]] = {
         "ours": ("tiered_stream", stack.options(), runs),
         "kafka": ("kafka", kafka, kafka_runs),
         "kafka_tuned": ("kafka", {**kafka, **TUNED}, kafka_runs),
     }
-    for source, options, _ in contenders.values():
+    for source, options, _ in sources.values():
         _seconds(spark, source, options, WARM_UP_TOPIC)
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(max(runs, kafka_runs)):
-        for name, (source, options, wanted) in contenders.items():
-            if turn < wanted:
-                seconds[name].append(_seconds(spark, source, options, topic))
+    seconds = take_turns({
+        name: (partial(_seconds, spark, source, options, topic), counted)
+        for name, (source, options, counted) in sources.items()
+    })  # fmt: skip
     return NoopRates(records, **{name: statistics.median(times) for name, times in seconds.items()})
 
 

@@ -1,28 +1,56 @@
-"""`tiered-stream warm`: compile the decoder's kernels into the installed package."""
+"""`tiered-stream warm`: compile what Python processes of Spark would else compile at their start."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.records import compiled
 
 
-def warm() -> None:
+def warm(
+    pyspark: Annotated[bool, typer.Option("--pyspark", help="Compile Spark's pyspark.zip, too.")] = False,
+) -> None:
     """Compile the decoder now, beside its code, so that a packed environment carries it and no executor compiles.
 
     Run it in the environment before you pack it, on the kind of machine that the executors are.
     """
+    _compile_kernels()
+    if pyspark:
+        _compile_pyspark()
+
+
+def _compile_kernels() -> None:
     folder = compiled.packaged_folder()
     try:
         (folder / compiled.kernel_key(compiled.KERNELS)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        typer.echo(f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it", err=True)
-        raise typer.Exit(1) from error
+        why = f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
+        raise _failed(why) from error
     # Imported late: the kernels find their folder when they are first imported.
     from tiered_stream.records.decoder import RecordBatchDecoder
 
     (rows,) = RecordBatchDecoder("", 0, 0, 1, check_crcs=False).feed(_ONE_RECORD)
     typer.echo(f"the decoder's kernels are compiled in {folder}, and decode {rows.num_rows} record")
+
+
+def _compile_pyspark() -> None:
+    from tiered_stream.cli.pyspark_zip import compile_archive, find_pyspark_zip
+
+    try:
+        archive = find_pyspark_zip()
+        typer.echo(f"{compile_archive(archive)} modules are compiled in {archive}")
+    except ConfigurationError as error:
+        raise _failed(str(error)) from error
+    except OSError as error:
+        raise _failed(f"Spark's archive cannot be written: {error}; run this as who installed Spark") from error
+
+
+def _failed(why: str) -> typer.Exit:
+    typer.echo(why, err=True)
+    return typer.Exit(1)
 
 
 _ONE_RECORD = bytes.fromhex(

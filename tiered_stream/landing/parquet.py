@@ -4,6 +4,7 @@ Snappy costs 60 ns a record; zstd costs 110 ns more, for files of about half the
 repeat: no dictionary, and no minima and maxima, which Delta has no use for. The topic is handed over as a dictionary of
 one: 20 ns less. Offsets and timestamps grow evenly: as differences they take next to nothing, and no more time. Payload
 that does not get smaller, as it is compressed or encrypted already, is stored as it is: 60 ns less, and less to read.
+Small records are taken 16,384 at once, not 1,024: 10 ns less.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _PAYLOAD = ("key", "value")
 _HEADER_LEAVES = ("headers.list.element.key", "headers.list.element.value")
 _SAMPLE_ROWS, _SAMPLE_BYTES, _SMALLEST_SAMPLE = 1000, 64 << 10, 1 << 10
 _WORTH_IT = 0.95
+_PAGE_BYTES, _FEWEST_AT_ONCE, _MOST_AT_ONCE = 1 << 20, 64, 16_384
 _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
 
 
@@ -54,13 +56,22 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     by_column = dict.fromkeys(_leaves(first.schema), compression)
     by_column |= {name: "none" for name in _PAYLOAD if not _gets_smaller(first.column(name), compression)}
     levels = {name: 1 for name, codec in by_column.items() if codec == "zstd"}
-    return pq.ParquetWriter(sink, first.schema, compression=by_column, compression_level=levels or None, **_CHOICES)
+    return pq.ParquetWriter(
+        sink, first.schema, compression=by_column, compression_level=levels or None,
+        write_batch_size=_rows_at_once(first), **_CHOICES,
+    )  # fmt: skip
 
 
 def _leaves(schema: pa.Schema) -> list[str]:
     """Parquet's names of the columns."""
     flat = [name for name in schema.names if name != "headers"]
     return [*flat, *(_HEADER_LEAVES if len(flat) < len(schema.names) else ())]
+
+
+def _rows_at_once(first: pa.RecordBatch) -> int:
+    """Rows that the writer takes before it looks whether a page is full: about a page of them."""
+    rows = _PAGE_BYTES * int(first.num_rows) // max(1, int(first.nbytes))
+    return min(max(_FEWEST_AT_ONCE, rows), _MOST_AT_ONCE)
 
 
 def _gets_smaller(column: pa.Array, compression: str) -> bool:

@@ -31,6 +31,8 @@ from tiered_stream.read import SplitReader
 
 ROW_GROUP_BYTES = 16 << 20
 """Of Arrow memory: what one task's rows take while they wait. Larger ones gain nothing, and their memory costs time."""
+BATCH_ROWS = 131_072
+"""Of one Arrow batch: each costs its share of Python, and no JVM has to take it."""
 MOST_OPEN_FILES = 16
 """Days at once in one task; one more, and the file that was longest without rows is closed."""
 
@@ -48,7 +50,7 @@ def write_splits(
     writer = TableWriter(files, task)
     try:
         for split in splits:
-            reader = SplitReader(split, options)
+            reader = SplitReader(split, options, BATCH_ROWS)
             for batch in reader.batches():
                 writer.add(split.topic_partition, batch)
             metrics.add(reader.metrics)

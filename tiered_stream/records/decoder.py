@@ -20,7 +20,7 @@ from tiered_stream.records.memory import allocate
 from tiered_stream.records.transactions import AbortedTransaction
 
 MAX_ROWS = 16_384
-"""Rows of one Arrow batch that is yielded."""
+"""Rows of one Arrow batch that is yielded, unless the decoder is told otherwise: as many as Spark's JVM takes well."""
 TARGET_BYTES = 16 << 20
 """Uncompressed bytes of record batches that are decoded together, unless one alone is larger."""
 
@@ -36,7 +36,7 @@ class RecordBatchDecoder:
     def __init__(
         self, topic: str, partition: int, start_offset: int, end_offset: int, *,
         aborted: Sequence[AbortedTransaction] = (), include_headers: bool = False, check_crcs: bool = True,
-        part_check: PartCheck | None = None,
+        part_check: PartCheck | None = None, max_rows: int = MAX_ROWS,
     ) -> None:  # fmt: skip
         self._topic = topic
         self._partition = partition
@@ -45,6 +45,7 @@ class RecordBatchDecoder:
         self._include_headers = include_headers
         self._check_crcs = check_crcs
         self._part_check = part_check
+        self._max_rows = max_rows
         intervals = sorted({(each.producer_id, each.first_offset, each.last_offset) for each in aborted})
         self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
@@ -56,7 +57,7 @@ class RecordBatchDecoder:
         return int(self._state[kernels.NEXT_OFFSET])
 
     def feed(self, data: bytes) -> Iterator[pa.RecordBatch]:
-        """The records of the batches that `data` completes, in offset order, at most `MAX_ROWS` at a time.
+        """The records of the batches that `data` completes, in offset order, at most `max_rows` at a time.
 
         Raises:
             CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it is not what `part_check` knows of the
@@ -181,7 +182,7 @@ class RecordBatchDecoder:
         )  # fmt: skip
         self._raise_error(data)
         if rows:
-            yield from buffers.record_batches(self._topic, self._partition, rows, self._include_headers, MAX_ROWS)
+            yield from buffers.record_batches(self._topic, self._partition, rows, self._include_headers, self._max_rows)
 
 
 def _runs(batches: Table) -> Iterator[tuple[bool, Table]]:

@@ -1,0 +1,69 @@
+"""Spark's `pyspark.zip`, compiled once.
+
+Spark's Python processes take pyspark from that archive, which has source alone, and no place for what Python compiles
+of it: each process compiles it anew, half a second before a streaming query's first micro-batch.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+from py_compile import PycInvalidationMode, PyCompileError, compile
+from tempfile import TemporaryDirectory
+
+from tiered_stream.errors import ConfigurationError
+
+
+def find_pyspark_zip() -> Path:
+    """The archive of the Spark that `SPARK_HOME` names, or of the package pyspark.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    package = find_spec("pyspark")
+    homes = [os.environ.get("SPARK_HOME"), *(package.submodule_search_locations or () if package else ())]
+    home = next(filter(None, homes), None)
+    if home is None:
+        raise ConfigurationError("no Spark is here: SPARK_HOME is not set, and pyspark is not installed")
+    found = Path(home, "python", "lib", "pyspark.zip")
+    if not found.is_file():
+        raise ConfigurationError(f"{found} does not exist: is {home} a Spark installation (SPARK_HOME)?")
+    return found
+
+
+def compile_archive(archive: Path) -> int:
+    """Add the bytecode of each module that is in the archive without; how many.
+
+    What is in it stays where it is, so processes that use the archive are not disturbed. The bytecode names the source
+    by its hash (PEP 552): Python does not use it with another one.
+
+    Raises:
+        OSError: the archive cannot be written.
+    """
+    with TemporaryDirectory(dir=archive.parent) as folder:
+        # Replaced as a whole, so that nobody ever finds half of it.
+        whole = Path(folder, archive.name)
+        shutil.copy2(archive, whole)
+        with zipfile.ZipFile(whole, "a") as opened:
+            names = set(opened.namelist())
+            sources = sorted(name for name in names if name.endswith(".py") and f"{name}c" not in names)
+            compiled = sum(_add(opened, name, archive, folder) for name in sources)
+        if compiled:
+            os.replace(whole, archive)
+    return compiled
+
+
+def _add(opened: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
+    source = opened.extract(name, folder)
+    try:
+        compile(
+            source, f"{source}c", dfile=str(archive / name), doraise=True,
+            invalidation_mode=PycInvalidationMode.CHECKED_HASH,
+        )  # fmt: skip
+    except PyCompileError:
+        return False  # whoever imports it gets the error
+    opened.write(f"{source}c", f"{name}c")
+    return True
