@@ -12,14 +12,16 @@ import pytest
 from typer.testing import CliRunner
 
 from tiered_stream.cli import app
-from tiered_stream.cli.pyspark_zip import compile_archive, find_pyspark_zip
+from tiered_stream.cli.pyspark_zip import compile_archive, find_pyspark_zip, loaded_modules
 from tiered_stream.records import compiled
 
+MODULES = ["pyspark/__init__.py", "pyspark/daemon.py", "pyspark/worker.py"]
 SOURCES = {
-    "package/__init__.py": "",
-    "package/first.py": "print(__file__)",
-    "package/second.py": "print(__file__)",
-    "package/data.txt": "text",
+    "pyspark/__init__.py": "",
+    "pyspark/daemon.py": "import sys\nprint(__file__, file=sys.stderr)",
+    "pyspark/worker.py": "import sys\nprint(__file__, file=sys.stderr)",
+    "pyspark/other.py": "",
+    "pyspark/data.txt": "text",
 }
 
 
@@ -35,47 +37,51 @@ def archive(tmp_path: Path) -> Path:
 
 def python(archive: Path, code: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", code]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, env={**os.environ, "PYTHONPATH": str(archive)}, **pipes)
+    return subprocess.Popen(
+        command, text=True, env={**os.environ, "PYTHONPATH": str(archive)}, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
 def loaded_from(archive: Path, module: str) -> str:
-    said, errors = python(archive, f"import {module}").communicate(timeout=60)
-    assert not errors
+    _, said = python(archive, f"import {module}").communicate(timeout=60)
     return Path(said.strip()).name
 
 
-def test_modules_are_loaded_from_their_bytecode_and_compiled_once(archive: Path) -> None:
-    assert loaded_from(archive, "package.first") == "first.py"
-    assert compile_archive(archive) == 3
-    assert loaded_from(archive, "package.first") == "first.pyc"
-    assert compile_archive(archive) == 0
+def test_what_the_processes_load_is_loaded_from_bytecode_and_compiled_once(archive: Path) -> None:
+    assert loaded_from(archive, "pyspark.daemon") == "daemon.py"
+    assert loaded_modules(archive) == MODULES
+    assert compile_archive(archive, MODULES) == 3
+    assert loaded_from(archive, "pyspark.daemon") == "daemon.pyc"
+    assert loaded_modules(archive) == MODULES
+    assert compile_archive(archive, MODULES) == 0
     assert [each.name for each in archive.parent.iterdir()] == [archive.name]
     with zipfile.ZipFile(archive) as opened:
         assert {name: opened.read(name).decode() for name in SOURCES} == SOURCES
 
 
 def test_a_process_that_uses_the_archive_goes_on_with_it(archive: Path) -> None:
-    running = python(archive, "import package.first; input(); import package.second")
-    assert running.stdout is not None and running.stdout.readline().strip().endswith("first.py")
-    compile_archive(archive)
-    said, errors = running.communicate("go on\n", timeout=60)
-    assert (Path(said.strip()).stem, errors) == ("second", "")
+    running = python(archive, "import pyspark.daemon; input(); import pyspark.worker")
+    assert running.stderr is not None and running.stderr.readline().strip().endswith("daemon.py")
+    compile_archive(archive, MODULES)
+    _, said = running.communicate("go on\n", timeout=60)
+    assert (Path(said.strip()).stem, running.returncode) == ("worker", 0)
 
 
 def test_bytecode_of_another_source_is_not_used(archive: Path) -> None:
-    compile_archive(archive)
+    compile_archive(archive, MODULES)
     other = archive.with_name("other.zip")
+    another = "import sys\nprint('another', file=sys.stderr)"
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(other, "w") as new:
         for name in old.namelist():
-            new.writestr(name, "print('another')" if name == "package/first.py" else old.read(name))
-    assert loaded_from(other, "package.first") == "another"
+            new.writestr(name, another if name == "pyspark/daemon.py" else old.read(name))
+    assert loaded_from(other, "pyspark.daemon") == "another"
 
 
 def test_a_module_that_does_not_compile_is_left_to_who_imports_it(archive: Path) -> None:
     with zipfile.ZipFile(archive, "a") as opened:
-        opened.writestr("package/wrong.py", "def")
-    assert compile_archive(archive) == 3
+        opened.writestr("pyspark/wrong.py", "def")
+    assert compile_archive(archive, [*MODULES, "pyspark/wrong.py"]) == 3
 
 
 def test_the_archive_is_that_of_spark_home(archive: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,7 +94,9 @@ def test_the_archive_is_that_of_spark_home(archive: Path, monkeypatch: pytest.Mo
 
 def test_without_spark_home_it_is_that_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert find_pyspark_zip().parts[-4:] == ("pyspark", "python", "lib", "pyspark.zip")
+    found = find_pyspark_zip()
+    assert found.parts[-4:] == ("pyspark", "python", "lib", "pyspark.zip")
+    assert {"pyspark/worker.py", "pyspark/sql/datasource.py"} < set(loaded_modules(found))
 
 
 def test_a_home_without_spark_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -252,6 +252,12 @@ def test_more_rows_than_one_arrow_batch_holds_come_in_several() -> None:
     assert [batch.num_rows for batch in decode([record_batch(records)])] == [MAX_ROWS, 1]
 
 
+def test_how_many_rows_one_arrow_batch_holds_may_be_chosen() -> None:
+    log = record_batch([Record(b"%d" % each) for each in range(5)])
+    found = decode([log], max_rows=2)
+    assert [batch["key"].to_pylist() for batch in found] == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
+
+
 def test_a_batch_larger_than_the_pieces_it_comes_in_is_read() -> None:
     log = record_batch([Record(b"k", struct.pack(">q", each) * 5000) for each in range(50)])
     pieces = [log[start : start + 10_000] for start in range(0, len(log), 10_000)]

@@ -1,20 +1,40 @@
 """Spark's `pyspark.zip`, compiled once.
 
 Spark's Python processes take pyspark from that archive, which has source alone, and no place for what Python compiles
-of it: each process compiles it anew, half a second before a streaming query's first micro-batch.
+of it: each process compiles it anew, half a second before a streaming query's first micro-batch. Only what they load is
+compiled: Python reads the archive's whole list again and again, and each more entry would cost.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from py_compile import PycInvalidationMode, PyCompileError, compile
 from tempfile import TemporaryDirectory
 
 from tiered_stream.errors import ConfigurationError
+
+_PROCESSES = (
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+)
+_LIST_LOADED = """
+import contextlib, importlib, sys
+for name in sys.argv[1:]:
+    with contextlib.suppress(Exception):
+        importlib.import_module(name)
+print(*(getattr(module, "__file__", None) for module in list(sys.modules.values())), sep="\\n")
+"""
 
 
 def find_pyspark_zip() -> Path:
@@ -34,8 +54,18 @@ def find_pyspark_zip() -> Path:
     return found
 
 
-def compile_archive(archive: Path) -> int:
-    """Add the bytecode of each module that is in the archive without; how many.
+def loaded_modules(archive: Path) -> list[str]:
+    """The modules that Spark's Python processes take from the archive at their start, by their names in it."""
+    paths = [archive, *archive.parent.glob("py4j-*.zip")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    command = [sys.executable, "-c", _LIST_LOADED, *_PROCESSES]
+    listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    inside = (path.removeprefix(f"{archive}/") for path in listed.split("\n") if path.startswith(f"{archive}/"))
+    return sorted({name.removesuffix("c") for name in inside})
+
+
+def compile_archive(archive: Path, modules: Iterable[str]) -> int:
+    """Add the bytecode of those modules (`package/module.py`) that are in the archive without; how many.
 
     What is in it stays where it is, so processes that use the archive are not disturbed. The bytecode names the source
     by its hash (PEP 552): Python does not use it with another one.
@@ -48,8 +78,8 @@ def compile_archive(archive: Path) -> int:
         whole = Path(folder, archive.name)
         shutil.copy2(archive, whole)
         with zipfile.ZipFile(whole, "a") as opened:
-            names = set(opened.namelist())
-            sources = sorted(name for name in names if name.endswith(".py") and f"{name}c" not in names)
+            there = set(opened.namelist())
+            sources = [name for name in modules if f"{name}c" not in there]
             compiled = sum(_add(opened, name, archive, folder) for name in sources)
         if compiled:
             os.replace(whole, archive)

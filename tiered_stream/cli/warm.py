@@ -37,11 +37,12 @@ def _compile_kernels() -> None:
 
 
 def _compile_pyspark() -> None:
-    from tiered_stream.cli.pyspark_zip import compile_archive, find_pyspark_zip
+    from tiered_stream.cli.pyspark_zip import compile_archive, find_pyspark_zip, loaded_modules
 
     try:
         archive = find_pyspark_zip()
-        typer.echo(f"{compile_archive(archive)} modules are compiled in {archive}")
+        count = compile_archive(archive, loaded_modules(archive))
+        typer.echo(f"{count} modules are compiled in {archive}")
     except ConfigurationError as error:
         raise _failed(str(error)) from error
     except OSError as error:
