@@ -118,7 +118,7 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
+def _collection_paused() -> Iterator[None]:
     """What is imported here stays: to look for garbage in it meanwhile takes a tenth of a second."""
     enabled = gc.isenabled()
     gc.disable()
@@ -176,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[Tier, StreamPlanner]:
         if self._opened is None:
-            with _no_garbage():
+            with _collection_paused():
                 from tiered_stream.driver_log import BatchLog, show_log
                 from tiered_stream.locate.open import open_tier
                 from tiered_stream.plan.stream import StreamPlanner
