@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 from dataclasses import dataclass, field
@@ -13,6 +14,9 @@ from pyspark.sql import SparkSession
 from tests.reading import batch, options, stream, tier_segments
 from tests.stack.processes import free_ports
 from tests.stack.tiered_stack import TieredStack
+from tiered_stream.errors import StorageBucketNotFoundError
+from tiered_stream.options import parse_options
+from tiered_stream.source import StreamReader
 
 TOPIC = "for-errors"
 WRONG_SECRET = "wrong-Secret-0815"
@@ -86,3 +90,11 @@ def test_bad_input_gives_one_clear_error(
     assert "During handling of the above exception" not in message
     assert WRONG_SECRET not in message and stack.secret_key not in message
     assert seconds < bad.seconds
+
+
+def test_garbage_is_collected_again_after_a_query_that_could_not_be_planned() -> None:
+    given = {"remote.log.locator": "archive", "remote.storage.uri": "file:///no/such/folder", "subscribe": TOPIC}
+    reader = StreamReader(parse_options({**given, "remote.storage.layout": "aiven"}, streaming=True))
+    with pytest.raises(StorageBucketNotFoundError, match="/no/such/folder"):
+        reader.initialOffset()
+    assert gc.isenabled()

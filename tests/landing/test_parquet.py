@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,7 @@ import pytest
 
 from tests.landing.made_batches import ORDERS, decoded
 from tests.stack.rows import Record
+from tiered_stream.landing.parquet import file_schema, open_parquet, with_topic_once
 from tiered_stream.landing.target import TableFiles
 from tiered_stream.landing.write import TableWriter
 
@@ -46,3 +49,25 @@ def test_a_few_bytes_tell_nothing(tmp_path: Path) -> None:
 
 def test_nothing_is_compressed_when_that_is_not_wanted(tmp_path: Path) -> None:
     assert set(compressions(tmp_path, [Record(TEXT, TEXT)] * 1000, "none").values()) == {"UNCOMPRESSED"}
+
+
+class Written(io.BytesIO):
+    """A file that remembers the sizes of what was written to it at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def write(self, data: Any) -> int:
+        self.sizes.append(len(data))
+        return super().write(data)
+
+
+def test_a_page_of_large_records_has_about_a_mebibyte() -> None:
+    batch = decoded([Record(None, NOISE[:10_000])] * 800)
+    rows = with_topic_once(batch, ORDERS.topic, file_schema(batch.schema))
+    file = Written()
+    with open_parquet(pa.PythonFile(file, "w"), rows, "none") as parquet:
+        parquet.write_batch(rows)
+    assert 1 << 19 < max(file.sizes) < 1 << 21
+    assert pq.read_table(io.BytesIO(file.getvalue())).column("value").to_pylist() == [NOISE[:10_000]] * 800
