@@ -42,6 +42,11 @@ def test_payload_that_does_not_get_smaller_is_stored_as_it_is(tmp_path: Path, co
     assert len(found) == 8 and set(found.values()) == {compression.upper()}
 
 
+def test_the_first_records_do_not_stand_for_all(tmp_path: Path) -> None:
+    noise = [Record(None, random.Random(at).randbytes(100)) for at in range(10_000)]
+    assert compressions(tmp_path, [Record(None, TEXT)] * 200 + noise, "snappy")["value"] == "UNCOMPRESSED"
+
+
 def test_a_few_bytes_tell_nothing(tmp_path: Path) -> None:
     found = compressions(tmp_path, [Record(None, NOISE[:100]), Record(b"", None)], "snappy")
     assert set(found.values()) == {"SNAPPY"}

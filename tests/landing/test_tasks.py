@@ -28,11 +28,15 @@ def counts(splits: list[Split], target_bytes: int = 128 * MIB, parallelism: int 
 
 
 def test_large_splits_stay_alone() -> None:
-    assert counts([tiered(128 * MIB)] * 5) == [1] * 5
+    assert counts([tiered(128 * MIB)] * 5, parallelism=5) == [1] * 5
 
 
 def test_a_task_writes_more_than_one_file_when_there_is_work_enough() -> None:
     assert counts([tiered(128 * MIB)] * 8, parallelism=2) == [4] * 2
+
+
+def test_a_little_more_than_the_cores_were_given_is_no_task_of_its_own() -> None:
+    assert counts([tiered(65 * MIB)] * 17, parallelism=2) == [8, 9]
 
 
 def test_small_splits_of_many_partitions_share_a_task() -> None:

@@ -26,7 +26,7 @@ _CHOICES: dict[str, Any] = {
 }
 _PAYLOAD = ("key", "value")
 _HEADER_LEAVES = ("headers.list.element.key", "headers.list.element.value")
-_SAMPLE_ROWS, _SAMPLE_BYTES, _SMALLEST_SAMPLE = 1000, 64 << 10, 1 << 10
+_SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _SMALLEST_SAMPLE = 32, 32, 2 << 10, 1 << 10
 _WORTH_IT = 0.95
 _PAGE_BYTES, _FEWEST_AT_ONCE, _MOST_AT_ONCE = 1 << 20, 64, 16_384
 _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
@@ -75,7 +75,14 @@ def _rows_at_once(first: pa.RecordBatch) -> int:
 
 
 def _gets_smaller(column: pa.Array, compression: str) -> bool:
-    sample = b"".join(filter(None, column.slice(0, _SAMPLE_ROWS).to_pylist()))[:_SAMPLE_BYTES]
+    sample = _sample(column)
     if compression == "none" or len(sample) < _SMALLEST_SAMPLE:
         return True
     return len(pa.compress(sample, codec=compression, asbytes=True)) < _WORTH_IT * len(sample)
+
+
+def _sample(column: pa.Array) -> bytes:
+    """Bytes from all over the column: a topic's first records are often unlike the others."""
+    step = max(1, -(-len(column) // _SAMPLE_PLACES))
+    places = (column.slice(at, min(step, _PLACE_ROWS)).to_pylist() for at in range(0, len(column), step))
+    return b"".join(b"".join(filter(None, rows))[:_PLACE_BYTES] for rows in places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from tiered_stream.plan.splits import Split
 
@@ -15,16 +16,16 @@ ASSUMED_RECORD_BYTES = 256
 
 
 def tasks_of(splits: Sequence[Split], *, target_bytes: int, parallelism: int) -> list[tuple[Split, ...]]:
-    """Neighbours together, up to `FILES` files of `target_bytes`, as long as there is work for `parallelism` tasks."""
+    """Neighbours together, in tasks of about the same size, so that none is waited for.
+
+    A task has about `FILES` files of `target_bytes`, or less where else there were fewer than `parallelism` tasks.
+    """
     sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
-    share = -(-sum(sizes) // parallelism)
+    total = sum(sizes)
+    share = -(-total // parallelism)
     most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
-    tasks: list[list[Split]] = []
-    filled = most
-    for split, size in zip(splits, sizes, strict=True):
-        if filled and filled + size / 2 > most:
-            tasks.append([])
-            filled = 0
-        tasks[-1].append(split)
-        filled += size
-    return [tuple(task) for task in tasks]
+    tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / most)))]
+    middles = (end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True))
+    for split, middle in zip(splits, middles, strict=True):
+        tasks[int(middle * len(tasks) / total)].append(split)
+    return [tuple(task) for task in tasks if task]
