@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 TWO_AT_ONCE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv java stack demo test test-unit test-slow lint soak bench clean
+.PHONY: help venv bytecode java stack demo test test-unit test-slow lint soak bench clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,10 +22,12 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/pip check
-	@# As on a cluster: what can be compiled is compiled before a query starts.
-	$(BIN)/python -m compileall -q tiered_stream
 	$(BIN)/tiered-stream warm --pyspark
 	@touch $@
+
+bytecode: venv
+	@# As on a cluster: what can be compiled is compiled before a query starts, that which was edited since included.
+	@$(BIN)/python -m compileall -q tiered_stream
 
 java: ## Look for Java 17 or newer; install Debian's where that is allowed
 	@sh conf/stack/java.sh
@@ -33,10 +35,10 @@ java: ## Look for Java 17 or newer; install Debian's where that is allowed
 stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its tier; print how to use them; until Ctrl-C
 	@$(BIN)/python -m tests.stack
 
-demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
+demo: bytecode java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.demo
 
-test: venv java ## Run the tests, those that start the broker, the S3 endpoint and Spark included
+test: bytecode java ## Run the tests, those that start the broker, the S3 endpoint and Spark included
 	$(PYTEST) $(TWO_AT_ONCE)
 
 test-unit: venv ## Run the tests that start no service and need no network
@@ -47,13 +49,13 @@ lint: venv ## Check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-slow: venv java ## Run the tests that `make test` leaves out because they take long
+test-slow: bytecode java ## Run the tests that `make test` leaves out because they take long
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
-soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
+soak: bytecode java ## Kill a landing query at random, 30 times, and count every record in the end
 	@$(BIN)/python -m tests.landing.soak
 
-bench: venv java ## Measure throughput against Spark's own kafka source
+bench: bytecode java ## Measure throughput against Spark's own kafka source
 	@$(BIN)/python -m tests.bench
 
 clean: ## Remove what the other targets made in this folder (downloaded jars stay in the user's cache)
