@@ -51,6 +51,15 @@ def test_tail_splits_from_brokers_share_a_task() -> None:
     assert counts([from_broker(100)] * 50) == [50]
 
 
+def test_a_gap_in_the_offsets_is_one_task_and_leaves_the_others_as_they_are() -> None:
+    splits = [tiered(128 * MIB)] * 8
+    assert counts([*splits, from_broker(2**60)], parallelism=2) == [4, 4, 1]
+
+
+def test_a_small_split_behind_a_huge_one_is_in_the_last_task() -> None:
+    assert counts([tiered(2**60), tiered(1)], target_bytes=2**62, parallelism=1) == [2]
+
+
 def test_nothing_to_read_is_no_task() -> None:
     assert counts([]) == []
 

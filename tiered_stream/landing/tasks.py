@@ -21,11 +21,13 @@ def tasks_of(splits: Sequence[Split], *, target_bytes: int, parallelism: int) ->
     A task has about `FILES` files of `target_bytes`, or less where else there were fewer than `parallelism` tasks.
     """
     sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
-    total = sum(sizes)
-    share = -(-total // parallelism)
+    share = -(-sum(sizes) // parallelism)
     most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
+    # No split is more than a task: one from a broker may span a gap of any length in the offsets.
+    weights = [min(size, most) for size in sizes]
+    total = sum(weights)
     tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / most)))]
-    middles = (end - size / 2 for end, size in zip(accumulate(sizes), sizes, strict=True))
-    for split, middle in zip(splits, middles, strict=True):
-        tasks[int(middle * len(tasks) / total)].append(split)
+    for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
+        # By where its middle lies in the whole; in whole numbers, so that none is rounded up to the end.
+        tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)
     return [tuple(task) for task in tasks if task]
