@@ -9,12 +9,14 @@ PYTEST := $(BIN)/python -m pytest
 TWO_AT_ONCE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv bytecode java stack demo test test-unit test-slow lint soak bench clean
+.PHONY: help venv java stack demo test test-unit test-slow lint soak bench clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Build .venv with every package pinned by requirements.lock
+	@# As on a cluster: modules are compiled before a query starts, those edited since the last time included.
+	@$(BIN)/python -m compileall -q tiered_stream
 
 $(STAMP): requirements.lock setup.cfg pyproject.toml
 	@test -n "$(PYTHON)" || { echo "python3.11 is not on PATH: install Python 3.11, or name it with 'make PYTHON=/path/to/python3.11'" >&2; exit 1; }
@@ -25,20 +27,16 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/tiered-stream warm --pyspark
 	@touch $@
 
-bytecode: venv
-	@# As on a cluster: what can be compiled is compiled before a query starts, that which was edited since included.
-	@$(BIN)/python -m compileall -q tiered_stream
-
 java: ## Look for Java 17 or newer; install Debian's where that is allowed
 	@sh conf/stack/java.sh
 
 stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its tier; print how to use them; until Ctrl-C
 	@$(BIN)/python -m tests.stack
 
-demo: bytecode java ## Tier a topic, read it straight from the object store, and land it in a Delta table
+demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.demo
 
-test: bytecode java ## Run the tests, those that start the broker, the S3 endpoint and Spark included
+test: venv java ## Run the tests, those that start the broker, the S3 endpoint and Spark included
 	$(PYTEST) $(TWO_AT_ONCE)
 
 test-unit: venv ## Run the tests that start no service and need no network
@@ -49,13 +47,13 @@ lint: venv ## Check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-slow: bytecode java ## Run the tests that `make test` leaves out because they take long
+test-slow: venv java ## Run the tests that `make test` leaves out because they take long
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
-soak: bytecode java ## Kill a landing query at random, 30 times, and count every record in the end
+soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
 	@$(BIN)/python -m tests.landing.soak
 
-bench: bytecode java ## Measure throughput against Spark's own kafka source
+bench: venv java ## Measure throughput against Spark's own kafka source
 	@$(BIN)/python -m tests.bench
 
 clean: ## Remove what the other targets made in this folder (downloaded jars stay in the user's cache)
