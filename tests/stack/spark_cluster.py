@@ -65,7 +65,7 @@ class SparkCluster:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._ui_port}/json/", timeout=5) as answer:
                 return int(json.load(answer)["aliveworkers"])
-        except OSError:
+        except (OSError, json.JSONDecodeError):  # as it starts, its page for people answers at this address too
             return -1
 
 
