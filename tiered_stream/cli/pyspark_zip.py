@@ -1,8 +1,8 @@
-"""Spark's `pyspark.zip`, compiled once.
+"""Spark's `pyspark.zip` and `py4j-….zip`, compiled once.
 
-Spark's Python processes take pyspark from that archive, which has source alone, and no place for what Python compiles
-of it: each process compiles it anew, half a second before a streaming query's first micro-batch. Only what they load is
-compiled: Python reads the archive's whole list again and again, and each more entry would cost.
+Spark's Python processes take both packages from these archives, which have source alone, and no place for what Python
+compiles of it: each process compiles it anew, more than half a second before a streaming query's first micro-batch.
+Only what they load is compiled: Python reads an archive's whole list again and again, and each more entry would cost.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from py_compile import PycInvalidationMode, PyCompileError, compile
@@ -37,8 +38,8 @@ print(*(getattr(module, "__file__", None) for module in list(sys.modules.values(
 """
 
 
-def find_pyspark_zip() -> Path:
-    """The archive of the Spark that `SPARK_HOME` names, or of the package pyspark.
+def find_archives() -> tuple[Path, ...]:
+    """`pyspark.zip` first, of the Spark that `SPARK_HOME` names, or of the package pyspark.
 
     Raises:
         ConfigurationError: there is none.
@@ -51,16 +52,19 @@ def find_pyspark_zip() -> Path:
     found = Path(home, "python", "lib", "pyspark.zip")
     if not found.is_file():
         raise ConfigurationError(f"{found} does not exist: is {home} a Spark installation (SPARK_HOME)?")
-    return found
+    return found, *sorted(found.parent.glob("py4j-*.zip"))
 
 
-def loaded_modules(archive: Path) -> list[str]:
-    """The modules that Spark's Python processes take from the archive at their start, by their names in it."""
-    paths = [archive, *archive.parent.glob("py4j-*.zip")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
+def loaded_modules(archives: Sequence[Path]) -> dict[Path, list[str]]:
+    """The modules that Spark's Python processes take from each archive at their start, by their names in it."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, archives))}
     command = [sys.executable, "-c", _LIST_LOADED, *_PROCESSES]
-    listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    inside = (path.removeprefix(f"{archive}/") for path in listed.split("\n") if path.startswith(f"{archive}/"))
+    listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
+    return {archive: _names_in(archive, listed) for archive in archives}
+
+
+def _names_in(archive: Path, files: Iterable[str]) -> list[str]:
+    inside = (path.removeprefix(f"{archive}/") for path in files if path.startswith(f"{archive}/"))
     return sorted({name.removesuffix("c") for name in inside})
 
 
@@ -68,7 +72,7 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
     """Add the bytecode of those modules (`package/module.py`) that are in the archive without; how many.
 
     What is in it stays where it is, so processes that use the archive are not disturbed. The bytecode names the source
-    by its hash (PEP 552): Python does not use it with another one.
+    by its time and size, as Python's own files do: it is not used with another one.
 
     Raises:
         OSError: the archive cannot be written.
@@ -88,10 +92,13 @@ def compile_archive(archive: Path, modules: Iterable[str]) -> int:
 
 def _add(opened: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool:
     source = opened.extract(name, folder)
+    # A ZIP file has local times without a zone; zipimport reads them in the same way.
+    modified = time.mktime((*opened.getinfo(name).date_time, -1, -1, -1))
+    os.utime(source, (modified, modified))
     try:
         compile(
             source, f"{source}c", dfile=str(archive / name), doraise=True,
-            invalidation_mode=PycInvalidationMode.CHECKED_HASH,
+            invalidation_mode=PycInvalidationMode.TIMESTAMP,
         )  # fmt: skip
     except PyCompileError:
         return False  # whoever imports it gets the error

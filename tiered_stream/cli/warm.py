@@ -11,7 +11,7 @@ from tiered_stream.records import compiled
 
 
 def warm(
-    pyspark: Annotated[bool, typer.Option("--pyspark", help="Compile Spark's pyspark.zip, too.")] = False,
+    pyspark: Annotated[bool, typer.Option("--pyspark", help="Compile Spark's pyspark.zip and py4j, too.")] = False,
 ) -> None:
     """Compile the decoder now, beside its code, so that a packed environment carries it and no executor compiles.
 
@@ -37,12 +37,12 @@ def _compile_kernels() -> None:
 
 
 def _compile_pyspark() -> None:
-    from tiered_stream.cli.pyspark_zip import compile_archive, find_pyspark_zip, loaded_modules
+    from tiered_stream.cli.pyspark_zip import compile_archive, find_archives, loaded_modules
 
     try:
-        archive = find_pyspark_zip()
-        count = compile_archive(archive, loaded_modules(archive))
-        typer.echo(f"{count} modules are compiled in {archive}")
+        for archive, modules in loaded_modules(find_archives()).items():
+            count = compile_archive(archive, modules)
+            typer.echo(f"{count} modules are compiled in {archive}")
     except ConfigurationError as error:
         raise _failed(str(error)) from error
     except OSError as error:
