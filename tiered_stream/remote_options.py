@@ -48,7 +48,11 @@ SPLIT_BYTES: Option[int] = Option(
     "remote.split.bytes", types.byte_size(1), 128 << 20, "128m", "About how many bytes one task reads."
 )
 REQUEST_BYTES: Option[int] = Option(
-    "remote.fetch.request.bytes", types.byte_size(1 << 20, 64 << 20), 8 << 20, "8m", "Bytes of one GET, 1m to 64m."
+    "remote.fetch.request.bytes",
+    types.byte_size(1 << 20, 64 << 20),
+    8 << 20,
+    "8m",
+    "Bytes of one GET at least, at most about twice as many; 1m to 64m.",
 )
 IN_FLIGHT: Option[int] = Option(
     "remote.fetch.requests.in.flight", types.integer(1, 64), 4, "4", "GETs at once in one task."
