@@ -1,4 +1,4 @@
-"""How a byte range is cut into requests."""
+"""How a byte range is cut into ranges."""
 
 from __future__ import annotations
 
@@ -14,22 +14,14 @@ WANTED = st.builds(lambda start, size: ByteRange(start, start + size), st.intege
 SIZES = st.integers(1, 5_000)
 
 
-@given(wanted=WANTED, request_bytes=SIZES, chunk_size=SIZES)
-def test_requests_follow_each_other_and_meet_at_chunk_ends(
-    wanted: ByteRange, request_bytes: int, chunk_size: int
-) -> None:
-    requests = cut(wanted, request_bytes, chunk_size)
-    assert (requests[0].start, requests[-1].end) == (wanted.start, wanted.end)
-    assert all(one.end == other.start and one.end % chunk_size == 0 for one, other in pairwise(requests))
-    assert max(map(len, requests)) < 2.5 * request_bytes + chunk_size
+@given(wanted=WANTED, least=SIZES, chunk_size=SIZES)
+def test_ranges_follow_each_other_and_meet_at_chunk_ends(wanted: ByteRange, least: int, chunk_size: int) -> None:
+    ranges = cut(wanted, least, chunk_size)
+    assert (ranges[0].start, ranges[-1].end) == (wanted.start, wanted.end)
+    assert all(one.end == other.start and one.end % chunk_size == 0 for one, other in pairwise(ranges))
 
 
-@given(wanted=WANTED, request_bytes=SIZES)
-def test_without_chunks_each_has_between_the_request_size_and_twice_that(wanted: ByteRange, request_bytes: int) -> None:
-    sizes = [len(each) for each in cut(wanted, request_bytes)]
-    assert max(sizes) <= 2 * request_bytes
-    assert min(sizes) >= min(len(wanted), request_bytes) - len(sizes)
-
-
-def test_nothing_is_asked_for_nothing() -> None:
-    assert cut(ByteRange(7, 7), 8) == []
+@given(wanted=WANTED, least=SIZES)
+def test_without_chunks_each_has_the_wanted_size_to_twice_that(wanted: ByteRange, least: int) -> None:
+    sizes = [len(each) for each in cut(wanted, least)]
+    assert max(sizes) < 2 * least and min(sizes) >= min(len(wanted), least)

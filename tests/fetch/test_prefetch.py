@@ -78,9 +78,13 @@ def test_the_bytes_of_all_parts_come_in_order() -> None:
     ]
 
 
-def test_requests_are_of_the_wanted_size_to_twice_that() -> None:
-    sizes = [len(data) for _, data in read_ahead(MemoryFetcher(), [(segment(45), ByteRange(0, 45))], options())]
-    assert sizes == [15, 15, 15]
+@pytest.mark.parametrize("memory_bytes,expected", [(1000, [20, 10, 15]), (80, [20, 10, 15]), (79, [10, 10, 10, 15])])
+def test_requests_are_of_the_wanted_size_to_twice_that_where_memory_has_room_for_all_in_flight(
+    memory_bytes: int, expected: list[int]
+) -> None:
+    parts = [(segment(45), ByteRange(0, 45))]
+    sizes = [len(data) for _, data in read_ahead(MemoryFetcher(), parts, options(memory_bytes=memory_bytes))]
+    assert sizes == expected
 
 
 def test_an_empty_part_and_no_part_at_all_ask_nothing() -> None:
@@ -159,5 +163,5 @@ def test_each_request_is_counted_with_its_bytes_and_seconds() -> None:
     list(
         read_ahead(MemoryFetcher(), [(segment(25), ByteRange(0, 25))], options(), lambda *fetch: counted.append(fetch))
     )
-    assert [size for size, _ in counted] == [13, 12]
+    assert [size for size, _ in counted] == [10, 15]
     assert all(seconds >= 0 for _, seconds in counted)

@@ -46,7 +46,7 @@ class RemoteStorageFetcher(ABC):
         """
 
     def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
-        """`wanted` cut into consecutive ranges of `request_bytes` to about twice that, one GET each.
+        """`wanted` cut into consecutive ranges of about `request_bytes` to twice that, one GET each.
 
         A layout whose objects are made of chunks cuts at chunk ends.
         """
@@ -72,15 +72,11 @@ class RemoteStorageFetcher(ABC):
 
 
 def cut(wanted: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
-    """`wanted` cut at multiples of `chunk_size` into consecutive ranges of about the same size.
+    """`wanted` cut at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
 
-    They are as few as twice `request_bytes` allows (a request costs some milliseconds of a core, whatever its size), or
-    single chunks where those are larger. What chunk ends leave over, less than half of `request_bytes`, the last takes.
+    They are as small as that allows, but for what would be left over at the end, which the last range takes.
     """
-    if not wanted:
-        return []
-    count = -(-len(wanted) // (2 * request_bytes))
-    step = -(-len(wanted) // (count * chunk_size)) * chunk_size
+    step = -(-request_bytes // chunk_size) * chunk_size
     first = wanted.start // chunk_size * chunk_size + step
-    bounds = [wanted.start, *range(first, wanted.end - request_bytes // 2, step), wanted.end]
+    bounds = [wanted.start, *range(first, wanted.end - request_bytes + 1, step), wanted.end]
     return [ByteRange(start, end) for start, end in pairwise(bounds) if start < end]

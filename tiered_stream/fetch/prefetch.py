@@ -35,7 +35,7 @@ def read_ahead(
     Raises:
         StorageError, CorruptDataError: at the place in the order where the bytes are missing.
     """
-    requests = _requests(fetcher, parts, options.request_bytes)
+    requests = _requests(fetcher, parts, options)
     upcoming = next(requests, None)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
     held = 0
@@ -59,15 +59,28 @@ def read_ahead(
 
 
 def _requests(
-    fetcher: RemoteStorageFetcher, parts: Sequence[tuple[RemoteLogSegment, ByteRange]], request_bytes: int
+    fetcher: RemoteStorageFetcher, parts: Sequence[tuple[RemoteLogSegment, ByteRange]], options: FetchOptions
 ) -> Iterator[Request]:
+    least = options.request_bytes
+    most = max(least, min(2 * least, options.memory_bytes // options.in_flight))
     for part, (segment, wanted) in enumerate(parts):
-        if 0 < len(wanted) <= request_bytes:
+        if 0 < len(wanted) <= least:
             # One GET in any layout, so the layout is not asked here, where it might have to read a manifest first.
             yield part, segment, wanted
         else:
-            for byte_range in fetcher.request_ranges(segment, wanted, request_bytes):
+            for byte_range in _joined(fetcher.request_ranges(segment, wanted, least), most):
                 yield part, segment, byte_range
+
+
+def _joined(ranges: Sequence[ByteRange], most: int) -> list[ByteRange]:
+    """Neighbours in one request of up to `most` bytes: each costs milliseconds of a core, here and in the storage."""
+    joined: list[ByteRange] = []
+    for each in ranges:
+        if joined and each.end - joined[-1].start <= most:
+            joined[-1] = ByteRange(joined[-1].start, each.end)
+        else:
+            joined.append(each)
+    return joined
 
 
 def _fetch(fetcher: RemoteStorageFetcher, request: Request) -> tuple[bytes, float]:
