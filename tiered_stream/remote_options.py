@@ -52,7 +52,7 @@ REQUEST_BYTES: Option[int] = Option(
     types.byte_size(1 << 20, 64 << 20),
     8 << 20,
     "8m",
-    "Bytes of one GET at least, at most about twice as many; 1m to 64m.",
+    "About how many bytes one GET reads, up to twice as many; 1m to 64m.",
 )
 IN_FLIGHT: Option[int] = Option(
     "remote.fetch.requests.in.flight", types.integer(1, 64), 4, "4", "GETs at once in one task."
