@@ -92,7 +92,7 @@ class TerminalProgress:
     def __init__(self, receiver: MetricsReceiver) -> None:
         self._receiver = receiver
         self._reported = ReadMetrics()
-        self._said = 0.0
+        self._said = time.monotonic()
         self._said_records = 0
 
     def follow(self, query: StreamingQuery) -> None:

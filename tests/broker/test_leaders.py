@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, metadata, offsets
+from tiered_stream.broker import client as client_module
 from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.errors import (
     BrokerAuthorizationError,
@@ -24,6 +26,15 @@ NOT_LEADER, UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST = 6, 3, 2
 def latest(client: ScriptedClient) -> int:
     with client:
         return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).latest([PARTITION])[PARTITION]
+
+
+def test_a_topic_that_was_never_heard_of_is_asked_for_however_young_the_machine_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=lambda: 10.0))
+    client = ScriptedClient(lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(42))
+
+    assert latest(client) == 42
 
 
 def test_a_question_follows_the_leader_to_another_broker() -> None:

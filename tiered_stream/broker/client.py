@@ -108,7 +108,7 @@ class BrokerClient:
         """
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
         topics = {partition.topic for partition in partitions}
-        stale = {topic for topic in topics if refresh or self._topics.get(topic, (-1.0, None))[0] < oldest}
+        stale = {topic for topic in topics if refresh or topic not in self._topics or self._topics[topic][0] < oldest}
         if stale:
             await self.fetch_metadata(stale, deadline)
         return {partition: self._partition(partition) for partition in partitions}
