@@ -1,14 +1,16 @@
 # Every target that needs the environment builds it first: `make demo` works right after `git clone`.
 
-PYTHON ?= $(shell command -v python3.11)
+# Which Python .venv is built with; by default the newest that is supported and runs.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 # Most tests of services wait; a file's tests stay together, and each process has a stack of its own.
 TWO_AT_ONCE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
+export PYTHON
 .PHONY: help venv java stack demo test test-unit test-slow lint soak bench clean
 
 help: ## Say what each target does
@@ -17,10 +19,10 @@ help: ## Say what each target does
 venv: $(STAMP) ## Build .venv with every package pinned by requirements.lock
 	@# As on a cluster: modules are compiled before a query starts, those edited since the last time included.
 	@$(BIN)/python -m compileall -q tiered_stream
+	@mkdir -p build
 
 $(STAMP): requirements.lock setup.cfg pyproject.toml
-	@test -n "$(PYTHON)" || { echo "python3.11 is not on PATH: install Python 3.11, or name it with 'make PYTHON=/path/to/python3.11'" >&2; exit 1; }
-	$(PYTHON) -m venv --clear $(VENV)
+	python=$${PYTHON:-$$(sh conf/python.sh)} && "$$python" -m venv --clear $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/pip check

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack
 
 SERVICES = {"stack", "spark"}
+
+settings.register_profile("slow machines too", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("slow machines too")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,11 +30,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[TieredStack]:
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredStack]:
     """Broker and S3 endpoint for the whole session; tests keep apart by topic names (`topic`)."""
     from tests.stack.tiered_stack import TieredStack
 
-    with TieredStack() as running:
+    with TieredStack(tmp_path_factory.mktemp("stack")) as running:
         yield running
 
 

@@ -23,7 +23,7 @@ def batch_log(caplog: pytest.LogCaptureFixture) -> Iterator[BatchLog]:
 def arrived(log: BatchLog, metrics: ReadMetrics) -> None:
     """Send them, and wait for them."""
     send(metrics, [log.address])
-    wait_until(lambda: log._receiver.total() == metrics, "the datagram", timeout=10, pause=0.01)
+    wait_until(lambda: log._receiver.total() == metrics, "the datagram", pause=0.01)
 
 
 def test_each_micro_batch_is_told_with_its_own_counters(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:

@@ -151,7 +151,7 @@ def test_what_reading_cost_is_counted_and_sent(tier: TierFolder) -> None:
     with MetricsReceiver() as receiver:
         given = offline(tier, **{"remote.metrics.address": receiver.address})
         batches = list(read_split(split_of(*(each.location() for each in segments)), given))
-        wait_until(lambda: receiver.total().records > 0, "the task's counters", timeout=10, pause=0.01)
+        wait_until(lambda: receiver.total().records > 0, "the task's counters", pause=0.01)
         total = receiver.total()
     assert (total.records, total.record_bytes) == (300, sum(batch.nbytes for batch in batches))
     assert total.remote_fetch_bytes == size
@@ -244,7 +244,7 @@ def test_an_object_that_is_gone_in_the_middle_of_a_split_is_read_from_the_broker
     try:
         with MetricsReceiver() as receiver:
             found = rows_of(read_split(split, replace(parsed, metrics_addresses=(receiver.address,))))
-            wait_until(lambda: receiver.total().records > 0, "the task's counters", timeout=10, pause=0.01)
+            wait_until(lambda: receiver.total().records > 0, "the task's counters", pause=0.01)
             total = receiver.total()
     finally:
         middle.write_bytes(content)

@@ -1,11 +1,10 @@
-"""Bad input to the source: one clear error, in time, that names the option or the object, and no secret."""
+"""Bad input to the source: one clear error that names the option or the object, and no secret."""
 
 from __future__ import annotations
 
 import gc
 import re
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 from pyspark.errors import PySparkException
@@ -29,8 +28,6 @@ class BadInput:
 
     given: dict[str, str]
     error: str
-    seconds: float = field(default=30.0)
-    """Far more than needed, and less than the default timeouts."""
 
 
 BAD_INPUTS = {
@@ -77,19 +74,16 @@ def test_bad_input_gives_one_clear_error(
     stack: TieredStack, spark: SparkSession, tiered: str, bad: BadInput, kind: str
 ) -> None:
     given = options(stack, tiered, bad.given)
-    started = time.monotonic()
     with pytest.raises(PySparkException) as raised:
         if kind == "batch":
             batch(spark, given).collect()
         else:
             query = stream(spark, given).writeStream.format("noop").trigger(availableNow=True).start()
             query.awaitTermination()
-    seconds = time.monotonic() - started
     message = str(raised.value)
     assert re.search(bad.error, message)
     assert "During handling of the above exception" not in message
     assert WRONG_SECRET not in message and stack.secret_key not in message
-    assert seconds < bad.seconds
 
 
 def test_garbage_is_collected_again_after_a_query_that_could_not_be_planned() -> None:

@@ -2,6 +2,8 @@
 # Is there a Java that Spark 4.2 and Kafka 4.3 run on? If not, and this is root on a Debian, install one.
 set -eu
 
+package=default-jre-headless  # Java 17 in Debian 12, 21 in Debian 13
+
 new_enough() {
     java=${JAVA_HOME:+$JAVA_HOME/bin/}java
     version=$("$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
@@ -12,13 +14,13 @@ if new_enough; then
     exit 0
 fi
 if [ -z "${JAVA_HOME:-}" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "No Java 17 or newer here: installing openjdk-17-jre-headless"
+    echo "No Java 17 or newer here: installing $package"
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openjdk-17-jre-headless
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $package
     new_enough && exit 0
 fi
-cat >&2 <<EOF
+cat >&2 <<MESSAGE
 Java 17 or newer is needed, and '${JAVA_HOME:+$JAVA_HOME/bin/}java' is not one${version:+ (it is version $version)}.
-Install a Java runtime (Debian: openjdk-17-jre-headless, Fedora: java-17-openjdk-headless), or set JAVA_HOME to one.
-EOF
+Install a Java runtime (Debian: $package, Fedora: java-21-openjdk-headless), or set JAVA_HOME to one.
+MESSAGE
 exit 1

@@ -12,6 +12,7 @@ from tests.bench.decode import DecodeRates, measure_decode
 from tests.bench.landing import Landed, measure_landing
 from tests.bench.noop import WARM_UP_TOPIC, NoopRates, fill, measure_noop
 from tests.gateway.planning import planning_figures
+from tests.stack.build import build_folder
 from tests.stack.spark import spark_session
 from tests.stack.tiered_stack import TieredStack
 
@@ -68,7 +69,7 @@ def main() -> None:
     records, runs = arguments.records, (arguments.runs, arguments.kafka_runs)
     console.print(decode_report(measure_decode()))
     console.print(planning_figures())
-    with TieredStack() as stack:
+    with build_folder("bench") as folder, TieredStack(folder / "stack") as stack:
         fill(stack, WARM_UP_TOPIC, 100_000, arguments.record_bytes)
         fill(stack, TOPIC, records, arguments.record_bytes)
         spark = spark_session("bench")

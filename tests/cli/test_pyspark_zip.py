@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tests.stack.processes import LONG
 from tiered_stream.cli import app
 from tiered_stream.cli.pyspark_zip import compile_archive, find_archives, loaded_modules
 from tiered_stream.records import compiled
@@ -45,7 +46,7 @@ def python(archive: Path, code: str) -> subprocess.Popen[str]:
 
 
 def loaded_from(archive: Path, module: str) -> str:
-    _, said = python(archive, f"import {module}").communicate(timeout=60)
+    _, said = python(archive, f"import {module}").communicate(timeout=LONG)
     return Path(said.strip()).name
 
 
@@ -65,7 +66,7 @@ def test_a_process_that_uses_the_archive_goes_on_with_it(archive: Path) -> None:
     running = python(archive, "import pyspark.daemon; input(); import pyspark.worker")
     assert running.stderr is not None and running.stderr.readline().strip().endswith("daemon.py")
     compile_archive(archive, MODULES)
-    _, said = running.communicate("go on\n", timeout=60)
+    _, said = running.communicate("go on\n", timeout=LONG)
     assert (Path(said.strip()).stem, running.returncode) == ("worker", 0)
 
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 
 import logging
 import sys
-import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +21,7 @@ from tests.demo.compare import count_mismatches, expected_table, landed_table
 from tests.demo.runs import Run, submit, write_settings
 from tests.demo.second_table import count_differences, land_through_gateway
 from tests.demo.topic import PARTITIONS, TOPIC, bytes_not_tiered, count_segments, fill
+from tests.stack.build import build_folder
 from tests.stack.consume import read_topic
 from tests.stack.spark import SHORT_LIVED, spark_session
 from tests.stack.tiered_stack import TieredStack
@@ -52,8 +51,7 @@ def report(runs: Mapping[str, Run], figures: Mapping[str, int]) -> Table:
 def main() -> int:
     """Run the demo; 1 when any record differs, or a tiered one came through the broker."""
     logging.getLogger("kafka").setLevel(logging.ERROR)  # the consumer would complain that others use the cores too
-    with tempfile.TemporaryDirectory(prefix="tiered-stream-demo-") as name, TieredStack() as stack:
-        folder = Path(name)
+    with build_folder("demo") as folder, TieredStack(folder / "stack") as stack:
         table, second_table = folder / "table", folder / "second-table"
         console.print(f"broker at {stack.bootstrap_servers}, S3 at {stack.s3_endpoint}, bucket {stack.bucket}")
         create_tiered_topic(stack.broker, TOPIC, PARTITIONS, {"segment.bytes": str(2 << 20)})

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +10,8 @@ from pathlib import Path
 
 from tests.demo.topic import TOPIC
 from tests.stack.jars import jar_paths
-from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED
+from tests.stack.processes import run_logged
+from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.metrics import ReadMetrics
 
@@ -47,20 +45,18 @@ def write_settings(stack: TieredStack, folder: Path, table: Path) -> Path:
 
 
 def submit(settings: Path, folder: Path) -> Run:
-    """One run of the job through spark-submit."""
+    """One run of the job through spark-submit.
+
+    Raises:
+        StackError: it failed.
+    """
     metrics_file = folder / "metrics.json"
     jars = ",".join(map(str, jar_paths("delta")))
     conf = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.jars": jars}
-    command = [str(Path(sys.executable).with_name("spark-submit"))]
+    command = [str(SPARK_SUBMIT)]
     command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     command += [str(ROOT / "jobs" / "ingest_to_delta.py"), "--settings", str(settings)]
     command += ["--metrics-file", str(metrics_file)]
     begin = time.perf_counter()
-    with (folder / "spark.log").open("a") as log:
-        subprocess.run(command, check=True, env=spark_environment(), stderr=log)
+    run_logged("the ingest job", command, folder / "spark.log", spark_environment())
     return Run(time.perf_counter() - begin, ReadMetrics(**json.loads(metrics_file.read_text())))
-
-
-def spark_environment() -> Mapping[str, str]:
-    """What spark-submit needs to find this Python and the project."""
-    return {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from tests.stack.jars import jar_paths
-from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED
-
-SPARK_SUBMIT = Path(sys.executable).parent / "spark-submit"
+from tests.stack.processes import LONG
+from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 
 
 class SubmittedJob:
@@ -37,21 +35,21 @@ class SubmittedJob:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        environment = {
-            **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-        }
         with open(self.log_file, "ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=spark_environment(),
+                start_new_session=True,
             )
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def wait(self, timeout: float = 180.0) -> int:
+    def wait(self, timeout: float = LONG) -> int:
         """The exit status."""
         assert self._process is not None
         return self._process.wait(timeout)

@@ -51,7 +51,7 @@ def test_a_job_killed_in_mid_batch_goes_on_and_lands_every_record_once(
     started.append(job)
 
     job.start()
-    wait_until(lambda: not job.running or _in_mid_batch(table, checkpoint), "a second batch", timeout=120, pause=0.01)
+    wait_until(lambda: not job.running or _in_mid_batch(table, checkpoint), "a second batch", pause=0.01)
     job.kill()
     assert _in_mid_batch(table, checkpoint), job.output()
     job.start()

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.stack.processes import LONG
 from tests.stack.spark import ROOT
 
 BEFORE_TASKS, BEFORE_COMMIT = "before tasks", "between tasks and commit"
@@ -64,7 +65,7 @@ class Run:
                 start_new_session=True,
             )  # fmt: skip
             try:
-                return process.wait(timeout=300)
+                return process.wait(timeout=LONG)
             finally:
                 kill_group(process.pid)
 

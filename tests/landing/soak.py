@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 import signal
 import sys
-import tempfile
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from rich.console import Console
 
 from tests.landing.archive import LONG, ODD, everything, landed
 from tests.landing.driver import POINTS, WORKERS, Run
+from tests.stack.build import build_folder
 
 TOPICS = f"{LONG},{ODD}"
 LIMIT = 150
@@ -51,8 +51,8 @@ def soak(folder: Path, kills: int, seed: int) -> Counter[str]:
 def main() -> None:
     kills, seed = (int(text) for text in (sys.argv[1:] + ["30", "1"][len(sys.argv) - 1 :]))
     console.print(f"{kills} kills, seed {seed}")
-    with tempfile.TemporaryDirectory(prefix="tiered-stream-soak-") as name:
-        done = soak(Path(name), kills, seed)
+    with build_folder("soak") as folder:
+        done = soak(folder, kills, seed)
     console.print(f"{done.total()} kills: {dict(done)}")
     console.print(f"{everything(TOPICS).num_rows:,} records landed, each once")
 

@@ -108,7 +108,7 @@ def test_the_archive_ends_where_an_undecided_transaction_begins(name: str) -> No
             assert committed.locator.segment_ends({partition: OffsetRange(0, 250)}) == {partition: ()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_timestamp_leads_to_the_first_record_at_or_after_it(data: st.DataObject, archive: Opened) -> None:
     partition = data.draw(st.sampled_from(archive.partitions()))

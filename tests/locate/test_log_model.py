@@ -137,7 +137,7 @@ SPLIT_BYTES = st.sampled_from([1, 150, 600, 1 << 20])
 
 
 @pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data(), history=histories())
 def test_of_a_cluster_any_range_of_any_history_is_read(
     data: st.DataObject, history: History, isolation: IsolationLevel
@@ -165,7 +165,7 @@ def test_of_a_cluster_any_range_of_any_history_is_read(
 
 
 @pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), history=histories().filter(lambda history: len(history.segments) > 0))
 def test_of_an_archive_that_ends_anywhere_all_is_read_that_is_decided(
     data: st.DataObject, history: History, isolation: IsolationLevel

@@ -52,7 +52,7 @@ def test_whole_partitions_read_back_as_a_consumer_returned_them(name: str, isola
     locator.close()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_range_reads_back_as_a_consumer_returned_it(data: st.DataObject, committed: GoldenLocator) -> None:
     partition = data.draw(st.sampled_from(sorted(committed.visible)))
@@ -64,7 +64,7 @@ def test_any_range_reads_back_as_a_consumer_returned_it(data: st.DataObject, com
     assert rows == expected(committed.golden_name, partition, first, last, COMMITTED)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_the_parts_of_a_cut_are_exactly_the_location(data: st.DataObject, committed: GoldenLocator) -> None:
     (big,) = (partition for partition in committed.visible if partition.topic.endswith("-big"))

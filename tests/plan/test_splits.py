@@ -202,7 +202,7 @@ def assert_located(split: Split, tier: MadeUpTier, tiered: Tiered) -> None:
         assert not any(len(split.offsets.intersect(OffsetRange(log.start, log.end))) for log in logs)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     tiered=tiers,
     ranges=some_ranges,
@@ -227,7 +227,7 @@ def test_each_offset_is_in_exactly_one_split_that_can_be_read(
         assert max_records is None or len(split.offsets) <= max_records
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(tiered=tiers, ranges=some_ranges, split_bytes=st.integers(1, 5000))
 def test_without_a_limit_no_byte_is_read_twice(tiered: Tiered, ranges: Ranges, split_bytes: int) -> None:
     tier = MadeUpTier(tiered)
@@ -236,7 +236,7 @@ def test_without_a_limit_no_byte_is_read_twice(tiered: Tiered, ranges: Ranges, s
     assert sum(split.storage_bytes for split in splits) == needed
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(ranges=some_ranges, min_partitions=st.none() | st.integers(1, 40), max_records=st.none() | st.integers(1, 400))
 def test_without_a_tier_each_offset_is_in_exactly_one_split(
     ranges: Ranges, min_partitions: int | None, max_records: int | None

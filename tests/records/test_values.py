@@ -13,7 +13,7 @@ from tiered_stream.records.values import read_values
 
 
 @given(logs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_offsets_and_values_are_those_that_kafka_python_reads(log: bytes) -> None:
     values, next_offset = read_values(log)
     rows = read_by_kafka_python(log)
@@ -22,7 +22,7 @@ def test_offsets_and_values_are_those_that_kafka_python_reads(log: bytes) -> Non
 
 
 @given(logs(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_batch_that_is_cut_off_at_the_end_is_left_out(log: bytes, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(log) - 1))
     values, next_offset = read_values(log[:cut])
@@ -32,7 +32,7 @@ def test_a_batch_that_is_cut_off_at_the_end_is_left_out(log: bytes, data: st.Dat
 
 
 @given(logs(), st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.DataObject) -> None:
     wrong = damaged(log, data)
     for tried in (wrong, with_crc(wrong)):
@@ -43,7 +43,7 @@ def test_damaged_bytes_give_records_or_the_format_error(log: bytes, data: st.Dat
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_bytes_give_records_or_the_format_error(log: bytes) -> None:
     try:
         read_values(log)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+from tests.stack.build import build_folder
 from tests.stack.bulk import produce_bulk
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
@@ -26,7 +27,7 @@ In another terminal, in this folder:
   # read it straight from the bucket: in .venv/bin/python
 {python}
 
-Ctrl-C stops both and removes the folder."""
+Ctrl-C stops both; the folder stays until the next start."""
 PYTHON = """
 from tests.stack.spark import spark_session
 options = {{
@@ -55,7 +56,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end)
     print("Starting a Kafka broker and an S3 endpoint (the first time, their jars are fetched: 60 MB) ...", flush=True)
     try:
-        with TieredStack() as stack:
+        with build_folder("stack") as folder, TieredStack(folder) as stack:
             create_tiered_topic(stack.broker, TOPIC, partitions=2)
             produce_bulk(stack.broker, TOPIC, RECORDS)
             roll(stack.broker, TOPIC)
@@ -63,7 +64,7 @@ def main() -> None:
             print(introduction(stack), flush=True)
             signal.pause()
     except KeyboardInterrupt:
-        print("\nStopped; nothing is left.", flush=True)
+        print("\nStopped.", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from tests.stack.broker import KafkaBroker
 from tests.stack.errors import StackError
 from tests.stack.jars import CONF, jar_paths
 from tests.stack.java import java_command
+from tests.stack.processes import LONG
 
 PRODUCER = {"linger.ms": "20", "batch.size": "262144", "buffer.memory": "67108864", "acks": "1"}
 
@@ -19,7 +20,7 @@ def produce_bulk(
     records: int,
     record_bytes: int = 100,
     properties: Mapping[str, str] | None = None,
-    timeout: float = 600.0,
+    timeout: float = LONG,
 ) -> None:
     """Produce `records` values of `record_bytes` upper-case letters, without keys, over all partitions.
 

@@ -8,6 +8,7 @@ from tests.stack.broker import KafkaBroker
 from tests.stack.errors import StackError
 from tests.stack.jars import CONF, jar_paths
 from tests.stack.java import java_command
+from tests.stack.processes import LONG
 
 
 def console_consumer(
@@ -25,7 +26,7 @@ def console_consumer(
     command = java_command(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", [CONF, *jar_paths("kafka")], arguments, ["-Xmx256m"]
     )
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONG)
     if done.returncode:
         raise StackError(f"the console consumer failed: {(done.stdout + done.stderr)[-2000:]}")
     lines = (line.split("\t") for line in done.stdout.splitlines() if line.startswith("Partition:"))

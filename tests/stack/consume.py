@@ -13,6 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from tests.stack import native_crc  # noqa: F401 - it is enough that it is imported
 from tests.stack.broker import KafkaBroker
 from tests.stack.errors import StackError
+from tests.stack.processes import LONG
 from tests.stack.rows import Row
 from tests.stack.topics import partitions_of
 
@@ -25,7 +26,7 @@ def read_topic(
     topic: str,
     isolation: str = READ_COMMITTED,
     ranges: Mapping[int, tuple[int, int]] | None = None,
-    timeout: float = 120.0,
+    timeout: float = LONG,
 ) -> list[Row]:
     """Rows of a topic, ordered by partition and offset.
 
@@ -43,7 +44,7 @@ def read_rounds(
     topic: str,
     isolation: str,
     rounds: Iterable[Mapping[int, tuple[int, int]] | None],
-    timeout: float = 120.0,
+    timeout: float = LONG,
 ) -> list[list[Row]]:
     """As `read_topic`, for one `ranges` after the other, by one consumer that seeks.
 

@@ -10,13 +10,15 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from tests.stack.errors import StackError
 
 PORTS = range(20_000, 32_000)
 """Below the ports that Linux lends to outgoing connections, so that a restarted service finds its port still free."""
+LONG = 600.0
+"""Seconds after which what is waited for will not come, on a machine twenty times slower than this one too."""
 PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -37,7 +39,7 @@ def free_ports(count: int) -> list[int]:
     raise StackError(f"no {count} free ports in {PORTS}")
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout: float = 60.0, pause: float = 0.2) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = LONG, pause: float = 0.2) -> None:
     """Ask `condition` until it holds.
 
     Raises:
@@ -48,6 +50,25 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = 60.0, 
         if time.monotonic() > deadline:
             raise StackError(f"waited {timeout:.0f} s in vain for: {what}")
         time.sleep(pause)
+
+
+def run_logged(name: str, command: Sequence[str], log_file: Path, environment: Mapping[str, str]) -> None:
+    """Run a command to its end; what it prints on standard error goes to the end of `log_file`.
+
+    Raises:
+        StackError: it failed; the message has the log's place and its last lines.
+    """
+    with log_file.open("ab") as log:
+        status = subprocess.run(command, check=False, env=environment, stderr=log).returncode
+    if status:
+        raise StackError(f"{name} ended with status {status}; {log_file} ends:\n{log_end(log_file)}")
+
+
+def log_end(log_file: Path) -> str:
+    """The last lines of a log."""
+    with log_file.open("rb") as log:
+        log.seek(max(0, log_file.stat().st_size - 3000))
+        return log.read().decode(errors="replace")
 
 
 def _die_with(parent: int) -> Callable[[], None]:
@@ -86,7 +107,7 @@ class ServiceProcess:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self, ready: Callable[[], bool], timeout: float = 90.0) -> None:
+    def start(self, ready: Callable[[], bool], timeout: float = LONG) -> None:
         """Start it and wait until `ready()`.
 
         Raises:
@@ -108,7 +129,7 @@ class ServiceProcess:
                 raise StackError(f"{self.name} ended with status {self._process.returncode}")
         except BaseException as error:
             self.kill()
-            error.add_note(f"{self.log_file} ends:\n{self._log_end()}")
+            error.add_note(f"{self.log_file} ends:\n{log_end(self.log_file)}")
             raise
 
     def stop(self, grace: float = 30.0) -> None:
@@ -127,6 +148,3 @@ class ServiceProcess:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def _log_end(self) -> str:
-        return self.log_file.read_text(errors="replace")[-3000:]

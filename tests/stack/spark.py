@@ -8,12 +8,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
+from tests.stack.build import ROOT
 from tests.stack.jars import jar_paths
 from tests.stack.java import java_executable
 
-ROOT = Path(__file__).parents[2]
+SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
 LOCAL = {
     "spark.master": "local[2]",
     "spark.driver.memory": "2g",
@@ -46,11 +48,20 @@ def spark_session(
         config: more Spark settings, or other values for those above.
     """
     java_executable()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))  # workers find pyspark_tiered_stream by it
+    os.environ.update(spark_environment())
     jars = ",".join(str(path) for path in jar_paths(*groups))
     builder = SparkSession.builder.appName(name)
     for key, value in {**LOCAL, **(DELTA if "delta" in groups else {}), "spark.jars": jars, **(config or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def spark_environment() -> dict[str, str]:
+    """The environment in which Spark, its Python workers and spark-submit find this Python and the project."""
+    paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    return {
+        **os.environ,
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),  # spark-submit does not find it in a path with a blank
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)),
+    }

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -64,11 +63,9 @@ def test_a_service_dies_with_a_python_that_is_killed(tmp_path: Path) -> None:
         pid = int(parent.stdout.readline())
         assert not gone(pid)
         os.kill(parent.pid, signal.SIGKILL)
-    wait_until(lambda: gone(pid), "the service to die", timeout=5, pause=0.05)
+    wait_until(lambda: gone(pid), "the service to die", pause=0.05)
 
 
 def test_waiting_says_what_it_waited_for() -> None:
-    start = time.monotonic()
     with pytest.raises(StackError, match="waited 0 s in vain for: the moon"):
         wait_until(lambda: False, "the moon", timeout=0.1, pause=0.01)
-    assert time.monotonic() - start < 5

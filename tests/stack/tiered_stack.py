@@ -18,16 +18,22 @@ BUCKET = "kafka-tiered-storage"
 
 
 class TieredStack:
-    """A context manager: both services run inside it, and all of their data is gone after it.
+    """A context manager: both services run inside it.
 
     Args:
+        folder: for their data and logs, which stay; without it all is gone in the end.
         listeners, properties: as for `KafkaBroker`.
     """
 
     def __init__(
-        self, *, listeners: Mapping[str, str] | None = None, properties: Mapping[str, str] | None = None
+        self,
+        folder: Path | None = None,
+        *,
+        listeners: Mapping[str, str] | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="tiered-stack-"))
+        self._keeps = folder is not None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="tiered-stack-"))
         storage = self.folder / "storage"
         self.bucket = BUCKET
         self.tier_dir = storage / BUCKET
@@ -51,10 +57,11 @@ class TieredStack:
             raise
 
     def stop(self) -> None:
-        """Stop both and remove their data."""
+        """Stop both."""
         self.broker.stop()
         self.s3proxy.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if not self._keeps:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         self.start()

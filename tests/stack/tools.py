@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.stack.errors import StackError
 from tests.stack.jars import CONF, jar_paths
 from tests.stack.java import java_command
+from tests.stack.processes import LONG
 
 CONSOLE_PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -24,7 +25,7 @@ def run_tool(
     *,
     given: bytes | Path = b"",
     output: Path | None = None,
-    timeout: float = 120.0,
+    timeout: float = LONG,
 ) -> str:
     """Run a tool to its end; what it printed, or "" when that went to `output`.
 

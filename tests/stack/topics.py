@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.protocol.consumer.offsets import OffsetSpec
 
 from tests.stack.broker import KafkaBroker
-from tests.stack.processes import wait_until
+from tests.stack.processes import LONG, wait_until
 from tests.stack.produce import produce_batch
 from tests.stack.rows import Record
 
@@ -85,12 +85,12 @@ def roll(broker: KafkaBroker, topic: str) -> None:
         return all(active_segment(broker, topic, partition) >= end for partition, end in ends.items())
 
     alter_topic(broker, topic, {"segment.ms": "1"})
-    wait_until(rolled, f"the active segments of {topic} to close", timeout=10)
+    wait_until(rolled, f"the active segments of {topic} to close")
     alter_topic(broker, topic, {"segment.ms": str(SEVEN_DAYS_MS)})
 
 
 def wait_until_tiered(
-    broker: KafkaBroker, topic: str, *, deleted_locally: bool = True, timeout: float = 60.0
+    broker: KafkaBroker, topic: str, *, deleted_locally: bool = True, timeout: float = LONG
 ) -> dict[int, int]:
     """Wait until the closed segments of every partition are tiered, and by default also gone from the broker's disk.
 
@@ -114,7 +114,7 @@ def wait_until_tiered(
     return {partition: last + 1 for partition, last in offsets(broker, topic, OffsetSpec.LATEST_TIERED).items()}
 
 
-def wait_until_tiered_to(broker: KafkaBroker, topic: str, ends: Mapping[int, int], timeout: float = 60.0) -> None:
+def wait_until_tiered_to(broker: KafkaBroker, topic: str, ends: Mapping[int, int], timeout: float = LONG) -> None:
     """Wait until each partition is tiered up to its end (exclusive) or further."""
 
     def done() -> bool:

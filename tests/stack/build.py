@@ -1,0 +1,24 @@
+"""`build/` in the checkout: whatever a run started by `make` writes, kept until the next run of that name."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def build_folder(name: str) -> Iterator[Path]:
+    """`build/NAME`, empty at first. An error that leaves the block is told where the run's logs are."""
+    folder = ROOT / "build" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    except Exception as error:
+        logs = "".join(f"\n  {log}" for log in sorted(folder.rglob("*.log")) if log.stat().st_size)
+        error.add_note(f"What this run wrote is in {folder}; its logs:{logs or ' none'}")
+        raise
