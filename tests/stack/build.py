@@ -19,6 +19,11 @@ def build_folder(name: str) -> Iterator[Path]:
     try:
         yield folder
     except Exception as error:
-        logs = "".join(f"\n  {log}" for log in sorted(folder.rglob("*.log")) if log.stat().st_size)
+        logs = "".join(f"\n  {log}" for log in sorted(folder.rglob("*.log")) if _is_text(log))
         error.add_note(f"What this run wrote is in {folder}; its logs:{logs or ' none'}")
         raise
+
+
+def _is_text(log: Path) -> bool:
+    """Not one of Kafka's segments, which are numbers."""
+    return log.stat().st_size > 0 and not log.stem[0].isdigit()
