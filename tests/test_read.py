@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 
+from tests.broker.scripted import MetadataRequest, ScriptedClient, fetched, metadata
 from tests.reading import BY_STEP, SEGMENT_STEP_MS, options, records
 from tests.records.batches import marker_batch, transactional_batch
 from tests.stack.batches import CODECS, record_batch
@@ -25,7 +26,7 @@ from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows_at
-from tiered_stream.errors import CorruptDataError, DataLossError, StorageObjectNotFoundError
+from tiered_stream.errors import CorruptDataError, DataLossError, FetchTimeoutError, StorageObjectNotFoundError
 from tiered_stream.locate.open import open_tier
 from tiered_stream.metrics import MetricsReceiver
 from tiered_stream.offsets import OffsetRange, TopicPartition
@@ -127,6 +128,19 @@ def test_a_byte_range_that_ends_inside_a_batch_is_corrupt_and_names_the_partitio
     cut_off = replace(part, bytes=replace(part.bytes, end=part.bytes.end - 1))
     with pytest.raises(CorruptDataError, match="orders-3 at offset 63"):
         list(read_split(split_of(cut_off), offline(tier)))
+
+
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_a_task_that_gets_nothing_for_the_poll_timeout_fails_whatever_may_be_lost(
+    monkeypatch: pytest.MonkeyPatch, fail_on_data_loss: str
+) -> None:
+    client = ScriptedClient(lambda _, message: metadata() if isinstance(message, MetadataRequest) else fetched())
+    monkeypatch.setattr("tiered_stream.read.open_client", lambda _: client)
+    given = {"kafkaConsumer.pollTimeoutMs": "30", "failOnDataLoss": fail_on_data_loss}
+    parsed = parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **given}, streaming=False)
+    expected = r"partition t-0: cannot fetch record for offset 5 in 30 ms \(kafkaConsumer\.pollTimeoutMs\)"
+    with client, pytest.raises(FetchTimeoutError, match=expected):
+        list(read_split(Split(TopicPartition("t", 0), OffsetRange(5, 9)), parsed))
 
 
 @pytest.mark.parametrize("fallback", ["fail", "broker"])

@@ -86,6 +86,23 @@ def test_bad_input_gives_one_clear_error(
     assert WRONG_SECRET not in message and stack.secret_key not in message
 
 
+@pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
+def test_a_task_fails_when_the_broker_gives_nothing_for_the_poll_timeout(
+    stack: TieredStack, spark: SparkSession, tiered: str, fail_on_data_loss: str
+) -> None:
+    """The broker's own read of the segment fails for as long as the object is away."""
+    given = {"remote.log.locator": "none", "kafkaConsumer.pollTimeoutMs": "700", "failOnDataLoss": fail_on_data_loss}
+    (log,) = stack.tier_dir.glob(f"{tiered}-0-*/*.log")
+    log.rename(away := log.with_suffix(".away"))
+    try:
+        with pytest.raises(PySparkException) as raised:
+            batch(spark, options(stack, tiered, given)).collect()
+    finally:
+        away.rename(log)
+    expected = r"FetchTimeoutError: .*cannot fetch record for offset 0 in 700 ms \(kafkaConsumer\.pollTimeoutMs\)"
+    assert re.search(expected, str(raised.value))
+
+
 def test_garbage_is_collected_again_after_a_query_that_could_not_be_planned() -> None:
     given = {"remote.log.locator": "archive", "remote.storage.uri": "file:///no/such/folder", "subscribe": TOPIC}
     reader = StreamReader(parse_options({**given, "remote.storage.layout": "aiven"}, streaming=True))

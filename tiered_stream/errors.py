@@ -85,5 +85,9 @@ class BrokerUnavailableError(BrokerError):
     retriable = True
 
 
+class FetchTimeoutError(BrokerUnavailableError, TimeoutError):
+    """No record came within `kafkaConsumer.pollTimeoutMs`, though the log goes on (Spark: `TimeoutException`)."""
+
+
 class TableError(TieredStreamError):
     """The Delta table cannot be opened, written or committed to; the message names it."""

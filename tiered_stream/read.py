@@ -54,7 +54,7 @@ def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
         CorruptDataError: the bytes are not what they should be.
         DataLossError: records of the split are gone, and `failOnDataLoss` is true.
         StorageError: storage failed, and `remote.fallback` is `fail` or there is no broker.
-        BrokerError: the broker failed.
+        BrokerError: the broker failed; FetchTimeoutError: it gave nothing for `kafkaConsumer.pollTimeoutMs`.
     """
     reader = SplitReader(split, options)
     yield from reader.batches()
@@ -130,7 +130,10 @@ class SplitReader:
     def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
         client = open_client(self._options.kafka)
         partition, isolation = self._split.topic_partition, self._options.isolation_level
-        for fetched in read_range(client, partition, wanted, isolation, topic_id=self._split.topic_id):
+        for fetched in read_range(
+            client, partition, wanted, isolation,
+            poll_timeout_ms=self._options.poll_timeout_ms, topic_id=self._split.topic_id,
+        ):  # fmt: skip
             self.metrics.on_broker_fetch(len(fetched.records))
             aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
             decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)

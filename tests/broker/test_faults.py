@@ -14,7 +14,8 @@ def fault(error: BaseException) -> Exception:
 
 
 def test_error_codes_have_kafkas_names() -> None:
-    assert [code_name(code) for code in (1, 3, 6, 75, -9)] == [
+    assert [code_name(code) for code in (-1, 1, 3, 6, 75, -9)] == [
+        "UNKNOWN_SERVER_ERROR",
         "OFFSET_OUT_OF_RANGE",
         "UNKNOWN_TOPIC_OR_PARTITION",
         "NOT_LEADER_OR_FOLLOWER",
@@ -25,7 +26,19 @@ def test_error_codes_have_kafkas_names() -> None:
 
 def test_errors_of_moving_leaders_may_be_retried_and_others_not() -> None:
     assert all(is_retriable(code) for code in (3, 5, 6, 7, 56, 74, 75, 78, 100))
-    assert not any(is_retriable(code) for code in (0, 1, 2, 17, 29, 35, 9999))
+    assert not any(is_retriable(code) for code in (0, 1, 2, 17, 29, 35))
+
+
+def test_every_code_that_kafkas_consumer_polls_again_for_may_be_retried() -> None:
+    """Kafka: `FetchCollector.handleInitializeErrors`, and `FetchSessionHandler.handleResponse` for the last three."""
+    polled_again = (9, 6, 74, 56, 78, 3, 100, 103, 75, -1, 70, 71, 106)
+    assert all(is_retriable(code) for code in polled_again)
+    raised = (1, 29, 2)
+    assert not any(is_retriable(code) for code in raised)
+
+
+def test_a_code_that_is_not_known_stands_for_an_unknown_server_error() -> None:
+    assert is_retriable(9999)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from kafka.record import MemoryRecords
 
+from tests.reading import tier_segments
 from tests.stack.bulk import produce_bulk
 from tests.stack.consume import READ_UNCOMMITTED, read_topic
 from tests.stack.processes import wait_until
@@ -21,6 +24,7 @@ from tiered_stream.options import IsolationLevel
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 MAX_BYTES, MAX_WAIT_MS = 1 << 20, 500
 FAR_BEYOND = 10**6
+PATIENT_MS = 600_000
 
 Values = list[tuple[int, bytes | None, bytes | None]]
 
@@ -61,7 +65,11 @@ def test_a_range_read_raw_is_what_kafkas_own_consumer_reads(
     expected = consumed(stack, topic)
 
     for offsets in (OffsetRange(0, end), OffsetRange(7_777, 12_345), OffsetRange(end - 1, end)):
-        answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, max_bytes=200_000))
+        answers = list(
+            read_range(
+                client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS, max_bytes=200_000
+            )
+        )
         assert values(answers, offsets) == expected[offsets.start : offsets.end]
 
 
@@ -71,7 +79,7 @@ def test_a_range_beyond_the_end_of_the_log_stops_there(stack: TieredStack, clien
         producer.send(topic, [Record(value=b"v")] * 5)
 
     offsets = OffsetRange(0, FAR_BEYOND)
-    answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED))
+    answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS))
 
     assert [offset for offset, _, _ in values(answers, offsets)] == [0, 1, 2, 3, 4]
 
@@ -85,7 +93,9 @@ def test_a_batch_that_is_larger_than_asked_for_comes_whole(
             producer.send(topic, [Record(value=bytes(300_000))])
 
     offsets = OffsetRange(0, 3)
-    answers = list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, max_bytes=1_000))
+    answers = list(
+        read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS, max_bytes=1_000)
+    )
 
     assert [(offset, len(value or b"")) for offset, _, value in values(answers, offsets)] == [
         (offset, 300_000) for offset in range(3)
@@ -112,7 +122,12 @@ def test_read_committed_stops_at_the_open_transaction_and_names_the_aborted_one(
 
             def offsets_of(isolation: IsolationLevel) -> list[int]:
                 whole = OffsetRange(0, 7)
-                return [row[0] for row in values(list(read_range(client, partition, whole, isolation)), whole)]
+                return [
+                    row[0]
+                    for row in values(
+                        list(read_range(client, partition, whole, isolation, poll_timeout_ms=PATIENT_MS)), whole
+                    )
+                ]
 
             committed, uncommitted = fetch(COMMITTED), fetch(UNCOMMITTED)
             visible, written = offsets_of(COMMITTED), offsets_of(UNCOMMITTED)
@@ -140,11 +155,31 @@ def test_an_offset_outside_the_log_is_named_with_the_logs_bounds(
         producer.send(topic, [Record(value=b"v")] * 5)
 
     with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0: offset 6 is not in the log.*at 0 and ends before 5"):
-        list(read_range(client, TopicPartition(topic, 0), OffsetRange(6, 9), COMMITTED))
+        list(read_range(client, TopicPartition(topic, 0), OffsetRange(6, 9), COMMITTED, poll_timeout_ms=PATIENT_MS))
 
 
 def test_a_partition_that_does_not_exist_is_named(stack: TieredStack, client: BrokerClient, topic: str) -> None:
     create_tiered_topic(stack.broker, topic)
 
     with pytest.raises(UnknownTopicError, match=f"partition {topic}-9 does not exist"):
-        list(read_range(client, TopicPartition(topic, 9), OffsetRange(0, 9), COMMITTED))
+        list(read_range(client, TopicPartition(topic, 9), OffsetRange(0, 9), COMMITTED, poll_timeout_ms=PATIENT_MS))
+
+
+def test_a_broker_whose_own_read_from_storage_failed_is_asked_again(
+    stack: TieredStack, client: BrokerClient, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    end = tier_segments(stack, topic, [200]) - 1
+    expected = consumed(stack, topic)[:end]
+    (log,) = stack.tier_dir.glob(f"{topic}-0-*/*.log")
+    log.rename(away := log.with_suffix(".away"))
+    with ThreadPoolExecutor(1) as other:
+        offsets = OffsetRange(0, end)
+        reading = other.submit(
+            lambda: list(read_range(client, TopicPartition(topic, 0), offsets, COMMITTED, poll_timeout_ms=PATIENT_MS))
+        )
+        try:
+            wait_until(lambda: reading.done() or "answered UNKNOWN_SERVER_ERROR" in caplog.text, "the broker's error")
+        finally:
+            away.rename(log)
+
+    assert values(reading.result(), offsets) == expected

@@ -90,7 +90,6 @@ def test_a_topic_that_appears_late_is_waited_for() -> None:
     [
         (TOPIC_AUTHORIZATION_FAILED, BrokerAuthorizationError, "t-0: the user may not: grant DESCRIBE on the topic"),
         (INVALID_REQUEST, BrokerError, "partition t-0: Kafka answered INVALID_REQUEST"),
-        (9999, BrokerError, "partition t-0: Kafka answered error code 9999"),
     ],
 )
 def test_an_error_that_will_not_pass_is_raised_at_once(code: int, kind: type[Exception], text: str) -> None:

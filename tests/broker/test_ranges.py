@@ -22,12 +22,14 @@ from tests.broker.scripted import (
 )
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
-from tiered_stream.broker.fetch import FetchedRecords, fetch_records
-from tiered_stream.broker.ranges import offset_after, read_range
+from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.fetch import FetchedRecords, FetchTerms, fetch_records
+from tiered_stream.broker.ranges import _Position, offset_after, read_range
 from tiered_stream.errors import (
     BrokerUnavailableError,
     CorruptDataError,
     DataLossError,
+    FetchTimeoutError,
     OffsetOutOfRangeError,
 )
 from tiered_stream.offsets import OffsetRange, TopicPartition
@@ -35,7 +37,8 @@ from tiered_stream.options import IsolationLevel
 
 PARTITION = TopicPartition("t", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED
-OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID = 1, 100
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, UNKNOWN_SERVER_ERROR, CODE_OF_THE_FUTURE = 1, 100, -1, 9999
+PATIENT_MS = 600_000
 
 
 def batch(base_offset: int, records: int = 2, value: bytes = b"v") -> bytes:
@@ -97,9 +100,10 @@ def client_of(answers: Any, *, end: int = 100, **properties: str) -> ScriptedCli
     return ScriptedClient(answer, {name.replace("_", "."): value for name, value in properties.items()})
 
 
-def read(client: ScriptedClient, end: int, start: int = 0) -> list[bytes]:
+def read(client: ScriptedClient, end: int, start: int = 0, poll_timeout_ms: int = PATIENT_MS) -> list[bytes]:
     with client:
-        return [answer.records for answer in read_range(client, PARTITION, OffsetRange(start, end), COMMITTED)]
+        answers = read_range(client, PARTITION, OffsetRange(start, end), COMMITTED, poll_timeout_ms=poll_timeout_ms)
+        return [answer.records for answer in answers]
 
 
 def asked_offsets(client: ScriptedClient) -> list[int]:
@@ -123,7 +127,7 @@ def test_the_next_fetch_is_on_its_way_while_an_answer_is_held() -> None:
         yield fetched(batch(2))
 
     with client_of(fetches()) as client:
-        answers = read_range(client, PARTITION, OffsetRange(0, 4), COMMITTED)
+        answers = read_range(client, PARTITION, OffsetRange(0, 4), COMMITTED, poll_timeout_ms=PATIENT_MS)
 
         assert next(answers).records == batch(0)
         assert second_is_asked_for.wait(timeout=30)
@@ -155,11 +159,41 @@ def test_a_high_watermark_that_lags_is_not_taken_for_the_end_of_the_log() -> Non
     assert read(client, 2) == [batch(0)]
 
 
-def test_a_log_that_gives_nothing_ends_in_an_error_that_says_where() -> None:
-    client = client_of(itertools.repeat(fetched()), default_api_timeout_ms="50")
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (fetched(), "the answers had no record"),
+        (None, "broker 1: the connection was closed"),
+        (fetched(error_code=UNKNOWN_SERVER_ERROR), "UNKNOWN_SERVER_ERROR"),
+    ],
+    ids=["nothing", "no connection", "error"],
+)
+def test_a_log_that_gives_nothing_ends_in_an_error_that_says_where_and_why(answer: Any, reason: str) -> None:
+    client = client_of(itertools.repeat(answer), default_api_timeout_ms="600000")
 
-    with pytest.raises(BrokerUnavailableError, match="partition t-0, offset 0: no record came within 50 ms"):
-        read(client, 2)
+    with pytest.raises(FetchTimeoutError, match=f"t-0: cannot fetch record for offset 0 in 50 ms .*{reason}"):
+        read(client, 2, poll_timeout_ms=50)
+
+
+@pytest.mark.parametrize("code", [UNKNOWN_SERVER_ERROR, CODE_OF_THE_FUTURE])
+def test_a_broker_that_failed_without_saying_why_is_asked_again(code: int, caplog: pytest.LogCaptureFixture) -> None:
+    client = client_of(iter([fetched(error_code=code), fetched(error_code=code), fetched(batch(0))]))
+
+    assert read(client, 2) == [batch(0)]
+    assert caplog.text.count("partition t-0, offset 0: broker 1 answered") == 2
+
+
+def test_the_time_that_a_reader_is_busy_does_not_count() -> None:
+    answers = iter([None, fetched(batch(0))])
+    with client_of(answers) as client:
+        position = _Position(client, PARTITION, 0, FetchTerms(COMMITTED, 1000, 0), PATIENT_MS)
+        position.ask(Deadline(0))
+        assert position._answer is not None
+        assert isinstance(position._answer.exception(), BrokerUnavailableError)
+
+        found = position.poll()
+
+    assert found is not None and found.records == batch(0)
 
 
 def test_a_piece_of_a_batch_is_asked_for_again_with_more_bytes() -> None:

@@ -158,7 +158,7 @@ class BrokerClient:
             attempt += 1
         raise BrokerUnavailableError(
             f"kafka.bootstrap.servers = {self.config.bootstrap_servers!r}: no broker answered within "
-            f"{deadline.timeout_ms} ms (kafka.default.api.timeout.ms); last: {reason}. Are the brokers up, and is "
+            f"{deadline}; last: {reason}. Are the brokers up, and is "
             f"{self.config.security} what they speak there?"
         ) from reason
 

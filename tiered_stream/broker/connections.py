@@ -24,16 +24,20 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """A point in time `timeout_ms` from now."""
+    """A point in time `timeout_ms` from now; `option` is what sets it, for errors."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, option: str = "kafka.default.api.timeout.ms") -> None:
         self.timeout_ms = timeout_ms
+        self._option = option
         self._at = time.monotonic() + timeout_ms / 1000
 
     @property
     def remaining_ms(self) -> int:
         """Milliseconds left; 0 when it has passed."""
         return max(0, int((self._at - time.monotonic()) * 1000))
+
+    def __str__(self) -> str:
+        return f"{self.timeout_ms} ms ({self._option})"
 
 
 class Connections:

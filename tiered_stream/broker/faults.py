@@ -22,13 +22,24 @@ def code_name(error_code: int) -> str:
     """Kafka's name of an error code, as `NOT_LEADER_OR_FOLLOWER`; the number where it has none here."""
     if error_code == kafka_errors.NotLeaderForPartitionError.errno:
         return "NOT_LEADER_OR_FOLLOWER"  # its name since Kafka 2.6
+    if error_code == kafka_errors.UnknownError.errno:
+        return "UNKNOWN_SERVER_ERROR"
     kind = kafka_errors.kafka_errors.get(error_code)
     return str(kind.message) if kind and kind.message else f"error code {error_code}"
 
 
 def is_retriable(error_code: int) -> bool:
     """Whether the same request may succeed later, perhaps at another broker."""
-    return bool(kafka_errors.for_code(error_code).retriable)
+    return bool(kafka_errors.for_code(error_code).retriable) or is_unknown(error_code)
+
+
+def is_unknown(error_code: int) -> bool:
+    """Whether the code is UNKNOWN_SERVER_ERROR, or one that is not known here and stands for it (Kafka: `Errors`).
+
+    A broker whose read from remote storage failed answers so. Kafka's consumer asks again (`FetchCollector`,
+    `OffsetFetcherUtils`, `OffsetsForLeaderEpochUtils`).
+    """
+    return issubclass(kafka_errors.for_code(error_code), kafka_errors.UnknownError)
 
 
 def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:

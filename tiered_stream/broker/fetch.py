@@ -76,12 +76,13 @@ def fetch_records(
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
     """
     terms = FetchTerms(isolation, max_bytes, max_wait_ms, min_bytes, topic_id)
-    return client.run(lambda: fetch(client, topic_partition, offset, terms))
+    return client.run(lambda: fetch(client, topic_partition, offset, terms, client.deadline(extra_ms=max_wait_ms)))
 
 
-async def fetch(client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms) -> FetchedRecords:
+async def fetch(
+    client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
+) -> FetchedRecords:
     """What `fetch_records` does, on the network thread."""
-    deadline = client.deadline(extra_ms=terms.max_wait_ms)
     question = _Fetch(client, partition, offset, terms, client.config.client_rack)
     try:
         replica = client.read_replicas.get(partition)

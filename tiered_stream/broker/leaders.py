@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -10,10 +11,12 @@ from typing import Any, Generic, TypeVar
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
+from tiered_stream.broker.faults import answer_fault, code_name, is_retriable, is_unknown
 from tiered_stream.broker.metadata import PartitionMetadata
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError
 from tiered_stream.offsets import TopicPartition
+
+log = logging.getLogger(__name__)
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -94,6 +97,9 @@ async def _ask_node(
             found[partition] = answer
         elif is_retriable(error_code):
             retry[partition] = code_name(error_code)
+            if is_unknown(error_code):  # its reason is in the broker's log alone
+                log.warning("%s: broker %s answered %s, and is asked again",
+                            question.subject(partition), node_id, code_name(error_code))  # fmt: skip
         else:
             raise answer_fault(error_code, question.subject(partition), question.needed_acl)
     return found, {partition: reason for partition, reason in retry.items() if partition not in found}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from struct import Struct
 from uuid import UUID
@@ -13,10 +13,12 @@ from uuid import UUID
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.fetch import FetchedRecords, FetchTerms, fetch
-from tiered_stream.broker.offsets import BrokerOffsetReader
-from tiered_stream.errors import BrokerUnavailableError, CorruptDataError
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.broker.leaders import ask_leaders
+from tiered_stream.broker.offsets import ListOffsets
+from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, FetchTimeoutError
+from tiered_stream.offsets import LATEST, OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
+from tiered_stream.spark_options import POLL_TIMEOUT_MS
 
 # A log is a sequence of entries that begin alike (Kafka: DefaultRecordBatch, AbstractLegacyRecordBatch):
 #   0  int64  base offset (magic 2) or offset of the message, of the last one in a compressed set (magic 0, 1)
@@ -38,6 +40,7 @@ def read_range(
     offsets: OffsetRange,
     isolation: IsolationLevel,
     *,
+    poll_timeout_ms: int,
     max_bytes: int | None = None,
     topic_id: UUID | None = None,
 ) -> Iterator[FetchedRecords]:
@@ -48,7 +51,7 @@ def read_range(
     (high watermark, or last stable offset under read_committed).
 
     Raises:
-        BrokerUnavailableError: nothing came for `default.api.timeout.ms`, though the log goes on.
+        FetchTimeoutError: no whole batch came in `poll_timeout_ms` of waiting, though the log goes on.
         CorruptDataError: the answer is not a sequence of batches, or does not reach the offset asked for.
         OffsetOutOfRangeError, DataLossError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
     """
@@ -58,23 +61,81 @@ def read_range(
     terms = FetchTerms(
         isolation, max_bytes or config.fetch_max_bytes, config.fetch_max_wait_ms, config.fetch_min_bytes, topic_id
     )
-    offset, patience = offsets.start, client.deadline()
-    answer = _ahead(client, topic_partition, offset, terms)
-    while True:
-        fetched = answer.result()
-        following = offset_after(fetched)
-        if following is None:
-            if not fetched.records and _at_log_end(client, fetched, isolation):
-                return
-            terms = _ask_again(client, fetched, terms, patience)
-            answer = _ahead(client, topic_partition, offset, terms)
-            continue
-        offset, patience = following, client.deadline()
-        if offset >= offsets.end:
-            yield fetched
-            return
-        answer = _ahead(client, topic_partition, offset, terms)
+    position = _Position(client, topic_partition, offsets.start, terms, poll_timeout_ms)
+    while (fetched := position.poll()) is not None:
+        if position.offset < offsets.end:
+            position.ask(position.patience())
         yield fetched
+        if position.offset >= offsets.end:
+            return
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far a range has been read, and the Fetch that is under way there."""
+
+    client: BrokerClient
+    partition: TopicPartition
+    offset: int
+    terms: FetchTerms
+    poll_timeout_ms: int
+    _answer: Future[FetchedRecords] | None = None
+
+    def patience(self) -> Deadline:
+        return Deadline(self.poll_timeout_ms, POLL_TIMEOUT_MS.name)
+
+    def ask(self, deadline: Deadline) -> None:
+        """Start a Fetch; what may pass is tried again until `deadline`."""
+        self._answer = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
+
+    def poll(self) -> FetchedRecords | None:
+        """Wait for whole batches, and go on behind them; None: the log ends here."""
+        patience, reason = self.patience(), BrokerUnavailableError("the answers had no record")
+        while True:
+            try:
+                fetched = self._answered(patience)
+                following = offset_after(fetched)
+                if following is not None:
+                    self.offset = following
+                    return fetched
+                if not fetched.records and self._at_log_end(fetched, patience):
+                    return None
+            except BrokerUnavailableError as error:
+                # A Fetch that was under way while its reader was busy has used up a time that is not the reader's.
+                reason = error
+            else:
+                self._before_asking_again(fetched)
+            if not patience.remaining_ms:
+                raise FetchTimeoutError(
+                    f"partition {self.partition}: cannot fetch record for offset {self.offset} in {patience}: {reason}"
+                ) from reason
+
+    def _answered(self, patience: Deadline) -> FetchedRecords:
+        if self._answer is None:
+            self.ask(patience)
+        assert self._answer is not None
+        answer, self._answer = self._answer, None
+        return answer.result()
+
+    def _at_log_end(self, fetched: FetchedRecords, patience: Deadline) -> bool:
+        isolation, partition = self.terms.isolation, self.partition
+        committed = isolation is IsolationLevel.READ_COMMITTED
+        if self.offset < (fetched.last_stable_offset if committed else fetched.high_watermark):
+            return False
+        # A new leader's high watermark lags for a moment; ListOffsets waits until it is right (KIP-207).
+        question = ListOffsets({partition: LATEST}, isolation, self.client.config.request_timeout_ms)
+        ends = self.client.run(lambda: ask_leaders(self.client, question, [partition], patience))
+        return ends[partition] <= self.offset
+
+    def _before_asking_again(self, fetched: FetchedRecords) -> None:
+        config = self.client.config
+        if not fetched.records:  # as when remote storage did not answer the broker in time
+            time.sleep(config.retry_backoff_ms / 1000)
+            return
+        largest = int(config.net["receive_message_max_bytes"]) // 2
+        if self.terms.max_bytes >= largest:  # and yet it is a piece of a batch
+            raise _corrupt(fetched, f"no whole batch in {self.terms.max_bytes} bytes")
+        self.terms = replace(self.terms, max_bytes=min(2 * self.terms.max_bytes, largest))
 
 
 def offset_after(fetched: FetchedRecords) -> int | None:
@@ -97,35 +158,6 @@ def offset_after(fetched: FetchedRecords) -> int | None:
     if following is not None and following <= fetched.fetch_offset:
         raise _corrupt(fetched, f"the last batch ends before offset {following}")
     return following
-
-
-def _ahead(client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms) -> Future[FetchedRecords]:
-    return client.start(partial(fetch, client, partition, offset, terms))
-
-
-def _at_log_end(client: BrokerClient, fetched: FetchedRecords, isolation: IsolationLevel) -> bool:
-    committed = isolation is IsolationLevel.READ_COMMITTED
-    if fetched.fetch_offset < (fetched.last_stable_offset if committed else fetched.high_watermark):
-        return False
-    # A new leader's high watermark lags for a moment; ListOffsets waits until it is right (KIP-207).
-    partition = fetched.topic_partition
-    return BrokerOffsetReader(client, isolation).latest([partition])[partition] <= fetched.fetch_offset
-
-
-def _ask_again(client: BrokerClient, fetched: FetchedRecords, terms: FetchTerms, patience: Deadline) -> FetchTerms:
-    """The terms for a second Fetch at the same offset, after a short sleep."""
-    if not patience.remaining_ms:
-        raise BrokerUnavailableError(
-            f"partition {fetched.topic_partition}, offset {fetched.fetch_offset}: no record came within "
-            f"{patience.timeout_ms} ms (kafka.default.api.timeout.ms), though the log ends at {fetched.high_watermark}"
-        )
-    if fetched.records:  # a piece of a batch
-        largest = int(client.config.net["receive_message_max_bytes"]) // 2
-        if terms.max_bytes >= largest:
-            raise _corrupt(fetched, f"no whole batch in {terms.max_bytes} bytes")
-        return replace(terms, max_bytes=min(2 * terms.max_bytes, largest))
-    time.sleep(client.config.retry_backoff_ms / 1000)  # as when remote storage did not answer the broker in time
-    return terms
 
 
 def _corrupt(fetched: FetchedRecords, what: str) -> CorruptDataError:
