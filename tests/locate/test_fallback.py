@@ -1,57 +1,197 @@
-"""Planning while the storage fails."""
+"""Planning while the storage fails: what cannot be located is left to the brokers, and no more."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from uuid import UUID
+import http.client
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tiered_stream.errors import StorageAccessError, StorageError, StorageReadTimeoutError
-from tiered_stream.locate.base import Locator
-from tiered_stream.locate.fallback import BrokerFallback
+from tests.locate.log_model import PARTITION, Log, MemoryBucket, tiered
+from tests.locate.test_log_model import History, ModelLocator
+from tests.reading import options, tier_segments
+from tests.stack.tiered_stack import TieredStack
+from tiered_stream.errors import (
+    StorageAccessError,
+    StorageBucketNotFoundError,
+    StorageError,
+    StorageObjectNotFoundError,
+    StorageReadTimeoutError,
+)
+from tiered_stream.locate.open import open_tier
 from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.options import IsolationLevel, parse_options
+from tiered_stream.plan.splits import Split, plan_splits
+from tiered_stream.segments import ByteRange
 
-WELL, ILL = TopicPartition("orders", 0), TopicPartition("orders", 1)
-RANGES = {WELL: OffsetRange(0, 10), ILL: OffsetRange(5, 10)}
-
-
-def location(partition: TopicPartition) -> SegmentLocation:
-    segment = RemoteLogSegment(partition, UUID(int=1), UUID(int=2), 0, 9, 1000)
-    return SegmentLocation(segment, OffsetRange(0, 10), ByteRange(0, 1000))
+SEGMENTS, RECORDS = 40, 10
+ALL = {PARTITION: OffsetRange(0, SEGMENTS * RECORDS)}
 
 
-class LocatorWithoutIndexes(Locator):
-    """Knows one segment of each partition, and fails where it needs an index of `ILL`. Omitted: everything else."""
+class FailingBucket(MemoryBucket):
+    """A bucket of which some objects are not given; `asked` counts the requests."""
 
-    name = "made up"
+    fails: Callable[[str], StorageError | None] = staticmethod(lambda key: None)
+    asked = 0
 
-    def __init__(self, error: StorageError) -> None:
-        self._error = error
-
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        if ILL in ranges:
-            raise self._error
-        return {partition: (location(partition),) for partition in ranges}
-
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
-        return dict.fromkeys(ranges, (10,))
-
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        raise self._error
+    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        self.asked += 1
+        error = self.fails(key)
+        if error is not None:
+            raise error
+        return super().get(key, byte_range)
 
 
-def test_only_the_partition_whose_index_cannot_be_had_is_left_to_the_broker() -> None:
-    located = BrokerFallback(LocatorWithoutIndexes(StorageReadTimeoutError("silent"))).locate(RANGES)
-    assert located == {WELL: (location(WELL),), ILL: ()}
+@pytest.fixture(scope="module")
+def history() -> History:
+    """Segments of ten records, the indexes of each of which are needed to plan its read."""
+    log = Log()
+    for number in range(SEGMENTS):
+        log.cuts.add(number * RECORDS)
+        log.append("plain", RECORDS, -1)
+    log.cuts.add(log.end)
+    log.append("plain", 1, -1)
+    spans = enumerate(log.closed_segments())
+    segments = [tiered(log, *span, number + 1, index_interval=0, says_empty=False) for number, span in spans]
+    assert len(segments) == SEGMENTS
+    return History(log, tuple(segments), ())
 
 
-def test_refused_credentials_stay_an_error() -> None:
-    with pytest.raises(StorageAccessError, match="wrong key"):
-        BrokerFallback(LocatorWithoutIndexes(StorageAccessError("wrong key"))).locate(RANGES)
+def located(
+    history: History, fails: Callable[[str], StorageError | None], *, falls_back: bool = True
+) -> tuple[list[int], FailingBucket]:
+    """The numbers of the segments that are located, and the bucket that was asked."""
+    bucket = FailingBucket(history.segments)
+    bucket.fails = fails  # type: ignore[method-assign]
+    locator = ModelLocator(history, bucket.fetcher(), IsolationLevel.READ_COMMITTED, falls_back=falls_back)
+    with closing(locator):
+        return [location.offsets.start // RECORDS for location in locator.locate(ALL)[PARTITION]], bucket
 
 
-def test_a_segment_that_cannot_be_cut_stays_whole() -> None:
-    whole = location(WELL)
-    assert BrokerFallback(LocatorWithoutIndexes(StorageReadTimeoutError("silent"))).cut(whole, 10) == [whole]
+def of_segment(*numbers: int, error: type[StorageError], suffix: str = "") -> Callable[[str], StorageError | None]:
+    """These segments' objects fail."""
+    names = tuple(f"/{number * RECORDS:020d}-" for number in numbers)
+    return lambda key: error(key) if any(name in key for name in names) and key.endswith(suffix) else None
+
+
+EVERY = range(SEGMENTS)
+
+
+@pytest.mark.parametrize("error", [StorageObjectNotFoundError, StorageAccessError, StorageReadTimeoutError])
+@pytest.mark.parametrize("gone", [(0,), (7, 8, 31), (SEGMENTS - 1,)])
+@pytest.mark.parametrize("suffix", ["", ".indexes"])
+def test_only_the_segments_that_are_missing_are_left_to_the_broker(
+    history: History, gone: tuple[int, ...], error: type[StorageError], suffix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S3 answers 403, too, for what is missing: to who may not list the bucket."""
+    found, _ = located(history, of_segment(*gone, error=error, suffix=suffix))
+    assert found == [number for number in EVERY if number not in gone]
+    (said,) = caplog.messages
+    assert f"modelled-0: {len(gone)} segment" in said and f"{gone[0] * RECORDS:020d}" in said
+
+
+@pytest.mark.parametrize("error", [StorageObjectNotFoundError, StorageAccessError, StorageReadTimeoutError])
+def test_without_a_fallback_the_missing_object_is_an_error(history: History, error: type[StorageError]) -> None:
+    with pytest.raises(error, match=f"{70:020d}"):
+        located(history, of_segment(7, error=error), falls_back=False)
+
+
+@pytest.mark.parametrize("suffix", ["", ".indexes"])
+def test_credentials_that_no_segment_lets_in_stay_an_error(history: History, suffix: str) -> None:
+    with pytest.raises(StorageAccessError):
+        located(history, of_segment(*EVERY, error=StorageAccessError, suffix=suffix))
+
+
+def test_a_bucket_that_is_not_there_stays_an_error(history: History) -> None:
+    with pytest.raises(StorageBucketNotFoundError):
+        located(history, of_segment(7, error=StorageBucketNotFoundError))
+
+
+def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment(
+    history: History, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each request may last until a timeout. Sixteen are under way at once."""
+    found, bucket = located(history, of_segment(*EVERY, error=StorageReadTimeoutError))
+    assert found == [] and bucket.asked <= 2 * 16
+    assert f"{SEGMENTS} segments of this micro-batch are read from the broker" in caplog.text
+
+
+def test_a_segment_that_cannot_be_cut_stays_whole(history: History, caplog: pytest.LogCaptureFixture) -> None:
+    bucket = FailingBucket(history.segments)
+    locator = ModelLocator(history, bucket.fetcher(), IsolationLevel.READ_UNCOMMITTED, falls_back=True)
+    with closing(locator):
+        (whole,) = locator.locate({PARTITION: OffsetRange(0, RECORDS)})[PARTITION]
+        bucket.fails = of_segment(0, error=StorageReadTimeoutError)  # type: ignore[method-assign]
+        assert locator.cut(whole, 10) == [whole]
+    assert "stays in one split" in caplog.text
+
+
+class _WithoutListing(BaseHTTPRequestHandler):
+    """Hands requests on to an S3 endpoint, and says 403 where that says 404, as S3 does without `s3:ListBucket`."""
+
+    endpoint: str
+
+    def do_GET(self) -> None:
+        with closing(http.client.HTTPConnection(self.endpoint)) as connection:
+            connection.putrequest("GET", self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            body = answer.read()
+        if answer.status == 404:
+            body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+        self.send_response(403 if answer.status == 404 else answer.status)
+        for name in ("Content-Type", "Content-Range"):
+            if name in answer.headers:
+                self.send_header(name, answer.headers[name])
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def without_listing(stack: TieredStack) -> Iterator[str]:
+    """The stack's S3 endpoint, as it is to who may not list buckets."""
+    handler = type("Handler", (_WithoutListing,), {"endpoint": stack.s3_endpoint.removeprefix("http://")})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def planned(stack: TieredStack, topic: str, wanted: OffsetRange, **given: str) -> list[Split]:
+    named = {name.replace("__", "."): value for name, value in given.items()}
+    parsed = parse_options(options(stack, topic, named), streaming=False)
+    with closing(open_tier(parsed)) as tier:
+        return plan_splits({TopicPartition(topic, 0): wanted}, tier.locator, split_bytes=parsed.split_bytes)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("suffix", ["index", "*"])
+def test_an_object_that_is_missing_without_leave_to_list_concerns_its_segment(
+    stack: TieredStack, topic: str, without_listing: str, suffix: str
+) -> None:
+    """The first segment is read in part, for which its offset index is needed."""
+    end = tier_segments(stack, topic, [30, 30, 30]) - 1
+    for path in stack.tier_dir.glob(f"{topic}-0-*/{0:020d}-*.{suffix}"):
+        path.unlink()
+    wanted, given = OffsetRange(5, end), {"remote__storage__s3__endpoint__url": without_listing}
+
+    splits = planned(stack, topic, wanted, **given)
+    assert [(split.offsets, bool(split.locations)) for split in splits] == [
+        (OffsetRange(5, 30), False),
+        (OffsetRange(30, 90), True),
+    ]
+    with pytest.raises(StorageAccessError, match=rf"{topic}-0-.*/{0:020d}-.*\.index"):
+        planned(stack, topic, wanted, remote__fallback="fail", **given)
+    with pytest.raises(StorageAccessError, match=r"remote\.storage\.aws\.secret\.access\.key"):
+        planned(stack, topic, wanted, remote__storage__aws__secret__access__key="wrong", **given)

@@ -82,9 +82,15 @@ class ModelLocator(TierLocator):
     name = "model"
 
     def __init__(
-        self, history: History, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, log_start: int
+        self,
+        history: History,
+        fetcher: RemoteStorageFetcher,
+        isolation: IsolationLevel,
+        log_start: int = 0,
+        *,
+        falls_back: bool = False,
     ) -> None:
-        super().__init__(fetcher, isolation)
+        super().__init__(fetcher, isolation, falls_back=falls_back)
         self._history_log = history.log
         segments = [each.segment for each in (*history.segments, *history.lost)]
         lineage = lineage_of(history.log.epochs(0, history.log.end))
@@ -160,6 +166,28 @@ def test_of_a_cluster_any_range_of_any_history_is_read(
             rows = log.rows(max(start, wanted.start), wanted.end, committed=committed)
             expected = [row for row in rows if row[0] in set(held)]
             assert read(locator, wanted, isolation, data.draw(SPLIT_BYTES)) == expected
+    finally:
+        locator.close()
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), history=histories())
+def test_what_is_located_is_read_whichever_indexes_are_missing(data: st.DataObject, history: History) -> None:
+    bucket = MemoryBucket([*history.segments, *history.lost])
+    CurrentFetcher.current = bucket.fetcher()
+    locator = ModelLocator(history, CurrentFetcher.current, IsolationLevel.READ_COMMITTED, falls_back=True)
+    indexes = sorted(key for key in bucket.objects if key.endswith(".indexes"))
+    for key in data.draw(st.sets(st.sampled_from(indexes)) if indexes else st.just(set[str]())):
+        del bucket.objects[key]
+    try:
+        wanted = drawn_range(data, 0, history.log.last_stable(history.log.end))
+        held = {
+            offset
+            for location in locator.locate({PARTITION: wanted})[PARTITION]
+            for offset in range(location.offsets.start, location.offsets.end)
+        }
+        expected = [row for row in history.log.rows(wanted.start, wanted.end, committed=True) if row[0] in held]
+        assert read(locator, wanted, IsolationLevel.READ_COMMITTED, data.draw(SPLIT_BYTES)) == expected
     finally:
         locator.close()
 

@@ -19,14 +19,19 @@ SEGMENT = RemoteLogSegment(T0, UUID(int=1), UUID(int=2), base_offset=0, end_offs
 ALL = {T0: OffsetRange(0, 10)}
 
 
-class OneSegment(Locator):
-    """Finds the segment in every range that is not empty, whether or not it is in storage."""
+LATER = RemoteLogSegment(T0, UUID(int=1), UUID(int=3), base_offset=10, end_offset=19, size=100)
 
-    name = "one segment"
+
+class MadeUpLocator(Locator):
+    """Finds the segments in every range that is not empty, whether or not they are in storage."""
+
+    name = "made up"
+
+    def __init__(self, *segments: RemoteLogSegment) -> None:
+        self._locations = tuple(SegmentLocation(each, each.offsets, ByteRange(0, each.size)) for each in segments)
 
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        location = SegmentLocation(SEGMENT, SEGMENT.offsets, ByteRange(0, SEGMENT.size))
-        return {partition: (location,) if len(wanted) else () for partition, wanted in ranges.items()}
+        return {partition: self._locations if len(wanted) else () for partition, wanted in ranges.items()}
 
     def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
         return dict.fromkeys(ranges, (10,))
@@ -36,7 +41,7 @@ class OneSegment(Locator):
 
 
 def checked(folder: Path) -> CheckedStorage:
-    return CheckedStorage(OneSegment(), LocalLayoutFetcher(FileStore(folder)))
+    return CheckedStorage(MadeUpLocator(SEGMENT), LocalLayoutFetcher(FileStore(folder)))
 
 
 def test_a_missing_folder_fails_the_first_location(tmp_path: Path) -> None:
@@ -53,6 +58,28 @@ def test_refused_access_fails_the_first_location(tmp_path: Path) -> None:
     (tmp_path / "tier" / object_key(SEGMENT, "").split("/")[0]).symlink_to(tmp_path / "secret")
     with pytest.raises(StorageAccessError, match="leads out of the folder"):
         checked(tmp_path / "tier").locate(ALL)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_access_to_one_object_that_is_refused_is_held_against_another(
+    tmp_path: Path, given: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """S3 refuses what is missing, where the user may not list the bucket."""
+    tier = tmp_path / "tier"
+    for segment in (SEGMENT, LATER):
+        path = tier / object_key(segment, ".log")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if segment is LATER and given:
+            path.write_bytes(bytes(segment.size))
+        else:
+            path.symlink_to(tmp_path / "outside")
+    locator = CheckedStorage(MadeUpLocator(SEGMENT, LATER), LocalLayoutFetcher(FileStore(tier)))
+    if given:
+        assert len(locator.locate(ALL)[T0]) == 2
+        assert "the storage gives other segments, but not this one" in caplog.text
+    else:
+        with pytest.raises(StorageAccessError, match="leads out of the folder"):
+            locator.locate(ALL)
 
 
 def test_a_single_missing_object_is_left_to_the_tasks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

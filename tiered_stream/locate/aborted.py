@@ -12,7 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import (
+    CorruptDataError,
+    StorageAccessError,
+    StorageObjectNotFoundError,
+    UnsupportedDataError,
+)
 from tiered_stream.fetch.base import IndexType
 from tiered_stream.locate.index_cache import IndexCache, describe
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
@@ -70,6 +75,8 @@ class _Search:
             return
         try:
             open_before = self._open_at_end(at - 1)
+        except (StorageObjectNotFoundError, StorageAccessError):  # gone meanwhile: nothing to hold the index against
+            return
         except (CorruptDataError, UnsupportedDataError) as error:
             raise type(error)(f"before it, {describe(self.visible[at - 1].segment)}: {error}") from error
         for each in earlier:

@@ -1,40 +1,119 @@
-"""Storage that fails while a micro-batch is planned: what cannot be located is left to the brokers (KIP-1254)."""
+"""Storage that fails while a micro-batch is planned: what cannot be located is left to the brokers (KIP-1254).
+
+A storage that refuses the credentials, or is not there, is the user's to mend: those errors stay errors. But S3 answers
+403 also for an object that is missing, to who may not list the bucket. So what is refused of one segment is held
+against what other segments give.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
-from tiered_stream.locate.base import WrappedLocator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.segments import SegmentLocation
+from tiered_stream.errors import (
+    CorruptDataError,
+    StorageAccessError,
+    StorageBucketNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+    UnsupportedDataError,
+)
+from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.segments import RemoteLogSegment
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
-class BrokerFallback(WrappedLocator):
-    """Another locator's answers, as far as the storage gives the indexes that they need.
+_WITNESSES = 4
+"""So many other segments are asked whether the credentials are good."""
+_OUT_OF_REACH = 16
+"""After so many failures to reach the storage, the rest is not tried: each may last until a timeout."""
 
-    A storage that refuses the credentials, or is not there, is the user's to mend: those errors stay errors.
+
+class SegmentsLeftOut:
+    """What one planning leaves to the brokers. Serves many threads.
+
+    Args:
+        segments: those of the planning, by partition, ascending.
     """
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        try:
-            return self._locator.locate(ranges)
-        except (StorageAccessError, StorageBucketNotFoundError):
-            raise
-        except StorageError as error:
-            if len(ranges) > 1:
-                parts = (self.locate({partition: wanted}) for partition, wanted in ranges.items())
-                return {partition: found for part in parts for partition, found in part.items()}
-            (partition,) = ranges
-            log.warning("%s: this micro-batch is read from the broker, because storage failed: %s", partition, error)
-            return {partition: ()}
+    def __init__(
+        self, fetcher: RemoteStorageFetcher, segments: Mapping[TopicPartition, Sequence[VisibleSegment]]
+    ) -> None:
+        self._fetcher = fetcher
+        self._segments = segments
+        self._lock, self._access_lock = threading.Lock(), threading.Lock()
+        self._counts: Counter[TopicPartition] = Counter()
+        self._reasons: dict[TopicPartition, StorageError] = {}
+        self._out_of_reach = 0
+        self._access: bool | None = None
 
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        try:
-            return self._locator.cut(location, target_bytes)
-        except StorageError as error:
-            log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
-            return [location]
+    def unless_storage_fails(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
+        """What `work` gives; None: the storage does not give what it needs of the segment.
+
+        Raises:
+            StorageAccessError: the storage refuses it, and gives no other segment's index either.
+            StorageBucketNotFoundError: there is no such bucket or folder.
+        """
+        error: StorageError | None = None
+        if self._out_of_reach < _OUT_OF_REACH:
+            try:
+                return work()
+            except StorageBucketNotFoundError:
+                raise
+            except StorageError as failure:
+                if isinstance(failure, StorageAccessError) and not self._has_access(segment):
+                    raise
+                error = failure
+        with self._lock:
+            self._counts[segment.topic_partition] += 1
+            self._out_of_reach += isinstance(error, StorageUnavailableError)
+            if error is not None:
+                self._reasons.setdefault(segment.topic_partition, error)
+        return None
+
+    def tell(self) -> None:
+        """Log what was left out, and why."""
+        for partition, count in self._counts.items():
+            reason = self._reasons.get(partition) or next(iter(self._reasons.values()))
+            log.warning(
+                "%s: %d segment%s of this micro-batch %s read from the broker, because storage failed: %s",
+                partition, count, "s" * (count > 1), "are" if count > 1 else "is", reason,
+            )  # fmt: skip
+
+    def _has_access(self, refused: RemoteLogSegment) -> bool:
+        """Whether the storage gives another segment's index; where there is no other, the log of this one."""
+        with self._access_lock:
+            if self._access is None:
+                others = [each for each in self._newest() if each.segment_id != refused.segment_id][:_WITNESSES]
+                self._access = any(map(self._gives_index, others)) if others else self._gives_log(refused)
+            return self._access
+
+    def _newest(self) -> list[RemoteLogSegment]:
+        """Of each partition the first and the last two; the newest first, least likely to be gone."""
+        ends = [each.segment for of in self._segments.values() for each in (*of[:1], *of[-2:])]
+        unique = {segment.segment_id: segment for segment in ends}
+        return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)
+
+    def _gives_index(self, segment: RemoteLogSegment) -> bool:
+        return _is_given(lambda: self._fetcher.fetch_indexes(segment, (IndexType.OFFSET,)))
+
+    def _gives_log(self, segment: RemoteLogSegment) -> bool:
+        return _is_given(lambda: self._fetcher.fetch_log_segment(segment, 0, 1))
+
+
+def _is_given(ask: Callable[[], object]) -> bool:
+    """Whether anything comes, whatever it is worth."""
+    try:
+        ask()
+    except StorageError:
+        return False
+    except (CorruptDataError, UnsupportedDataError):
+        pass
+    return True

@@ -52,8 +52,10 @@ class MetadataTopicLocator(TierLocator):
         isolation: IsolationLevel,
         topic_ids: Mapping[str, UUID] | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        *,
+        falls_back: bool = False,
     ) -> None:
-        super().__init__(fetcher, isolation, cache_bytes)
+        super().__init__(fetcher, isolation, cache_bytes, falls_back=falls_back)
         self._client = client
         self._offsets = BrokerOffsetReader(client, isolation)
         self._log = MetadataLog(client)

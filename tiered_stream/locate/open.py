@@ -14,7 +14,6 @@ from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.fetch.plugin import fetcher_for
 from tiered_stream.locate.base import Locator
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.locate.fallback import BrokerFallback
 from tiered_stream.locate.metadata_topic import MetadataTopicLocator
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -76,9 +75,10 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
     if options.locator == "none" or (options.locator == "auto" and not _can_follow(options, client)):
         return None
     fetcher = fetcher_for(options)
-    metadata_topic = MetadataTopicLocator(client, fetcher, options.isolation_level, options.topic_ids)
-    forgiving = BrokerFallback(metadata_topic) if options.fallback == "broker" else metadata_topic
-    checked = CheckedStorage(forgiving, fetcher)
+    metadata_topic = MetadataTopicLocator(
+        client, fetcher, options.isolation_level, options.topic_ids, falls_back=options.fallback == "broker"
+    )
+    checked = CheckedStorage(metadata_topic, fetcher)
     return PreferLocal(checked, offset_reader) if options.prefer == "local" else checked
 
 

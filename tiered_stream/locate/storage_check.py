@@ -7,7 +7,7 @@ read everything through the brokers, and only the log would say so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.fetch.base import RemoteStorageFetcher
@@ -15,23 +15,44 @@ from tiered_stream.locate.base import Locator, WrappedLocator
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.segments import SegmentLocation
 
+_WITNESSES = 3
+
 log = logging.getLogger(__name__)
 
 
-def check_storage(location: SegmentLocation, fetcher: RemoteStorageFetcher) -> None:
+def check_storage(locations: Sequence[SegmentLocation], fetcher: RemoteStorageFetcher) -> None:
     """Fetch one byte of a located segment; what may pass, or concerns this object alone, is left to the executors.
+
+    A storage that refuses one object may not have it (S3, where the user may not list the bucket): another one tells.
 
     Raises:
         StorageAccessError: the storage refuses the credentials, or there are none.
         StorageBucketNotFoundError: there is no such bucket or folder.
     """
-    start = location.bytes.start
     try:
-        fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
-    except (StorageAccessError, StorageBucketNotFoundError):
+        _fetch_byte(locations[0], fetcher)
+    except StorageAccessError as refused:
+        # The last segments are the least likely to be gone.
+        if not any(_can_fetch(each, fetcher) for each in locations[: -_WITNESSES - 1 : -1]):
+            raise
+        log.warning("the storage gives other segments, but not this one: %s", refused)
+    except StorageBucketNotFoundError:
         raise
     except StorageError as error:
         log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
+
+
+def _fetch_byte(location: SegmentLocation, fetcher: RemoteStorageFetcher) -> None:
+    start = location.bytes.start
+    fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
+
+
+def _can_fetch(location: SegmentLocation, fetcher: RemoteStorageFetcher) -> bool:
+    try:
+        _fetch_byte(location, fetcher)
+    except StorageError:
+        return False
+    return True
 
 
 class CheckedStorage(WrappedLocator):
@@ -45,9 +66,9 @@ class CheckedStorage(WrappedLocator):
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         located = self._locator.locate(ranges)
         # A signed location was signed by who has the storage; nothing that was configured here reads it.
-        unsigned = (each for found in located.values() for each in found if each.signed_url is None)
-        first = next(unsigned, None)
-        if first is not None and not self._checked:
-            check_storage(first, self._fetcher)
-            self._checked = True
+        if not self._checked:
+            unsigned = [each for found in located.values() for each in found if each.signed_url is None]
+            if unsigned:
+                check_storage(unsigned, self._fetcher)
+                self._checked = True
         return located

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 
-from tiered_stream.errors import CorruptDataError
+from tiered_stream.errors import CorruptDataError, StorageError
 from tiered_stream.fetch.base import RemoteStorageFetcher
 from tiered_stream.locate.aborted import find_aborted
 from tiered_stream.locate.base import Locator
+from tiered_stream.locate.fallback import SegmentsLeftOut
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache, describe
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.positions import SegmentPositions, touching
@@ -19,6 +22,8 @@ from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
 from tiered_stream.records.transactions import AbortedTransaction, control_batches
 from tiered_stream.segments import SegmentLocation
+
+log = logging.getLogger(__name__)
 
 INDEX_REQUESTS_IN_FLIGHT = 16
 
@@ -34,11 +39,21 @@ class _Located:
 
 
 class TierLocator(Locator):
-    """A locator over segment metadata; who knows it, and who knows what lies beyond the tier, says a subclass."""
+    """A locator over segment metadata; who knows it, and who knows what lies beyond the tier, says a subclass.
+
+    With `falls_back`, a segment of which the storage does not give an index is left out of an answer: whoever asks has
+    brokers to read it from.
+    """
 
     def __init__(
-        self, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, cache_bytes: int = DEFAULT_CACHE_BYTES
+        self,
+        fetcher: RemoteStorageFetcher,
+        isolation: IsolationLevel,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        *,
+        falls_back: bool = False,
     ) -> None:
+        self._falls_back = falls_back
         self._fetcher = fetcher
         self._committed = isolation is IsolationLevel.READ_COMMITTED
         self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
@@ -66,11 +81,11 @@ class TierLocator(Locator):
             if partition in visible
             for at in overlapping(visible[partition], wanted)
         ]
-        located = list(self._executor.map(lambda item: self._locate_one(visible[item[0]], item[1], item[2]), work))
-        seams = {(item[0], one.seam) for item, one in zip(work, located, strict=True) if one.seam is not None}
+        located = [(item[0], one) for item, one in zip(work, self._locate_all(visible, work), strict=True) if one]
+        seams = {(partition, one.seam) for partition, one in located if one.seam is not None}
         across = self._aborted_across(seams) if seams else {}
         locations: dict[TopicPartition, list[SegmentLocation]] = {partition: [] for partition in ranges}
-        for (partition, _, _), one in zip(work, located, strict=True):
+        for partition, one in located:
             beyond = across[partition, one.seam] if one.seam is not None else ()
             locations[partition].append(with_aborted(one.location, beyond))
         return {partition: tuple(found) for partition, found in locations.items()}
@@ -87,10 +102,32 @@ class TierLocator(Locator):
         }
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return self._positions.cut(location, target_bytes)
+        try:
+            return self._positions.cut(location, target_bytes)
+        except StorageError as error:
+            if not self._falls_back:
+                raise
+            log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
+            return [location]
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _locate_all(
+        self, visible: Mapping[TopicPartition, Visible], work: Sequence[tuple[TopicPartition, int, OffsetRange]]
+    ) -> list[_Located | None]:
+        """Side by side; None: the storage does not give what the segment needs, and that may be."""
+        left_out = SegmentsLeftOut(self._fetcher, visible)
+
+        def locate(item: tuple[TopicPartition, int, OffsetRange]) -> _Located | None:
+            partition, at, wanted = item
+            one = partial(self._locate_one, visible[partition], at, wanted)
+            segment = visible[partition][at].segment
+            return left_out.unless_storage_fails(segment, one) if self._falls_back else one()
+
+        located = list(self._executor.map(locate, work))
+        left_out.tell()
+        return located
 
     def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
         piece = visible[at]
