@@ -27,8 +27,12 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.fetch import fetch_records
 from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.options import IsolationLevel
+from tiered_stream.locate.open import open_tier
+from tiered_stream.locate.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import IsolationLevel, parse_options
+from tiered_stream.plan.splits import plan_splits
+from tiered_stream.read import read_split
 
 pytestmark = pytest.mark.stack
 
@@ -58,13 +62,13 @@ class SecureBroker:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
-    """Alice may read, bob may describe, carol nothing; TLS clients are known by their certificate."""
+    """Alice and erin may read, bob may describe, carol nothing; TLS clients are known by their certificate."""
     folder = tmp_path_factory.mktemp("secure")
     authority = CertificateAuthority()
     trust_store = authority.write(folder / "trust.pem")
     key_store = authority.issue("broker").write(folder / "broker.pem")
     (folder / "tier").mkdir()
-    users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob", "carol"))
+    users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob", "carol", "erin"))
     properties = {
         "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
         "listener.name.sasl.plain.sasl.jaas.config": f"{PLAIN} required {users};",
@@ -94,10 +98,15 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
 
 def _admit(broker: KafkaBroker) -> None:
     topic = ResourcePattern(ResourceType.TOPIC, TOPIC)
-    allowed = {"alice": ACLOperation.READ, "bob": ACLOperation.DESCRIBE, "dave": ACLOperation.READ}
+    metadata_topic = ResourcePattern(ResourceType.TOPIC, REMOTE_LOG_METADATA_TOPIC)
+    read, describe = ACLOperation.READ, ACLOperation.DESCRIBE
+    allowed = [
+        *(("alice", read, topic), ("bob", describe, topic), ("dave", read, topic), ("erin", read, topic)),
+        *(("alice", describe, metadata_topic), ("erin", read, metadata_topic)),
+    ]
     with broker.admin() as admin:
         admin.create_acls(
-            [ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, topic) for user, operation in allowed.items()]
+            [ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, what) for user, operation, what in allowed]
         )
         admin.alter_user_scram_credentials(
             [UserScramCredentialUpsertion("dave", ScramMechanism.SCRAM_SHA_256, "dave,=secret")]
@@ -145,6 +154,33 @@ def test_a_user_who_may_describe_but_not_read_is_told_what_to_grant(secure: Secu
         pytest.raises(BrokerAuthorizationError, match="guarded-0, offset 0: the user may not: grant READ"),
     ):
         fetch_records(client, PARTITION, 0, isolation=IsolationLevel.READ_COMMITTED, max_bytes=1000, max_wait_ms=100)
+
+
+@pytest.mark.parametrize(("user", "locator"), [("alice", None), ("erin", "metadata-topic")])
+def test_auto_needs_read_on_the_metadata_topic_and_says_so(
+    secure: SecureBroker, user: str, locator: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both may read the topic and describe the metadata topic, which only Erin may read."""
+    options = parse_options(
+        {
+            "kafka.bootstrap.servers": secure.broker.address("SASL"),
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": f'{PLAIN} required username="{user}" password="{user}-secret";',
+            "remote.storage.uri": secure.broker.tier_dir.as_uri(),
+            "subscribe": TOPIC,
+        },
+        streaming=False,
+    )
+    tier = open_tier(options)
+    try:
+        assert (tier.locator.name if tier.locator else None) == locator
+        splits = plan_splits({PARTITION: OffsetRange(0, 3)}, tier.locator, split_bytes=options.split_bytes)
+    finally:
+        tier.close()
+    assert sum(rows.num_rows for split in splits for rows in read_split(split, options)) == 3
+    said = "everything is read through the brokers: __remote_log_metadata cannot be read: partition " in caplog.text
+    assert said == ("grant READ on the topic" in caplog.text) == (locator is None)
 
 
 def test_a_client_certificate_is_let_in(secure: SecureBroker) -> None:

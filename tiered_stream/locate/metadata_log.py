@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.fetch import FetchedRecords, fetch_records
 from tiered_stream.broker.offsets import BrokerOffsetReader
-from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, OffsetOutOfRangeError, UnsupportedDataError
 from tiered_stream.locate.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     TopicIdPartition,
@@ -26,6 +27,21 @@ _EMPTY_ANSWERS = 5  # in a row, below the high watermark, before it is given up
 
 # As the internal topic's own records are not transactional; the high watermark is their end.
 _ISOLATION = IsolationLevel.READ_UNCOMMITTED
+
+
+def check_readable(client: BrokerClient) -> None:
+    """Whether the metadata topic is there and the user may READ it: a Fetch at a partition's end, which brings nothing.
+
+    Raises:
+        UnknownTopicError, BrokerAuthorizationError: it is not there, or the user may not; names what to grant.
+        BrokerUnavailableError: no broker answers.
+    """
+    partitions = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC].partitions
+    _, number = min((each.leader_id < 0, number) for number, each in partitions.items())
+    log = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
+    end = BrokerOffsetReader(client, _ISOLATION).latest([log])[log]
+    with suppress(OffsetOutOfRangeError):  # said to who may read; another leader's log may end earlier
+        fetch_records(client, log, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
 
 
 class MetadataLog:

@@ -14,6 +14,7 @@ from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.fetch.plugin import fetcher_for
 from tiered_stream.locate.base import Locator
 from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.locate.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic import MetadataTopicLocator
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -113,12 +114,12 @@ def _has_fetcher(options: Options) -> bool:
 
 
 def _can_follow(options: Options, client: BrokerClient) -> bool:
-    """Whether the metadata topic and a storage are there; says why not."""
+    """Whether a storage is there, and the metadata topic, and the user may read it; says why not."""
     if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")
         return False
     try:
-        client.metadata([REMOTE_LOG_METADATA_TOPIC])
+        check_readable(client)
     except BrokerError as error:
         if error.retriable:
             raise
