@@ -20,6 +20,7 @@ from tests.broker.scripted import (
     metadata,
     offsets,
 )
+from tests.records.batches import marker_batch, transactional_batch
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
@@ -34,6 +35,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
+from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched, control_batches
 
 PARTITION = TopicPartition("t", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED
@@ -67,13 +69,25 @@ def test_messages_of_the_old_formats_count_one_offset_each() -> None:
     assert after(legacy_message(7) + legacy_message(8) + b"\0" * 5, 7) == 9
 
 
+def test_small_messages_of_the_old_formats_do_not_hide_a_later_marker() -> None:
+    """Producer 7's aborted transaction ends at its marker, and what comes after that was committed."""
+    later = transactional_batch([Record(value=b"w")], 12, 7), marker_batch(13, 7, commit=True), batch(14)
+    log = legacy_message(9), transactional_batch([Record(value=b"v")], 10, 7), marker_batch(11, 7, commit=False), *later
+    mixed = b"".join((*log, legacy_message(16)))
+
+    assert aborted_in_fetched(mixed, [(7, 10)], 100) == (AbortedTransaction(7, 10, 11),)
+    assert list(control_batches(mixed)) == [(11, 7), (13, 7)]
+
+
 @pytest.mark.parametrize(
     "records",
     [
         pack(">qiib", -1, 49, 0, 2) + bytes(60),
         pack(">qiib", 0, -5, 0, 2) + bytes(60),
         pack(">qiib", 0, 48, 0, 2) + bytes(60),
-        pack(">qiib", 0, 13, 0, 1) + bytes(60),
+        pack(">qiib", 0, 21, 0, 1) + bytes(60),
+        pack(">qiib", 0, 13, 0, 0) + bytes(60),
+        pack(">qiib", 0, 49, 0, 3) + bytes(60),
         batch(3),
     ],
 )

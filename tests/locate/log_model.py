@@ -10,6 +10,7 @@ import struct
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from random import Random
 from typing import ClassVar
 from uuid import UUID
 
@@ -76,6 +77,8 @@ class Log:
     batches: list[Batch] = field(default_factory=list)
     cuts: set[int] = field(default_factory=lambda: {0})
     epoch: int = 0
+    compacted: set[int] = field(default_factory=set)
+    """Base offsets of batches that compaction took out. Markers and indexes stay, as after Kafka's first pass."""
 
     @property
     def end(self) -> int:
@@ -91,6 +94,17 @@ class Log:
         kept = self.batches[: max(0, len(self.batches) - lost)]
         end = kept[-1].last + 1 if kept else 0
         return Log(kept, {cut for cut in self.cuts if cut <= end}, self.epoch + 1)
+
+    def compact(self, random: Random) -> None:
+        """Take any batches of records out of what is closed and decided, but for one of each segment."""
+        for start, end in self.closed_segments():
+            within = [batch for batch in self.batches if start <= batch.base < end]
+            stays = random.choice(within)
+            self.compacted |= {
+                batch.base
+                for batch in within
+                if batch is not stays and batch.kind not in ("commit", "abort") and random.random() < 0.6
+            }
 
     def ended(self, before: int) -> list[Ended]:
         """The transactions that ended below an offset, in order."""
@@ -124,6 +138,7 @@ class Log:
         return [
             row
             for batch in self.batches
+            if batch.base not in self.compacted
             if not (committed and batch.kind == "data" and (batch.producer_id, batch.base) in void)
             for row in batch.rows()
             if start <= row[0] < end
@@ -155,7 +170,7 @@ class TieredSegment:
 
 def tiered(log: Log, start: int, end: int, number: int, *, index_interval: int, says_empty: bool) -> TieredSegment:
     """The segment of these offsets as Kafka uploads it; `says_empty`: it says so of an empty transaction index."""
-    batches = [batch for batch in log.batches if start <= batch.base < end]
+    batches = [batch for batch in log.batches if start <= batch.base < end and batch.base not in log.compacted]
     encoded = [batch.encoded() for batch in batches]
     aborted = [each for each in log.ended(end) if each.last >= start and not each.committed]
     data = b"".join(encoded)

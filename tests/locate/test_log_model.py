@@ -40,8 +40,11 @@ class History:
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> History:
-    """By a seed: drawn one by one, few transactions would end and few segments close."""
+def histories(draw: st.DrawFn, *, compacted: bool = False) -> History:
+    """By a seed: drawn one by one, few transactions would end and few segments close.
+
+    `compacted`: once, under its one leader.
+    """
     random = Random(draw(st.integers(0, 1 << 32)))
     says_empty, interval = draw(st.booleans()), draw(st.sampled_from([0, 100, 1 << 20]))
     log, lost, numbers = Log(), [], count(1)
@@ -52,7 +55,7 @@ def histories(draw: st.DrawFn) -> History:
             for start, end in leader.closed_segments()
         ]
 
-    for leader in range(draw(st.integers(1, 3))):
+    for leader in range(1 if compacted else draw(st.integers(1, 3))):
         if leader:
             lost += upload(log)
             log = log.elect(random.randint(0, 12))
@@ -64,6 +67,8 @@ def histories(draw: st.DrawFn) -> History:
         if random.random() < 0.8:
             log.append(random.choice(["commit", "abort"]), 1, producer_id)
     log.append("plain", 1, -1)
+    if compacted:
+        log.compact(random)
     return History(log, tuple(upload(log)), tuple(lost))
 
 
@@ -148,6 +153,20 @@ SPLIT_BYTES = st.sampled_from([1, 150, 600, 1 << 20])
 def test_of_a_cluster_any_range_of_any_history_is_read(
     data: st.DataObject, history: History, isolation: IsolationLevel
 ) -> None:
+    check_ranges(data, history, isolation)
+
+
+@pytest.mark.parametrize("isolation", list(IsolationLevel), ids=lambda level: level.value)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), history=histories(compacted=True))
+def test_any_range_is_read_of_a_log_that_was_once_compacted(
+    data: st.DataObject, history: History, isolation: IsolationLevel
+) -> None:
+    check_ranges(data, history, isolation)
+
+
+def check_ranges(data: st.DataObject, history: History, isolation: IsolationLevel) -> None:
+    """What is tiered of any ranges is read as the model has it."""
     log, committed = history.log, isolation is IsolationLevel.READ_COMMITTED
     start = data.draw(st.integers(0, log.end))
     CurrentFetcher.current = MemoryBucket([*history.segments, *history.lost]).fetcher()

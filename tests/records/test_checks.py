@@ -112,11 +112,25 @@ def test_read_uncommitted_looks_at_no_marker() -> None:
 def test_a_list_that_does_not_fit_the_markers_is_refused(aborted: tuple[AbortedTransaction, ...]) -> None:
     log = plain(0), by(P, 1), plain(2), by(P, 3), plain(4, 2), abort(P, 6), by(P, 7), commit(P, 8), plain(9)
     with pytest.raises(CorruptDataError, match="do not agree"):
-        read(*log, aborted=aborted)
+        read(*log, aborted=aborted, offsets=(0, 10))
 
 
-def test_a_transaction_whose_first_batch_was_compacted_away_is_read() -> None:
-    assert read(plain(0), by(P, 4), abort(P, 6), aborted=(AbortedTransaction(P, 2, 6),)) == [0]
+@pytest.mark.parametrize(
+    "batches",
+    [
+        (plain(0), by(P, 4), abort(P, 6), plain(7)),
+        (by(P, 4), abort(P, 6), plain(7)),
+        (abort(P, 6), plain(7)),
+        (plain(7),),
+        (plain(0),),
+        (),
+    ],
+)
+def test_a_transaction_whose_first_batch_was_compacted_away_is_read(batches: tuple[bytes, ...]) -> None:
+    """Wherever in the part that was: between batches, before the first or after the last of them."""
+    reaches = 6 if abort(P, 6) in batches else 20
+    plain_ones = [offset for offset, batch in ((0, plain(0)), (7, plain(7))) if batch in batches]
+    assert read(*batches, aborted=(AbortedTransaction(P, 2, reaches),), offsets=(0, 8)) == plain_ones
 
 
 def test_a_commit_marker_inside_an_aborted_transaction_is_refused() -> None:

@@ -18,20 +18,12 @@ from tiered_stream.broker.offsets import ListOffsets
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, FetchTimeoutError
 from tiered_stream.offsets import LATEST, OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
+from tiered_stream.records.header import whole_batches
 from tiered_stream.spark_options import POLL_TIMEOUT_MS
 
-# A log is a sequence of entries that begin alike (Kafka: DefaultRecordBatch, AbstractLegacyRecordBatch):
-#   0  int64  base offset (magic 2) or offset of the message, of the last one in a compressed set (magic 0, 1)
-#   8  int32  length of what follows this field
-#  12  int32  partition leader epoch (magic 2) or CRC (magic 0, 1)
-#  16  int8   magic
-#  23  int32  last offset delta (magic 2)
-_START = Struct(">qiib")
-_DELTA = Struct(">i")
-_DELTA_AT = 23
-_BEFORE_LENGTH = 12
-_SMALLEST_BATCH = 49  # 61 bytes of header, less 12
-_SMALLEST_MESSAGE = 14
+_LAST_OFFSET_DELTA = Struct(">23xi")
+"""In a batch of magic 2. An old message has one offset; a compressed set of them has that of its last."""
+_MAGIC = 2
 
 
 def read_range(
@@ -144,17 +136,13 @@ def offset_after(fetched: FetchedRecords) -> int | None:
     Raises:
         CorruptDataError: the bytes are not batches, or none reaches the offset that was asked for.
     """
-    records, position, following = fetched.records, 0, None
-    while position + _START.size <= len(records):
-        base_offset, length, _, magic = _START.unpack_from(records, position)
-        if base_offset < 0 or length < (_SMALLEST_BATCH if magic >= 2 else _SMALLEST_MESSAGE):
-            raise _corrupt(fetched, f"at byte {position}: offset {base_offset}, length {length}, magic {magic}")
-        end = position + _BEFORE_LENGTH + length
-        if end > len(records):
-            break
-        last_delta = _DELTA.unpack_from(records, position + _DELTA_AT)[0] if magic >= 2 else 0
-        following = base_offset + last_delta + 1
-        position = end
+    following = None
+    try:
+        for position, base_offset, magic in whole_batches(fetched.records):
+            delta = _LAST_OFFSET_DELTA.unpack_from(fetched.records, position)[0] if magic == _MAGIC else 0
+            following = base_offset + delta + 1
+    except CorruptDataError as error:
+        raise _corrupt(fetched, str(error)) from error
     if following is not None and following <= fetched.fetch_offset:
         raise _corrupt(fetched, f"the last batch ends before offset {following}")
     return following

@@ -148,7 +148,11 @@ class TierLocator(Locator):
         segment = visible[bisect_right(visible, offset, key=lambda piece: piece.offsets.start) - 1].segment
         place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
         data = self._fetcher.fetch_log_segment(segment, place.start, place.end)
-        if (offset, transaction.producer_id) not in control_batches(data):
+        try:
+            there = (offset, transaction.producer_id) in control_batches(data)
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{describe(segment)}: {error}") from error
+        if not there:
             raise CorruptDataError(
                 f"{describe(segment)}: its transaction index says that producer {transaction.producer_id} ended a "
                 f"transaction at offset {offset}, but its log does not: one of the two was altered"

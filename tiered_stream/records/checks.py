@@ -49,6 +49,7 @@ class PartCheck:
     offsets: tuple[int, int]
     aborted: Collection[AbortedTransaction] | None = None
     _begun: bool = False
+    _gaps: bool = False
     _begins: set[tuple[int, int]] = field(init=False)
     _ends: set[tuple[int, int]] = field(init=False)
     _covered: dict[int, bool] = field(default_factory=dict)
@@ -66,7 +67,9 @@ class PartCheck:
             return
         if not self._begun:
             self._begun = True
-            self._check_first(_BASE_OFFSET.unpack_from(data)[0], data[MAGIC_AT])
+            base_offset = _BASE_OFFSET.unpack_from(data)[0]
+            self._check_first(base_offset, data[MAGIC_AT])
+            self._gaps = base_offset > self.offsets[0]
         if next_offset > self.bounds.highest + 1:
             raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
 
@@ -88,7 +91,12 @@ class PartCheck:
                 raise _disagreement(f"what became of producer {producer_id}'s transaction at offset {offset}")
 
     def end(self, next_offset: int, gaps: bool) -> None:
-        """There are no more batches; `gaps`: some offsets between them are missing, as after compaction."""
+        """There are no more batches; `gaps`: some offsets between them are missing.
+
+        So they are after compaction, which may leave out a transaction's first batch: between others, or before or
+        after all those of the part.
+        """
+        gaps = gaps or self._gaps or next_offset < self.offsets[1]
         following = self.bounds.following
         if following is not None and not following[0] <= next_offset <= following[1]:
             raise CorruptDataError(

@@ -6,9 +6,10 @@ import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-_BATCH_HEADER = struct.Struct(">qi4xb4xh20xq")
-"""Base offset, batch length, magic, attributes, producer id; the whole layout is in `kernels`."""
-_BATCH_OVERHEAD = 12
+from tiered_stream.records.header import whole_batches
+
+_WRITER = struct.Struct(">21xh20xq")
+"""Attributes and producer id in a batch of magic 2; the whole layout is in `kernels`."""
 _MAGIC = 2
 _CONTROL_BIT = 0x20
 
@@ -29,6 +30,9 @@ def aborted_in_fetched(
 
     `data` are the answer's record batches, the last perhaps cut off. A transaction ends with the producer's next
     marker, which is a control batch; one without a marker in `data` lasts beyond it, to `end_offset`.
+
+    Raises:
+        CorruptDataError: the bytes are no sequence of batches.
     """
     if not aborted:
         return ()
@@ -44,12 +48,13 @@ def aborted_in_fetched(
 
 
 def control_batches(data: bytes) -> Iterator[tuple[int, int]]:
-    """Base offset and producer id of each whole control batch; stops at the first bytes that are no batch."""
-    at = 0
-    while len(data) - at >= _BATCH_HEADER.size:
-        base_offset, length, magic, attributes, producer_id = _BATCH_HEADER.unpack_from(data, at)
-        if length < _BATCH_HEADER.size - _BATCH_OVERHEAD or len(data) - at < _BATCH_OVERHEAD + length:
-            return
-        if magic == _MAGIC and attributes & _CONTROL_BIT:
-            yield base_offset, producer_id
-        at += _BATCH_OVERHEAD + length
+    """Base offset and producer id of each whole control batch.
+
+    Raises:
+        CorruptDataError: the bytes are no sequence of batches.
+    """
+    for at, base_offset, magic in whole_batches(data):
+        if magic == _MAGIC:
+            attributes, producer_id = _WRITER.unpack_from(data, at)
+            if attributes & _CONTROL_BIT:
+                yield base_offset, producer_id

@@ -1,0 +1,80 @@
+"""A topic that was compacted before it was tiered: what the cleaner took out is no loss, and nothing was altered."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.reading import options
+from tests.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
+from tests.stack.processes import wait_until
+from tests.stack.produce import RawProducer
+from tests.stack.rows import Record, Row
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
+from tests.stack.transactions import TransactionalProducer
+from tests.test_read import rows_of
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.fetch import fetch_records
+from tiered_stream.locate.open import open_tier
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import IsolationLevel, parse_options
+from tiered_stream.plan.splits import plan_splits
+from tiered_stream.read import read_split
+from tiered_stream.records.header import whole_batches
+
+pytestmark = pytest.mark.stack
+
+TOPIC = "once-compacted"
+NOT_TIERED = {
+    "remote.storage.enable": "false",
+    "local.retention.bytes": "-2",
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def end(stack: TieredStack) -> int:
+    """The end of what is tiered. The log begins with an aborted transaction, and has another one inside."""
+    create_tiered_topic(stack.broker, TOPIC, config=NOT_TIERED)
+    with RawProducer(stack.broker) as plain, TransactionalProducer(stack.broker, TOPIC) as transaction:
+        for number in range(2):
+            transaction.send(TOPIC, [Record(b"void", b"v")] * 3)
+            transaction.abort()
+            for key in range(20):
+                plain.send(TOPIC, [Record(b"%d" % key, b"%d" % number)])
+            transaction.send(TOPIC, [Record(b"committed %d" % number, b"v")])
+            transaction.commit()
+    roll(stack.broker, TOPIC)
+    with BrokerClient({"bootstrap.servers": stack.bootstrap_servers}) as client:
+        wait_until(lambda: first_offset(client) > 0, "the cleaner", timeout=600)
+    alter_topic(stack.broker, TOPIC, {**TIERED, "cleanup.policy": "delete"})
+    return wait_until_tiered(stack.broker, TOPIC)[0]
+
+
+def first_offset(client: BrokerClient) -> int:
+    partition = TopicPartition(TOPIC, 0)
+    fetched = fetch_records(
+        client, partition, 0, isolation=IsolationLevel.READ_UNCOMMITTED, max_bytes=1, max_wait_ms=500
+    )
+    return next((offset for _, offset, _ in whole_batches(fetched.records)), 0)
+
+
+@pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
+@pytest.mark.parametrize("split_bytes", ["1", "128m"])
+def test_a_log_that_was_once_compacted_is_read_as_a_consumer_reads_it(
+    stack: TieredStack, end: int, isolation: str, split_bytes: str
+) -> None:
+    given = {"kafka.isolation.level": isolation, "remote.split.bytes": split_bytes, "remote.fallback": "fail"}
+    parsed = parse_options(options(stack, TOPIC, given), streaming=False)
+    tier = open_tier(parsed)
+    try:
+        splits = plan_splits(
+            {TopicPartition(TOPIC, 0): OffsetRange(0, end)}, tier.locator, split_bytes=parsed.split_bytes
+        )
+    finally:
+        tier.close()
+    assert all(split.locations for split in splits)
+    read: list[Row] = [row for split in splits for row in rows_of(read_split(split, parsed))]
+    assert read == read_topic(stack.broker, TOPIC, isolation, {0: (0, end)})
+    assert read[0].offset > 0
