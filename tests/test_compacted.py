@@ -34,28 +34,33 @@ NOT_TIERED = {
 
 
 @pytest.fixture(scope="module")
-def end(stack: TieredStack) -> int:
-    """The end of what is tiered. The log begins with an aborted transaction, and has another one inside."""
-    create_tiered_topic(stack.broker, TOPIC, config=NOT_TIERED)
+def ends(stack: TieredStack) -> dict[int, int]:
+    """The ends of what is tiered. Each log begins with an aborted transaction; that of partition 1 has more gaps."""
+    create_tiered_topic(stack.broker, TOPIC, partitions=2, config=NOT_TIERED)
     with RawProducer(stack.broker) as plain, TransactionalProducer(stack.broker, TOPIC) as transaction:
-        for number in range(2):
-            transaction.send(TOPIC, [Record(b"void", b"v")] * 3)
-            transaction.abort()
-            for key in range(20):
-                plain.send(TOPIC, [Record(b"%d" % key, b"%d" % number)])
-            transaction.send(TOPIC, [Record(b"committed %d" % number, b"v")])
-            transaction.commit()
+        for partition, rounds in ((0, 1), (1, 3)):
+            for number in range(rounds):
+                transaction.send(TOPIC, [Record(b"void", b"v")] * 3, partition)
+                transaction.abort()
+                for key in range(20):
+                    plain.send(TOPIC, [Record(b"%d" % key, b"%d" % number)], partition)
+                transaction.send(TOPIC, [Record(b"committed %d" % number, b"v")], partition)
+                transaction.commit()
     roll(stack.broker, TOPIC)
     with BrokerClient({"bootstrap.servers": stack.bootstrap_servers}) as client:
-        wait_until(lambda: first_offset(client) > 0, "the cleaner", timeout=600)
+        wait_until(lambda: all(first_offset(client, partition) for partition in (0, 1)), "the cleaner", timeout=600)
     alter_topic(stack.broker, TOPIC, {**TIERED, "cleanup.policy": "delete"})
-    return wait_until_tiered(stack.broker, TOPIC)[0]
+    return wait_until_tiered(stack.broker, TOPIC)
 
 
-def first_offset(client: BrokerClient) -> int:
-    partition = TopicPartition(TOPIC, 0)
+def first_offset(client: BrokerClient, partition: int) -> int:
     fetched = fetch_records(
-        client, partition, 0, isolation=IsolationLevel.READ_UNCOMMITTED, max_bytes=1, max_wait_ms=500
+        client,
+        TopicPartition(TOPIC, partition),
+        0,
+        isolation=IsolationLevel.READ_UNCOMMITTED,
+        max_bytes=1,
+        max_wait_ms=500,
     )
     return next((offset for _, offset, _ in whole_batches(fetched.records)), 0)
 
@@ -63,18 +68,20 @@ def first_offset(client: BrokerClient) -> int:
 @pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
 @pytest.mark.parametrize("split_bytes", ["1", "128m"])
 def test_a_log_that_was_once_compacted_is_read_as_a_consumer_reads_it(
-    stack: TieredStack, end: int, isolation: str, split_bytes: str
+    stack: TieredStack, ends: dict[int, int], isolation: str, split_bytes: str
 ) -> None:
     given = {"kafka.isolation.level": isolation, "remote.split.bytes": split_bytes, "remote.fallback": "fail"}
     parsed = parse_options(options(stack, TOPIC, given), streaming=False)
     tier = open_tier(parsed)
     try:
         splits = plan_splits(
-            {TopicPartition(TOPIC, 0): OffsetRange(0, end)}, tier.locator, split_bytes=parsed.split_bytes
+            {TopicPartition(TOPIC, partition): OffsetRange(0, end) for partition, end in ends.items()},
+            tier.locator,
+            split_bytes=parsed.split_bytes,
         )
     finally:
         tier.close()
     assert all(split.locations for split in splits)
     read: list[Row] = [row for split in splits for row in rows_of(read_split(split, parsed))]
-    assert read == read_topic(stack.broker, TOPIC, isolation, {0: (0, end)})
-    assert read[0].offset > 0
+    assert read == read_topic(stack.broker, TOPIC, isolation, {partition: (0, end) for partition, end in ends.items()})
+    assert min(row.offset for row in read) > 0
