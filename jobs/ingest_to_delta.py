@@ -130,8 +130,8 @@ def run(settings: Mapping[str, str]) -> ReadMetrics:
     """Run every query to its end, or until one fails; what reading cost."""
     ingests = list(plan_ingests(settings))
     spark = SparkSession.builder.appName("ingest_to_delta").getOrCreate()
-    host = spark.conf.get("spark.driver.host") or "127.0.0.1"
-    with MetricsReceiver(host) as receiver:
+    host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
+    with MetricsReceiver(host or "127.0.0.1", bind) as receiver:
         progress = TerminalProgress(receiver)
         queries = [start(spark, ingest, receiver.address) for ingest in ingests]
         for query in queries:

@@ -66,3 +66,33 @@ logging.getLogger("tiered_stream.somewhere").info("a line")
 """
     shown = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stderr
     assert shown.count("INFO <string>: a line\n") == lines
+
+
+@pytest.mark.parametrize(
+    ("local_ip", "hostname", "host"),
+    [
+        ("::1", "", "[::1]"),
+        ("192.0.2.1", "", "192.0.2.1"),  # of no machine
+        ("127.0.0.1", "driver.example", "driver.example"),
+        ("no host at all", "", "no host at all"),
+    ],
+)
+def test_whatever_spark_is_told_of_its_address_costs_no_query(
+    monkeypatch: pytest.MonkeyPatch, local_ip: str, hostname: str, host: str
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", local_ip)
+    monkeypatch.setenv("SPARK_LOCAL_HOSTNAME", hostname)
+    log = BatchLog()
+    assert log.address.rpartition(":")[0] == host
+    log.close()
+
+
+@pytest.mark.parametrize("local_ip", ["0.0.0.0", "::"])
+def test_executors_are_told_one_address_where_the_driver_listens_at_all(
+    monkeypatch: pytest.MonkeyPatch, local_ip: str
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", local_ip)
+    monkeypatch.delenv("SPARK_LOCAL_HOSTNAME", raising=False)
+    log = BatchLog()
+    assert log.address.rpartition(":")[0] not in ("", "0.0.0.0", "::", "[::]")
+    log.close()

@@ -135,3 +135,56 @@ def test_a_closed_receiver_lets_go_of_its_port(receiver: MetricsReceiver) -> Non
         host, _, port = other.address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
         again.bind((host, int(port)))
+
+
+NOT_OF_THIS_MACHINE = "192.0.2.1"  # RFC 5737: of none
+
+
+@pytest.mark.parametrize(
+    ("host", "bind", "address"),
+    [
+        (NOT_OF_THIS_MACHINE, None, NOT_OF_THIS_MACHINE),  # as behind NAT
+        (NOT_OF_THIS_MACHINE, "127.0.0.1", NOT_OF_THIS_MACHINE),
+        ("no.such.host.invalid", None, "no.such.host.invalid"),
+        ("127.0.0.1", "no host at all", "127.0.0.1"),
+        ("2001:db8::1", None, "[2001:db8::1]"),  # RFC 3849
+    ],
+)
+def test_a_host_that_is_not_this_machines_own_costs_no_query(host: str, bind: str | None, address: str) -> None:
+    with MetricsReceiver(host, bind) as receiver:
+        told, _, port = receiver.address.rpartition(":")
+        assert told == address
+        send(COUNTED, [f"127.0.0.1:{port}"])
+        wait_for_records(receiver, COUNTED.records)
+
+
+def has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_ipv6_works_too(host: str) -> None:
+    with MetricsReceiver(host) as receiver:
+        assert receiver.address.startswith("[::1]:")
+        send(COUNTED, [receiver.address])
+        wait_for_records(receiver, COUNTED.records)
+
+
+def test_where_nothing_can_be_listened_at_a_line_says_so_and_the_query_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(family: int, address: object) -> socket.socket:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("tiered_stream.metrics._listening", refused)
+    with MetricsReceiver() as receiver:
+        send(COUNTED, [receiver.address])
+        assert (receiver.address, receiver.total(), receiver.take()) == ("", ReadMetrics(), ReadMetrics())
+    (said,) = caplog.messages
+    assert "what reading costs is not counted" in said and "too many open files" in said

@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from contextlib import suppress
 
 from tiered_stream.metrics import MetricsReceiver, ReadMetrics, describe
 
 log = logging.getLogger(__name__)
 
+_ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
 _SPARK_FORMAT, _SPARK_TIME = "%(asctime)s %(levelname)s %(module)s: %(message)s", "%y/%m/%d %H:%M:%S"
 
 
@@ -32,7 +34,7 @@ class BatchLog:
     """Logs what a query's tasks send to `address`, added up over each micro-batch."""
 
     def __init__(self) -> None:
-        self._receiver = MetricsReceiver(_own_address())
+        self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None)
         self.address = self._receiver.address
 
     def tell(self) -> None:
@@ -47,9 +49,13 @@ class BatchLog:
         self._receiver.close()
 
 
-def _own_address() -> str:
-    """Where executors find this machine, by what Spark's driver goes by itself."""
-    try:
-        return os.environ.get("SPARK_LOCAL_IP") or socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return "127.0.0.1"
+def _own_host() -> str:
+    """Where executors find this machine, by what Spark's driver goes by itself (Spark: `Utils.localHostName`)."""
+    local_ip = os.environ.get("SPARK_LOCAL_IP", "")
+    given = os.environ.get("SPARK_LOCAL_HOSTNAME") or ("" if local_ip in _ALL_ADDRESSES else local_ip)
+    if given:
+        return given
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError, UnicodeError):
+            return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])
+    return "127.0.0.1"

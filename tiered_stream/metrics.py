@@ -7,12 +7,18 @@ for it, and a lost datagram makes a figure too small, never a row wrong.
 
 from __future__ import annotations
 
+import logging
+import selectors
 import socket
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import orjson
+
+log = logging.getLogger(__name__)
 
 OBSERVATION = "tiered_stream"
 """Under this name a query of the direct lane has its counters in `StreamingQueryProgress.observedMetrics`."""
@@ -106,25 +112,47 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
 def _send(datagram: bytes, address: str) -> None:
     host, _, port = address.rpartition(":")
     try:
-        family, kind, protocol, _, target = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as sender:
-            sender.sendto(datagram, target)
-    except (OSError, ValueError):
+        for family, target in _addresses(host, int(port))[:1]:
+            with socket.socket(family, socket.SOCK_DGRAM) as sender:
+                sender.sendto(datagram, target)
+    except (OSError, OverflowError, ValueError):
         return
 
 
-class MetricsReceiver:
-    """Adds up the counters that tasks send to `address`, until `close`."""
+def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
+    """Family and address of each that the host has; an IPv6 address may be in brackets, as Spark writes it."""
+    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)
+    return [(family, address) for family, _, _, _, address in found]
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind((host, 0))
-        self.address = "{}:{}".format(*self._socket.getsockname())
+
+class MetricsReceiver:
+    """Adds up the counters that tasks send to `address` (`host:port`), until `close`.
+
+    Metrics never cost a query: where nothing can be listened at, a warning says so, `address` is empty, and the sum
+    stays zero.
+
+    Args:
+        host: the name or address by which tasks find this machine (Spark: `spark.driver.host`).
+        bind: which of this machine's addresses to listen at (Spark: `spark.driver.bindAddress`), None: `host`. Where
+            it is none of this machine's, as behind NAT, all of them.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", bind: str | None = None) -> None:
+        self.address = ""
         self._lock = threading.Lock()
         self._total = ReadMetrics()
-        self._closed = False
+        self._sockets: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run, name="metrics-receiver", daemon=True)
-        self._thread.start()
+        try:
+            self._sockets += socket.socketpair()  # a byte wakes the thread: closing a socket does not
+            self._sockets.append(listening := _bound(bind or host))
+            self._thread.start()
+        except (OSError, RuntimeError) as error:
+            self.close()
+            log.warning("what reading costs is not counted: nothing can be listened at for %s: %s", bind or host, error)
+            return
+        name = host.strip("[]")
+        self.address = f"{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
 
     def total(self) -> ReadMetrics:
         """The sum so far."""
@@ -141,11 +169,11 @@ class MetricsReceiver:
 
     def close(self) -> None:
         """Stop listening."""
-        self._closed = True
-        # An empty datagram wakes the thread: closing a socket does not.
-        self._socket.sendto(b"", self._socket.getsockname())
-        self._thread.join()
-        self._socket.close()
+        if self._thread.is_alive():
+            self._sockets[0].send(b"x")
+            self._thread.join()
+        for each in self._sockets:
+            each.close()
 
     def __enter__(self) -> MetricsReceiver:
         return self
@@ -154,11 +182,43 @@ class MetricsReceiver:
         self.close()
 
     def _run(self) -> None:
-        while not self._closed:
-            metrics = _parse(self._socket.recv(_LARGEST_DATAGRAM))
-            if metrics is not None:
-                with self._lock:
-                    self._total.add(metrics)
+        _, woken, listening = self._sockets
+        with selectors.DefaultSelector() as selector:
+            for each in (listening, woken):
+                selector.register(each, selectors.EVENT_READ)
+            while all(key.fileobj is not woken for key, _ in selector.select()):
+                metrics = _parse(listening.recv(_LARGEST_DATAGRAM))
+                if metrics is not None:
+                    with self._lock:
+                        self._total.add(metrics)
+
+
+def _bound(host: str) -> socket.socket:
+    """A socket at the host's address; where that is none of this machine's, at all of this machine's.
+
+    Raises:
+        OSError: there is no address at all.
+    """
+    own: list[tuple[int, Any]] = []
+    with suppress(OSError, ValueError):
+        own = _addresses(host, 0)
+    everywhere = [(socket.AF_INET6, ("::", 0)), (socket.AF_INET, ("0.0.0.0", 0))]
+    for family, address in (*own, *everywhere[:-1]):
+        with suppress(OSError):
+            return _listening(family, address)
+    return _listening(*everywhere[-1])
+
+
+def _listening(family: int, address: Any) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        if family == socket.AF_INET6:  # where that is all addresses, those of IPv4 too
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listening.bind(address)
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 def _parse(datagram: bytes) -> ReadMetrics | None:
