@@ -1,0 +1,28 @@
+"""A driver's address that is none for an IPv4 socket: the job's metrics never cost its query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from jobs import ingest_to_delta
+from tests.jobs.submitted import SubmittedJob
+from tests.reading import options, tier_segments
+from tests.stack.tiered_stack import TieredStack
+
+
+def test_the_job_runs_where_spark_is_told_of_an_ipv6_address(
+    stack: TieredStack, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_IP", "::1")
+    count = tier_segments(stack, topic, [20])
+    places = {ingest_to_delta.TABLE: f"{tmp_path}/table", ingest_to_delta.CHECKPOINT: f"{tmp_path}/checkpoint"}
+    job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", {**options(stack, topic), **places})
+    job.start()
+    try:
+        assert job.wait(600) == 0, job.output()
+    finally:
+        job.kill()
+    assert len(DeltaTable(f"{tmp_path}/table").to_pyarrow_table(columns=["offset"])) == count
