@@ -21,6 +21,10 @@ class DataLossError(TieredStreamError):
     """Records that the query was to read are no longer there (Spark: `KAFKA_DATA_LOSS`, `failOnDataLoss`)."""
 
 
+class TopicRecreatedError(DataLossError):
+    """A topic was deleted and made again: the offsets that are wanted are those of records that are gone."""
+
+
 class CorruptDataError(TieredStreamError):
     """Bytes of a log segment, an index, a manifest or a Fetch answer do not have their format."""
 
@@ -77,6 +81,12 @@ class BrokerAuthorizationError(BrokerError):
 
 class OffsetOutOfRangeError(BrokerError):
     """The broker no longer (or not yet) has the offset (Kafka: OFFSET_OUT_OF_RANGE)."""
+
+
+class OpenTransactionError(TieredStreamError):
+    """Records that are to be read belong to a transaction that is neither committed nor aborted yet."""
+
+    retriable = True
 
 
 class BrokerUnavailableError(BrokerError):

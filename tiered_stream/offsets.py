@@ -213,6 +213,10 @@ class OffsetReader(ABC):
         """The ends: last stable offset under read_committed, high watermark under read_uncommitted."""
 
     @abstractmethod
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends under read_uncommitted, whichever the isolation level is."""
+
+    @abstractmethod
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """By partition, the earliest offset whose timestamp (ms) is at or after the given one; None: there is none.
 

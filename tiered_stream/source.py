@@ -19,7 +19,6 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
-    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import (
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from tiered_stream.locate.open import Tier
     from tiered_stream.plan.splits import Split
     from tiered_stream.plan.stream import StreamPlanner
+
+_NO_LIMIT = 2**63 - 1
 
 _FIELDS = [
     StructField("key", BinaryType()),
@@ -195,16 +196,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_dict(self._planner.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
-        if most is not None:
-            return ReadMaxRows(most)
-        return ReadAllAvailable() if least is None else ReadMinRows(least)
+        # Always a limit, so that Spark asks for everything only where it ignores limits (`Trigger.Once`).
+        most = self._options.max_offsets_per_trigger
+        return ReadMaxRows(_NO_LIMIT if most is None else most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._planner.prepare_for_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        # Only one limit can be said here; the planner knows both, and Spark asks for everything where none is to apply.
+        # The planner knows the limits, `minOffsetsPerTrigger` too.
         limited = not isinstance(limit, ReadAllAvailable)
         return offsets_to_dict(self._planner.next_end(offsets_from_dict(start), limited=limited))
 

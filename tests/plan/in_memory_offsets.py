@@ -1,6 +1,6 @@
 """An `OffsetReader` over a dictionary.
 
-It leaves out: leaders and leader epochs, transactions (its ends are those of either isolation level), authorization,
+It leaves out: leaders and leader epochs, transactions (but for the two ends that an open one makes), authorization,
 timestamps out of order, and time: what a test changes is seen by the next question.
 """
 
@@ -16,11 +16,15 @@ from tiered_stream.offsets import OffsetReader, TopicDescription, TopicPartition
 
 @dataclass
 class Log:
-    """Offsets `earliest` to `latest`; `timestamps` are those of its records, by offset, ascending."""
+    """Offsets `earliest` to `latest`; `timestamps` are those of its records, by offset, ascending.
+
+    With a `high_watermark`, `latest` is the last stable offset: a transaction is open there.
+    """
 
     earliest: int = 0
     latest: int = 0
     timestamps: dict[int, int] = field(default_factory=dict)
+    high_watermark: int | None = None
 
 
 class InMemoryOffsets(OffsetReader):
@@ -30,6 +34,7 @@ class InMemoryOffsets(OffsetReader):
         self.failures: list[TieredStreamError] = []
         """Raised by the next questions, one each."""
         self.questions = 0
+        self.watermark_questions = 0
         for topic, logs in (topics or {}).items():
             self.create(topic, *logs)
 
@@ -58,6 +63,11 @@ class InMemoryOffsets(OffsetReader):
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self.log(partition).latest for partition in partitions}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.watermark_questions += 1
+        logs = {partition: self.log(partition) for partition in partitions}
+        return {each: log.latest if log.high_watermark is None else log.high_watermark for each, log in logs.items()}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         found: dict[TopicPartition, int | None] = {}

@@ -6,7 +6,7 @@ import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
-from tiered_stream.errors import DataLossError, UnknownTopicError
+from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
 from tiered_stream.locate.open import Tier
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import parse_options
@@ -63,3 +63,21 @@ def test_a_topic_that_is_not_the_one_it_is_pinned_to_is_data_loss() -> None:
     with pytest.raises(DataLossError, match=f"its id was {other} and is {present}"):
         plan(reader, **{"remote.topic.id": other})
     assert len(plan(reader, **{"remote.topic.id": present})) == 2
+
+
+@pytest.mark.parametrize("policy", ["true", "false"])
+def test_an_end_in_an_open_transaction_is_never_cut(policy: str) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=200)]})
+    given = {"failOnDataLoss": policy}
+    with pytest.raises(OpenTransactionError, match="up to 150 of t-0 .* from offset 100 on"):
+        plan(reader, **given, startingOffsets='{"t":{"0":120}}', endingOffsets='{"t":{"0":150}}')
+    assert plan(reader, **given, startingOffsets='{"t":{"0":120}}') == []
+    assert [each.offsets for each in plan(reader, **given)] == [OffsetRange(0, 100)]
+
+
+def test_an_end_beyond_the_high_watermark_is_data_loss_also_in_an_open_transaction() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=120)]})
+    with pytest.raises(DataLossError, match="COULD_NOT_READ_OFFSET_RANGE"):
+        plan(reader, endingOffsets='{"t":{"0":150}}')
+    (split,) = plan(reader, endingOffsets='{"t":{"0":150}}', failOnDataLoss="false")
+    assert split.offsets == OffsetRange(0, 100)

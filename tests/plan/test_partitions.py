@@ -7,7 +7,7 @@ import pytest
 from tiered_stream.errors import DataLossError
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.partitions import check_topic_ids, moved_start_ranges, offset_ranges, within_log
+from tiered_stream.plan.partitions import check_topic_ids, offset_ranges, within_log
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FAIL, GO_ON = DataLossPolicy(fail=True), DataLossPolicy(fail=False)
@@ -75,11 +75,6 @@ def test_a_range_out_of_its_log_fails_or_is_cut(
         within_log({T0: wanted}, {T0: 3}, {T0: 8}, FAIL)
     assert within_log({T0: wanted}, {T0: 3}, {T0: 8}, GO_ON) == {T0: held}
     assert "COULD_NOT_READ_OFFSET_RANGE" in caplog.text
-
-
-def test_a_first_batch_whose_start_has_moved_on_since_is_empty() -> None:
-    ranges = moved_start_ranges({T0: 9, T1: 4, TopicPartition("t", 2): 0}, {T0: 5, T1: 4})
-    assert {partition: len(each) for partition, each in ranges.items()} == {T0: 0, T1: 0}
 
 
 def test_a_topic_made_again_is_data_loss(caplog: pytest.LogCaptureFixture) -> None:

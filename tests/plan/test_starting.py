@@ -7,7 +7,7 @@ from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import parse_options
 from tiered_stream.plan.lookup import OffsetLookup
-from tiered_stream.plan.starting import InitialOffsets, batch_ranges, initial_offsets
+from tiered_stream.plan.starting import InitialOffsets, batch_ranges, fitted_initial_offsets, initial_offsets
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"}
@@ -34,22 +34,43 @@ def ranges(reader: InMemoryOffsets, **given: str) -> dict[TopicPartition, tuple[
 
 
 @pytest.mark.parametrize(
-    ("given", "offsets", "movable"),
+    ("starting", "offsets", "given", "at_end"),
     [
-        ({}, (8, 4, 0), True),
-        ({"startingOffsets": "latest"}, (8, 4, 0), True),
-        ({"startingOffsets": "earliest"}, (2, 0, 0), False),
-        ({"startingOffsets": '{"t":{"0":-2,"1":-1,"2":0}}'}, (2, 4, 0), True),
-        ({"startingOffsets": '{"t":{"0":5,"1":1,"2":0}}'}, (5, 1, 0), False),
-        ({"startingOffsets": '{"t":{"0":99,"1":-2,"2":-2}}'}, (99, 0, 0), False),
-        ({"startingTimestamp": "25", "startingOffsetsByTimestampStrategy": "latest"}, (3, 1, 0), True),
-        ({"startingTimestamp": "-1"}, (8, 4, 0), True),
-        ({"startingTimestamp": "-2"}, (2, 0, 0), False),
-        ({"startingOffsetsByTimestamp": '{"t":{"0":31,"1":35,"2":-2}}'}, (4, 3, 0), False),
+        ({}, (8, 4, 0), (), (T0, T1, T2)),
+        ({"startingOffsets": "latest"}, (8, 4, 0), (), (T0, T1, T2)),
+        ({"startingOffsets": "earliest"}, (2, 0, 0), (), ()),
+        ({"startingOffsets": '{"t":{"0":-2,"1":-1,"2":0}}'}, (2, 4, 0), (T2,), (T1,)),
+        ({"startingOffsets": '{"t":{"0":5,"1":1,"2":0}}'}, (5, 1, 0), (T0, T1, T2), ()),
+        ({"startingOffsets": '{"t":{"0":99,"1":-2,"2":-2}}'}, (99, 0, 0), (T0,), ()),
+        ({"startingTimestamp": "25", "startingOffsetsByTimestampStrategy": "latest"}, (3, 1, 0), (), (T2,)),
+        ({"startingTimestamp": "-1"}, (8, 4, 0), (), (T0, T1, T2)),
+        ({"startingTimestamp": "-2"}, (2, 0, 0), (), ()),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":31,"1":35,"2":-2}}'}, (4, 3, 0), (), ()),
     ],
 )
-def test_a_stream_s_first_offsets(given: dict[str, str], offsets: tuple[int, ...], movable: bool) -> None:
-    assert initial(logs(), **given) == InitialOffsets(dict(zip((T0, T1, T2), offsets, strict=True)), movable)
+def test_a_stream_s_first_offsets(
+    starting: dict[str, str],
+    offsets: tuple[int, ...],
+    given: tuple[TopicPartition, ...],
+    at_end: tuple[TopicPartition, ...],
+) -> None:
+    by_partition = dict(zip((T0, T1, T2), offsets, strict=True))
+    assert initial(logs(), **starting) == InitialOffsets(by_partition, frozenset(given), frozenset(at_end))
+
+
+@pytest.mark.parametrize(
+    ("starting", "offsets"),
+    [
+        ({"startingOffsets": '{"t":{"0":5,"3":1}}'}, (5, 4, 0)),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":31,"1":99,"3":1}}'}, (4, 4, 0)),
+        ({"startingTimestamp": "41"}, (5, 4, 0)),
+    ],
+)
+def test_positions_that_do_not_fit_can_be_made_to(starting: dict[str, str], offsets: tuple[int, ...]) -> None:
+    options = parse_options({**BASE, **starting}, streaming=True)
+    found = fitted_initial_offsets(options, OffsetLookup.of(options, logs()))
+    assert found.offsets == dict(zip((T0, T1, T2), offsets, strict=True))
+    assert found.at_end == {T1, T2}
 
 
 @pytest.mark.parametrize("strategy", [{}, {"startingOffsetsByTimestampStrategy": "error"}])
@@ -96,7 +117,7 @@ def test_a_position_must_name_the_assigned_partitions(given: dict[str, str], sai
 def test_a_pattern_without_a_match_starts_nowhere() -> None:
     raw = {"kafka.bootstrap.servers": "b:9092", "subscribePattern": "none"}
     options = parse_options(raw, streaming=True)
-    assert initial_offsets(options, OffsetLookup.of(options, logs())) == InitialOffsets({}, movable=False)
+    assert initial_offsets(options, OffsetLookup.of(options, logs())) == InitialOffsets({}, frozenset(), frozenset())
 
 
 # Batch queries

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log, SegmentEnds
-from tiered_stream.errors import DataLossError, UnknownTopicError
+from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import parse_options
 from tiered_stream.plan.stream import StreamPlanner
@@ -167,6 +167,52 @@ def test_a_start_beyond_the_end_is_data_loss() -> None:
     end = stream.next_end(stream.initial(), limited=True)
     assert end == {T0: 10}
     assert stream.ranges(stream.initial(), end) == {T0: OffsetRange(10, 10)}
+
+
+# An open transaction: the checkpoint of Spark's `kafka` source may lie beyond the last stable offset
+
+
+@pytest.mark.parametrize("policy", ["true", "false"])
+def test_between_the_last_stable_offset_and_the_high_watermark_nothing_is_new_and_nothing_lost(policy: str) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10, high_watermark=31), Log(0, 4)]})
+    stream = planner(reader, failOnDataLoss=policy)
+    assert stream.next_end({T0: 31, T1: 4}, limited=True) == {T0: 31, T1: 4}
+    reader.log(T1).latest = 9
+    assert run(stream, {T0: 31, T1: 4}) == [[0, 5]]
+    reader.log(T0).latest, reader.log(T0).high_watermark = 52, None
+    assert run(stream, {T0: 31, T1: 9}) == [[21, 0]]
+
+
+def test_the_high_watermark_is_asked_for_only_where_the_end_lies_below_what_was_read() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10, high_watermark=31)]})
+    assert run(planner(reader), {T0: 3}) == [[7]]
+    assert reader.watermark_questions == 0
+
+
+@pytest.mark.parametrize("policy", ["true", "false"])
+def test_a_planned_batch_that_ends_in_an_open_transaction_is_never_cut(policy: str) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=200), Log(0, 7)]})
+    stream = planner(reader, failOnDataLoss=policy)
+    with pytest.raises(OpenTransactionError, match=r"up to 150 of t-0 .* from offset 100 on") as raised:
+        stream.ranges({T0: 50, T1: 0}, {T0: 150, T1: 7})
+    assert raised.value.retriable
+    assert stream.ranges({T0: 150, T1: 0}, {T0: 150, T1: 7}) == {T0: OffsetRange(150, 150), T1: OffsetRange(0, 7)}
+
+
+def test_a_planned_batch_waits_for_a_transaction_that_ends() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100, high_watermark=200)]})
+
+    def commit(seconds: float) -> None:
+        reader.log(T0).latest = 200
+
+    options = parse_options({**BROKERS, "subscribe": "t"}, streaming=True)
+    stream = StreamPlanner(options, reader, sleep=commit)
+    assert stream.ranges({T0: 50}, {T0: 150}) == {T0: OffsetRange(50, 150)}
+
+
+def test_available_now_ends_at_a_checkpoint_in_an_open_transaction() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10, high_watermark=31), Log(0, 4)]})
+    assert run(available_now(reader), {T0: 31, T1: 0}) == [[0, 4]]
 
 
 # Partitions that come and go

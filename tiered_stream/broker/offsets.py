@@ -56,6 +56,9 @@ class BrokerOffsetReader(OffsetReader):
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list(dict.fromkeys(partitions, LATEST))
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._list(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_UNCOMMITTED)
+
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return _none_where_missing(self._list(timestamps))
 
@@ -67,9 +70,11 @@ class BrokerOffsetReader(OffsetReader):
         """The last offset (inclusive) in remote storage, None: nothing is there (KIP-1005; Kafka 3.9 or newer)."""
         return _none_where_missing(self._list(dict.fromkeys(partitions, LATEST_TIERED)))
 
-    def _list(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _list(
+        self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
+    ) -> dict[TopicPartition, int]:
         client = self._client
-        question = ListOffsets(timestamps, self._isolation, client.config.request_timeout_ms)
+        question = ListOffsets(timestamps, isolation or self._isolation, client.config.request_timeout_ms)
         return client.run(lambda: ask_leaders(client, question, timestamps, client.deadline()))
 
 

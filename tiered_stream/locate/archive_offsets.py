@@ -45,6 +45,10 @@ class ArchiveOffsetReader(OffsetReader):
         self._archive.refresh({partition.topic for partition in partitions})
         return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the last segments end."""
+        return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
+
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         archived = self._archived(timestamps)
         with ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="timestamps") as executor:

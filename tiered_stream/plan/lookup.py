@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from tiered_stream.errors import TieredStreamError, UnknownTopicError
+from tiered_stream.errors import OpenTransactionError, TieredStreamError, UnknownTopicError
 from tiered_stream.offsets import OffsetReader, PartitionOffsets, TopicDescription, TopicPartition, listed
 from tiered_stream.options import Options, Subscription
 
@@ -85,42 +85,78 @@ class OffsetLookup:
     def latest(self, known: PartitionOffsets | None = None) -> tuple[Assignment, dict[TopicPartition, int]]:
         """The partitions to read, and their ends.
 
-        An end below the `known` offset of its partition is asked for again, and believed when it stays.
+        Where an open transaction keeps the end below the `known` offset of its partition, that offset is the end:
+        nothing is new until the transaction ends, and nothing is lost. Any other end below it is asked for again, and
+        believed when it stays.
         """
 
         def ask() -> tuple[Assignment, dict[TopicPartition, int]]:
             assignment = assigned(self.subscription, self.reader)
-            return assignment, self._latest(assignment.partitions, known or {})
+            return assignment, self._latest(assignment.partitions, known or {})[0]
 
         return self.retrying(ask)
 
-    def bounds(self, known: PartitionOffsets) -> LogBounds:
-        """As `latest`, with the log starts."""
+    def bounds(self, start: PartitionOffsets, end: PartitionOffsets) -> LogBounds:
+        """As `latest` with `end` known, with the log starts; what lies between `start` and `end` can be read.
+
+        A partition that is not in `start` is to be read from its log start.
+
+        Raises:
+            OpenTransactionError: it can not, as long as a transaction is open.
+        """
 
         def ask() -> LogBounds:
             assignment = assigned(self.subscription, self.reader)
-            latest = self._latest(assignment.partitions, known)
+            latest, undecided = self._latest(assignment.partitions, end)
+            check_decided({each: at for each, at in undecided.items() if start.get(each, 0) < end[each]}, end)
             return LogBounds(assignment, self.reader.earliest(latest.keys()) if latest else {}, latest)
 
         return self.retrying(ask)
 
-    def _latest(self, partitions: frozenset[TopicPartition], known: PartitionOffsets) -> dict[TopicPartition, int]:
+    def undecided(self, latest: PartitionOffsets, known: PartitionOffsets) -> dict[TopicPartition, int]:
+        """The ends in `latest` that are below their `known` offset only because a transaction is open."""
+        below = [partition for partition, end in latest.items() if end < known.get(partition, 0)]
+        watermarks = self.reader.high_watermarks(below) if below else {}
+        return {partition: latest[partition] for partition in below if known[partition] <= watermarks[partition]}
+
+    def _latest(
+        self, partitions: frozenset[TopicPartition], known: PartitionOffsets
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """The ends; and of those that are not as the reader has them, since a transaction is open, the reader's."""
         if not partitions:
-            return {}
-        latest = self.reader.latest(partitions)
-        for _ in range(1, self.attempts):
+            return {}, {}
+        attempt = 1
+        while True:
+            latest = self.reader.latest(partitions)
+            undecided = self.undecided(latest, known)
+            latest.update({partition: known[partition] for partition in undecided})
             behind = [partition for partition, end in latest.items() if end < known.get(partition, 0)]
-            if not behind:
-                break
+            if not behind or attempt >= self.attempts:
+                return latest, undecided
             logger.warning(
                 "the end lies below the offset that was read up to, and is asked for again: %s", listed(behind)
             )
             self.sleep(self.interval_ms / 1000)
-            latest = self.reader.latest(partitions)
-        return latest
+            attempt += 1
 
     def _still_there(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         return assigned(self.subscription, self.reader).partitions.intersection(partitions)
+
+
+def check_decided(undecided: PartitionOffsets, wanted: PartitionOffsets) -> None:
+    """All that is to be read up to `wanted` is committed or aborted; `undecided` are the ends of what is.
+
+    Raises:
+        OpenTransactionError: it is not so.
+    """
+    if undecided:
+        partition, stable = min(undecided.items())
+        raise OpenTransactionError(
+            f"offsets up to {wanted[partition]} of {partition} are to be read, but a transaction is open from offset "
+            f"{stable} on (last stable offset), in {listed(undecided)}. Run the query again when it is committed or "
+            "aborted; Kafka aborts it after the producer's transaction.timeout.ms. To read it now, set "
+            "kafka.isolation.level to read_uncommitted"
+        )
 
 
 def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:

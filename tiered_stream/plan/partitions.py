@@ -47,19 +47,6 @@ def offset_ranges(
     }
 
 
-def moved_start_ranges(start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
-    """What a stream's first micro-batch reads when it is planned a second time, after a crash.
-
-    Spark asks for the initial offsets again then, and they may lie beyond the end that was logged the first time: the
-    batch was empty, nothing is lost, and the next one starts at that end. The same goes for partitions that came since.
-    """
-    return {
-        partition: OffsetRange(min(start[partition], until), until)
-        for partition, until in end.items()
-        if partition in start
-    }
-
-
 def within_log(
     ranges: Mapping[TopicPartition, OffsetRange],
     earliest: PartitionOffsets,

@@ -12,7 +12,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.offsets import EARLIEST, LATEST, OffsetRange, OffsetReader, PartitionOffsets, TopicPartition, listed
 from tiered_stream.options import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.lookup import OffsetLookup, assigned
+from tiered_stream.plan.lookup import OffsetLookup, assigned, check_decided
 from tiered_stream.plan.partitions import within_log
 from tiered_stream.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position
 
@@ -21,11 +21,13 @@ from tiered_stream.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd
 class InitialOffsets:
     """Where a stream without a checkpoint starts.
 
-    `movable`: some were the log's end at that moment, so asking again may give others.
+    `given` are the partitions whose offset the user named, `at_end` those that start at their end; the others start
+    at their log start or at a timestamp. What is not given may be another offset when it is asked for again.
     """
 
     offsets: dict[TopicPartition, int]
-    movable: bool
+    given: frozenset[TopicPartition]
+    at_end: frozenset[TopicPartition]
 
 
 def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
@@ -38,11 +40,46 @@ def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
 
     def ask() -> InitialOffsets:
         partitions = assigned(options.subscription, lookup.reader).partitions
-        starts = _starts(options, partitions, lookup.reader)
-        offsets = _bound(starts, *_log_ends(partitions, lookup.reader))
-        return InitialOffsets(offsets, movable=LATEST in starts.values())
+        return _initial(partitions, options.starting, lookup.reader, options.timestamp_strategy)
 
     return lookup.retrying(ask)
+
+
+def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
+    """As `initial_offsets`, where that raises ConfigurationError: what has no position starts at its end.
+
+    Raises:
+        BrokerError, StorageError: the offsets cannot be looked up.
+    """
+
+    def ask() -> InitialOffsets:
+        partitions = assigned(options.subscription, lookup.reader).partitions
+        return _initial(partitions, _fitted(options.starting, partitions), lookup.reader, "latest")
+
+    return lookup.retrying(ask)
+
+
+def _initial(
+    partitions: Collection[TopicPartition], starting: Position, reader: OffsetReader, no_match: str
+) -> InitialOffsets:
+    starts = _positions(starting, partitions, reader, "starting", no_match)
+    named = {each for each, at in starts.items() if at not in (EARLIEST, LATEST)}
+    return InitialOffsets(
+        offsets=_bound(starts, *_log_ends(partitions, reader)),
+        given=frozenset(named) if isinstance(starting, AtOffsets) else frozenset(),
+        at_end=frozenset(each for each, at in starts.items() if at == LATEST),
+    )
+
+
+def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Position:
+    """`starting` for these partitions and no others."""
+    match starting:
+        case AtOffsets(offsets):
+            return AtOffsets({partition: offsets.get(partition, LATEST) for partition in partitions})
+        case AtTimestamps(timestamps):
+            return AtTimestamps({partition: timestamps.get(partition, LATEST) for partition in partitions})
+        case LogEnd() | AtTimestamp():
+            return starting
 
 
 def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition, OffsetRange]:
@@ -51,6 +88,7 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
     Raises:
         ConfigurationError: as `initial_offsets`, or a start lies beyond its end.
         DataLossError: a range reaches out of its log, and the query is to fail then.
+        OpenTransactionError: an end lies beyond the first offset of a transaction that is open.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
 
@@ -59,8 +97,13 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         starts = _starts(options, partitions, lookup.reader)
         ends = _positions(options.ending, partitions, lookup.reader, "ending", "latest")
         earliest, latest = _log_ends(partitions, lookup.reader)  # last, so that no match of a timestamp lies beyond
-        ranges = _ranges(_bound(starts, earliest, latest), _bound(ends, earliest, latest))
-        return within_log(ranges, earliest, latest, DataLossPolicy(options.fail_on_data_loss))
+        starts = _bound(starts, earliest, latest)
+        # What starts beyond an open transaction's first offset has nothing to read yet, and ends where it starts.
+        held = {**latest, **{each: starts[each] for each in lookup.undecided(latest, starts)}}
+        ranges = _ranges(starts, _bound(ends, earliest, held))
+        wanted = {partition: offsets.end for partition, offsets in ranges.items() if len(offsets)}
+        check_decided(lookup.undecided(latest, wanted), wanted)
+        return within_log(ranges, earliest, held, DataLossPolicy(options.fail_on_data_loss))
 
     return lookup.retrying(ask)
 

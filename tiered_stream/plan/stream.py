@@ -15,15 +15,14 @@ from tiered_stream.options import Options
 from tiered_stream.plan.available_now import check_target
 from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
 from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import (
     check_topic_ids,
-    moved_start_ranges,
     new_partitions,
     offset_ranges,
     within_log,
 )
-from tiered_stream.plan.starting import InitialOffsets, initial_offsets
 
 
 class StreamPlanner:
@@ -47,8 +46,7 @@ class StreamPlanner:
         self._locator = locator
         self._clock = clock
         self._data_loss = DataLossPolicy(options.fail_on_data_loss)
-        self._initial: InitialOffsets | None = None
-        self._first_end: PartitionOffsets | None = None
+        self._first: FirstBatch | None = None
         self._latest: PartitionOffsets | None = None
         self._last_trigger_ms: float | None = None
         self._available_now = False
@@ -56,14 +54,10 @@ class StreamPlanner:
         self._topic_ids: dict[str, UUID] = dict(options.topic_ids)
 
     def initial(self) -> dict[TopicPartition, int]:
-        """Where the stream starts without a checkpoint: looked up once, then always the same.
-
-        Raises:
-            ConfigurationError: as `starting.initial_offsets`.
-        """
-        if self._initial is None:
-            self._initial = initial_offsets(self._options, self._lookup)
-        return dict(self._initial.offsets)
+        """Where the stream starts without a checkpoint: looked up once, then always the same."""
+        if self._first is None:
+            self._first = FirstBatch.of(self._options, self._lookup)
+        return dict(self._first.initial.offsets)
 
     def prepare_for_available_now(self) -> None:
         """From now on nothing beyond the next lookup of the ends is read (`Trigger.AvailableNow`)."""
@@ -81,12 +75,14 @@ class StreamPlanner:
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
         """Where the micro-batch from `start` ends; `start` itself where there is to be none.
 
-        `limited`: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` apply. A start that was the log's end when it was
-        looked up is returned once, unchanged, so that Spark writes it down: after a crash it would be another.
+        `limited`: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` apply; without, no other batch follows this one. An
+        initial start that could be another when it is asked for again is returned once, unchanged (`plan.first_batch`).
+
+        Raises:
+            ConfigurationError: as `starting.initial_offsets`.
         """
         latest = self._latest_for(start)
-        if self._is_first(start) and self._first_end is None:
-            self._first_end = dict(start)
+        if self._first is not None and self._first.begins(start) and self._first.is_empty(only_one=not limited):
             return dict(start)
         if not latest or (limited and self._waits(start, latest)):
             return dict(start)
@@ -98,25 +94,24 @@ class StreamPlanner:
         """What the micro-batch from `start` to `end` reads; a range may be empty.
 
         Raises:
-            DataLossError: as `partitions.offset_ranges`, `partitions.within_log` and `available_now.check_target`.
+            DataLossError: as `partitions.offset_ranges`, `partitions.within_log`, `available_now.check_target` and
+                `FirstBatch.check_start`.
+            OpenTransactionError: as `OffsetLookup.bounds`.
         """
-        bounds = self._lookup.bounds(known=end)
-        if self._is_first(start) and self._first_end in (None, end):
-            self._first_end = dict(end)
-            ranges = moved_start_ranges(start, end)
-        else:
-            if self._target is not None:
-                check_target(self._target, end, bounds.latest)
-            new = new_partitions(start, end)
-            earliest_of_new = {partition: at for partition, at in bounds.earliest.items() if partition in new}
-            group_id_given = "group.id" in self._options.kafka
-            ranges = offset_ranges(start, end, earliest_of_new, self._data_loss, group_id_given=group_id_given)
+        again = self._first if self._first is not None and self._first.is_read_again(start, end) else None
+        if again is not None:
+            start = again.start_of(end)
+        bounds = self._lookup.bounds(start, end)
+        if again is not None:
+            again.check_start(end, bounds.earliest, self._data_loss)
+        if self._target is not None and start != end:
+            check_target(self._target, end, bounds.latest)
+        new = new_partitions(start, end)
+        earliest_of_new = {partition: at for partition, at in bounds.earliest.items() if partition in new}
+        group_id_given = "group.id" in self._options.kafka
+        ranges = offset_ranges(start, end, earliest_of_new, self._data_loss, group_id_given=group_id_given)
         self._check_topic_ids(bounds.assignment)
         return within_log(ranges, bounds.earliest, bounds.latest, self._data_loss)
-
-    def _is_first(self, start: PartitionOffsets) -> bool:
-        """Whether this may be the first micro-batch, starting at offsets that were the log's end."""
-        return self._initial is not None and self._initial.movable and start == self._initial.offsets
 
     def _latest_for(self, start: PartitionOffsets) -> PartitionOffsets:
         if self._target is None:

@@ -1,0 +1,200 @@
+"""A stream's first micro-batch: planned, failed before its commit, and read again by a new run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.plan.in_memory_offsets import InMemoryOffsets, Log
+from tiered_stream.errors import ConfigurationError, DataLossError
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import parse_options
+from tiered_stream.plan.stream import StreamPlanner
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+GO_ON = {"failOnDataLoss": "false"}
+EARLIEST = {"startingOffsets": "earliest"}
+LATEST = {"startingOffsets": "latest"}
+AT_0_AND_5 = {"startingOffsets": '{"t":{"0":0,"1":5}}'}
+AT_TIME = {"startingTimestamp": "100"}
+TIMES = {offset: offset * 10 for offset in range(100)}
+"""Offset 10 was written at 100 ms."""
+
+STARTS = [EARLIEST, LATEST, AT_0_AND_5, AT_TIME]
+STARTS_IDS = ["earliest", "latest", "offsets", "timestamp"]
+BOTH = pytest.mark.parametrize("go_on", [{}, GO_ON], ids=["fail", "go on"])
+
+Offsets = dict[TopicPartition, int]
+Ranges = dict[TopicPartition, OffsetRange]
+
+
+def planner(reader: InMemoryOffsets, given: dict[str, str]) -> StreamPlanner:
+    raw = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.retryIntervalMs": "0", **given}
+    return StreamPlanner(parse_options(raw, streaming=True), reader)
+
+
+def logged(reader: InMemoryOffsets, given: dict[str, str], *, limited: bool = True) -> Offsets:
+    """The end of the first batch, as it is in the offset log of a run that then failed."""
+    stream = planner(reader, given)
+    start = stream.initial()
+    end = stream.next_end(start, limited=limited)
+    stream.ranges(start, end)
+    return end
+
+
+def again(reader: InMemoryOffsets, given: dict[str, str], end: Offsets) -> tuple[Ranges, Ranges]:
+    """What a new run reads as the first batch, up to `end`, and as the second."""
+    stream = planner(reader, given)
+    first = stream.ranges(stream.initial(), end)
+    assert stream.ranges(stream.initial(), end) == first, "asked again, as for a source that is used twice"
+    following = stream.next_end(end, limited=True)
+    return first, stream.ranges(end, following)
+
+
+def read(ranges: Ranges) -> Offsets:
+    return {partition: len(each) for partition, each in ranges.items() if len(each)}
+
+
+def all_read(first: Ranges, second: Ranges) -> dict[TopicPartition, list[int]]:
+    return {each: [n for part in (first, second) if each in part for n in _offsets(part[each])] for each in second}
+
+
+def _offsets(offsets: OffsetRange) -> range:
+    return range(offsets.start, offsets.end)
+
+
+def test_a_start_that_cannot_move_unnoticed_needs_no_empty_batch() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100), Log(0, 10)]})
+    assert logged(reader, EARLIEST) == {T0: 100, T1: 10}
+    assert logged(reader, AT_0_AND_5) == {T0: 100, T1: 10}
+
+
+def test_a_start_that_may_move_is_written_down_by_an_empty_first_batch() -> None:
+    reader = InMemoryOffsets({"t": [Log(5, 100, TIMES), Log(0, 20, TIMES)]})
+    assert logged(reader, EARLIEST) == {T0: 5, T1: 0}
+    assert logged(reader, AT_TIME) == {T0: 10, T1: 10}
+    assert logged(reader, LATEST) == {T0: 100, T1: 20}
+
+
+def test_where_no_other_batch_follows_only_a_start_at_the_end_is_an_empty_one() -> None:
+    reader = InMemoryOffsets({"t": [Log(5, 100, TIMES)]})
+    assert logged(reader, EARLIEST, limited=False) == {T0: 100}
+    assert logged(reader, AT_TIME, limited=False) == {T0: 100}
+    reader = InMemoryOffsets({"t": [Log(0, 100)]})
+    assert logged(reader, LATEST, limited=False) == {T0: 100}
+
+
+@BOTH
+@pytest.mark.parametrize("given", STARTS, ids=STARTS_IDS)
+def test_nothing_is_lost_or_read_twice_where_nothing_changed(given: dict[str, str], go_on: dict[str, str]) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 50, TIMES), Log(0, 20, TIMES)]})
+    starts = planner(reader, given).initial()
+    end = logged(reader, {**given, **go_on})
+    reader.log(T0).latest = 60
+    assert all_read(*again(reader, {**given, **go_on}, end)) == {
+        T0: list(range(starts[T0], 60)), T1: list(range(starts[T1], 20))
+    }  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("given", STARTS, ids=STARTS_IDS)
+def test_a_partition_that_came_since_is_read_by_the_second_batch(given: dict[str, str], go_on: dict[str, str]) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 50, TIMES), Log(0, 20, TIMES)]})
+    starts = planner(reader, given).initial()
+    end = logged(reader, {**given, **go_on})
+    reader.logs["t"].append(Log(0, 7))
+    assert all_read(*again(reader, {**given, **go_on}, end)) == {
+        T0: list(range(starts[T0], 50)), T1: list(range(starts[T1], 20)), T2: list(range(7))
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("given", STARTS, ids=STARTS_IDS)
+def test_a_log_start_that_has_moved_past_what_was_to_be_read_is_told(
+    given: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 50, TIMES), Log(0, 20, TIMES)]})
+    end = logged(reader, given)
+    reader.log(T0).earliest = reader.log(T0).latest = 60
+    reader.log(T0).latest = 70
+    with pytest.raises(DataLossError, match="COULD_NOT_READ_OFFSET_RANGE"):
+        again(reader, given, end)
+    caplog.clear()
+    first, second = again(reader, {**given, **GO_ON}, end)
+    assert all_read(first, second)[T0] == list(range(60, 70))
+    assert "COULD_NOT_READ_OFFSET_RANGE" in caplog.text
+
+
+def test_the_log_start_moves_into_a_first_batch_that_began_at_0() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100)]})
+    end = logged(reader, EARLIEST)
+    reader.log(T0).earliest = 60
+    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*offset 100 of t-0.*before offset 60"):
+        again(reader, EARLIEST, end)
+    assert again(reader, {**EARLIEST, **GO_ON}, end)[0] == {T0: OffsetRange(60, 100)}
+
+
+def test_a_log_that_began_beyond_0_all_the_time_is_no_loss() -> None:
+    reader = InMemoryOffsets({"t": [Log(60, 100)]})
+    end = logged(reader, EARLIEST)
+    first, second = again(reader, EARLIEST, end)
+    assert (read(first), second) == ({}, {T0: OffsetRange(60, 100)})
+
+
+def test_a_timestamp_without_a_match_any_more_does_not_matter_to_a_batch_that_is_planned() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 50, TIMES)]})
+    end = logged(reader, AT_TIME)
+    reader.log(T0).timestamps = {}
+    assert all_read(*again(reader, AT_TIME, end)) == {T0: list(range(10, 50))}
+
+
+def test_a_position_that_does_not_fit_fails_where_a_batch_is_to_be_planned() -> None:
+    stream = planner(InMemoryOffsets({"t": [Log(), Log(), Log()]}), AT_0_AND_5)
+    with pytest.raises(ConfigurationError, match=r"KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED\].*not named: t-2"):
+        stream.next_end(stream.initial(), limited=True)
+
+
+def test_offsets_beyond_the_end_stay_data_loss() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10)]})
+    given = {"startingOffsets": '{"t":{"0":1000}}'}
+    end = logged(reader, {**given, **GO_ON})
+    with pytest.raises(DataLossError, match=r"PARTITION_OFFSET_CHANGED.*1000 to 10"):
+        again(reader, given, end)
+    assert read(again(reader, {**given, **GO_ON}, end)[0]) == {}
+
+
+@BOTH
+def test_a_topic_that_is_gone_meanwhile_is_told(go_on: dict[str, str]) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 10)], "t2": [Log(0, 10)]})
+    given = {**LATEST, "subscribePattern": "t.*", **go_on}
+    stream = StreamPlanner(
+        parse_options(
+            {"kafka.bootstrap.servers": "b:9092", "fetchOffset.retryIntervalMs": "0", **given}, streaming=True
+        ),
+        reader,
+    )
+    end = {T0: 10, TopicPartition("t2", 0): 10}
+    reader.delete("t2")
+    if go_on:
+        assert read(stream.ranges(stream.initial(), end)) == {}
+    else:
+        with pytest.raises(DataLossError, match=r"INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS\].*t2-0"):
+            stream.ranges(stream.initial(), end)
+
+
+# What Spark's `kafka` source planned: never an empty batch
+
+
+def test_a_kafka_source_s_first_batch_from_earliest_is_read() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100), Log(0, 50)]})
+    assert again(reader, EARLIEST, {T0: 80, T1: 50})[0] == {T0: OffsetRange(0, 80), T1: OffsetRange(0, 50)}
+
+
+def test_a_kafka_source_s_first_batch_from_latest_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 100), Log(0, 0)]})
+    first, second = again(reader, LATEST, {T0: 80, T1: 0})
+    assert (read(first), second[T0]) == ({}, OffsetRange(80, 100))
+    assert caplog.text.count("taken to be empty, as tiered_stream plans it, in t-0. ") == 1
+
+
+def test_a_kafka_source_s_first_batch_at_a_timestamp_above_the_log_start_is_read() -> None:
+    reader = InMemoryOffsets({"t": [Log(5, 100, {n: n * 10 for n in range(5, 100)})]})
+    assert again(reader, AT_TIME, {T0: 80})[0] == {T0: OffsetRange(10, 80)}

@@ -1,0 +1,118 @@
+"""A stream's first micro-batch, whose start Spark does not write down.
+
+Of a Python source Spark keeps the ends of micro-batches, not the initial offsets. After a crash it asks for those again
+to read the first batch once more, and by then they may have moved, partitions may have come, a timestamp may have lost
+its match. So a first batch whose start could not be told then is planned empty: its end is the start, and the offset
+log holds it. (Spark's `kafka` source keeps its own file for it: `KafkaSourceInitialOffsetWriter`.)
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.offsets import PartitionOffsets, TopicPartition, listed
+from tiered_stream.options import Options
+from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.starting import InitialOffsets, fitted_initial_offsets, initial_offsets
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class FirstBatch:
+    """Where a run without a committed micro-batch starts: its first batch is planned, or read again, never both.
+
+    `refused`: what is wrong with the position that the user gave. It matters only where the batch is planned; where it
+    is read again, the checkpoint knows better.
+    """
+
+    initial: InitialOffsets
+    refused: ConfigurationError | None = None
+    _planned: bool = False
+    _replayed_end: PartitionOffsets | None = None
+
+    @classmethod
+    def of(cls, options: Options, lookup: OffsetLookup) -> FirstBatch:
+        """As the options have it now.
+
+        Raises:
+            BrokerError, StorageError: the offsets cannot be looked up.
+        """
+        try:
+            return cls(initial_offsets(options, lookup))
+        except ConfigurationError as error:
+            return cls(fitted_initial_offsets(options, lookup), error)
+
+    def begins(self, start: PartitionOffsets) -> bool:
+        """Whether the micro-batch from `start` is the first, and is planned now; True once.
+
+        Raises:
+            ConfigurationError: as `starting.initial_offsets`.
+        """
+        if self._planned or self._replayed_end is not None or start != self.initial.offsets:
+            return False
+        if self.refused is not None:
+            raise self.refused
+        self._planned = True
+        return True
+
+    def is_empty(self, *, only_one: bool) -> bool:
+        """Whether the batch that begins is only to write its start down.
+
+        A start at offset 0 needs it not: whatever of it is gone later, it was 0. `only_one`: no other batch follows
+        (`Trigger.Once`), so that an empty one would be no use.
+        """
+        moving = any(
+            offset for partition, offset in self.initial.offsets.items() if partition not in self.initial.given
+        )
+        return bool(self.initial.at_end) or (moving and not only_one)
+
+    def is_read_again(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
+        """Whether the micro-batch from `start` to `end` is the first, planned in an earlier run."""
+        if self._planned or start != self.initial.offsets:
+            return False
+        if self._replayed_end is None:
+            self._replayed_end = dict(end)
+            self._warn_of_empty(end)
+        return end == self._replayed_end
+
+    def start_of(self, end: PartitionOffsets) -> dict[TopicPartition, int]:
+        """Where the batch that is read again, up to `end`, starts; partitions that came since are not in it."""
+        starts = self.initial.offsets
+        return {
+            partition: starts[partition] if partition in self.initial.given else self._moved_start(partition, until)
+            for partition, until in end.items()
+            if partition in starts
+        }
+
+    def check_start(self, end: PartitionOffsets, earliest: PartitionOffsets, data_loss: DataLossPolicy) -> None:
+        """What the batch that is read again held below the log start is gone.
+
+        Raises:
+            DataLossError: it may have held something there, and the policy is to fail.
+        """
+        for partition, start in sorted(self.start_of(end).items()):
+            known = partition in self.initial.given or start == end[partition]
+            if not known and 0 < start <= earliest.get(partition, start):
+                data_loss.report(
+                    "COULD_NOT_READ_OFFSET_RANGE",
+                    f"the first micro-batch, up to offset {end[partition]} of {partition}, is read again. Where it "
+                    f"started is not in the checkpoint, and what it held before offset {start}, where the log begins "
+                    "now, is gone.",
+                )
+
+    def _moved_start(self, partition: TopicPartition, until: int) -> int:
+        return until if partition in self.initial.at_end else min(self.initial.offsets[partition], until)
+
+    def _warn_of_empty(self, end: PartitionOffsets) -> None:
+        starts = self.start_of(end)
+        empty = [each for each, start in starts.items() if each not in self.initial.given and 0 < start == end[each]]
+        if empty:
+            logger.warning(
+                "the first micro-batch was not committed; it is taken to be empty, as tiered_stream plans it, in %s. "
+                "If Spark's kafka source planned it, let that source finish it: what it was to read is not read here",
+                listed(empty),
+            )
