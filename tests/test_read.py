@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from struct import unpack_from
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -306,6 +307,17 @@ def shortened(stack: TieredStack) -> str:
     with stack.broker.admin() as admin:
         admin.delete_records({KafkaTopicPartition(topic, 0): 40})
     return topic
+
+
+def test_records_of_a_topic_that_was_made_again_since_the_plan_are_data_loss(
+    stack: TieredStack, shortened: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    split = Split(TopicPartition(shortened, 0), OffsetRange(50, 60), topic_id=UUID(int=9))
+    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*made again.*failOnDataLoss"):
+        list(read_split(split, parse_options(options(stack, shortened), streaming=False)))
+    lenient = parse_options(options(stack, shortened, {"failOnDataLoss": "false"}), streaming=False)
+    assert rows_of(read_split(split, lenient)) == []
+    assert f"{shortened}-0: offsets 50 to 60 are lost: topic" in caplog.text
 
 
 @pytest.mark.parametrize(("offsets", "held"), [((0, 90), (40, 90)), ((70, 130), (70, 100)), ((0, 30), (0, 0))])

@@ -13,7 +13,7 @@ from tests.reading import end_offsets, located_ends, options, records, run_in_me
 from tests.stack.processes import wait_until
 from tests.stack.produce import RawProducer, produce_batch
 from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
+from tests.stack.topics import create_tiered_topic, recreate_topic
 
 SEGMENTS = [300, 300, 300, 300]
 
@@ -99,10 +99,7 @@ def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
     patient = {"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "100"}
     query = stream(spark, options(stack, topic, patient)).writeStream.format("memory").queryName(name).start()
     query.processAllAvailable()
-    with stack.broker.admin() as admin:
-        admin.delete_topics([topic])
-        wait_until(lambda: topic not in admin.list_topics(), "the topic to be gone", pause=0.05)
-    create_tiered_topic(stack.broker, topic)
+    recreate_topic(stack.broker, topic)
     produce_batch(stack.broker, topic, records(20))
     with pytest.raises(StreamingQueryException, match=rf"KAFKA_DATA_LOSS.*{topic} was deleted and made again"):
         query.awaitTermination(60)

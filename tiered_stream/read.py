@@ -21,6 +21,7 @@ from tiered_stream.errors import (
     StorageFormatError,
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
+    TopicRecreatedError,
     UnsupportedDataError,
 )
 from tiered_stream.fetch.base import RemoteStorageFetcher
@@ -124,7 +125,7 @@ class SplitReader:
         while self._position < self._split.offsets.end:
             try:
                 yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
-            except OffsetOutOfRangeError as error:
+            except (OffsetOutOfRangeError, TopicRecreatedError) as error:
                 self._skip_lost(error)
 
     def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
@@ -142,7 +143,7 @@ class SplitReader:
         if self._position < wanted.end:
             raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
-    def _skip_lost(self, error: OffsetOutOfRangeError) -> None:
+    def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:
         """Go on at the log start offset, or past the split, when records are gone and that is allowed."""
         partition, start, end = self._split.topic_partition, self._position, self._split.offsets.end
         if self._options.fail_on_data_loss:
@@ -150,10 +151,14 @@ class SplitReader:
                 f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {partition}: offsets {start} to {end} "
                 f"cannot all be read: {error}. Set failOnDataLoss to false to go on without them."
             ) from error
-        client = open_client(self._options.kafka)
-        log_start = BrokerOffsetReader(client, self._options.isolation_level).earliest([partition])[partition]
+        log_start = end if isinstance(error, TopicRecreatedError) else self._log_start()
         self._position = log_start if start < log_start < end else end
         log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
+
+    def _log_start(self) -> int:
+        partition = self._split.topic_partition
+        reader = BrokerOffsetReader(open_client(self._options.kafka), self._options.isolation_level)
+        return reader.earliest([partition])[partition]
 
     def _location_decoder(self, location: SegmentLocation) -> RecordBatchDecoder:
         committed = self._options.isolation_level is IsolationLevel.READ_COMMITTED

@@ -21,7 +21,7 @@ TOPIC_ID = UUID(int=7)
 
 
 class ScriptedClient(BrokerClient):
-    """Brokers 1 and 2 with the topic `t` of one partition.
+    """Brokers 1 and 2 with the topic `t`.
 
     `answer(node_id, message)` gives a response, or None for a connection that broke; `requests` keeps what was asked.
     """
@@ -44,19 +44,24 @@ class ScriptedClient(BrokerClient):
         return [(node_id, message) for node_id, message in self.requests if isinstance(message, kind)]
 
 
-def metadata(leader: int = 1, *, error_code: int = 0, topic_id: UUID = TOPIC_ID, epoch: int = 5) -> Any:
+def metadata(
+    leader: int = 1, *, error_code: int = 0, topic_id: UUID = TOPIC_ID, epoch: int = 5, partitions: int = 1
+) -> Any:
     topic = MetadataResponse.MetadataResponseTopic
     broker = MetadataResponse.MetadataResponseBroker
-    partition = topic.MetadataResponsePartition(
-        version=12,
-        error_code=0,
-        partition_index=0,
-        leader_id=leader,
-        leader_epoch=epoch,
-        replica_nodes=[1, 2],
-        isr_nodes=[1, 2],
-        offline_replicas=[],
-    )
+    described = [
+        topic.MetadataResponsePartition(
+            version=12,
+            error_code=0,
+            partition_index=number,
+            leader_id=leader,
+            leader_epoch=epoch,
+            replica_nodes=[1, 2],
+            isr_nodes=[1, 2],
+            offline_replicas=[],
+        )
+        for number in range(partitions)
+    ]
     return MetadataResponse(
         version=12,
         throttle_time_ms=0,
@@ -70,13 +75,15 @@ def metadata(leader: int = 1, *, error_code: int = 0, topic_id: UUID = TOPIC_ID,
                 name="t",
                 topic_id=topic_id,
                 is_internal=False,
-                partitions=[] if error_code else [partition],
+                partitions=[] if error_code else described,
             )
         ],
     )
 
 
-def fetched(records: bytes = b"", *, error_code: int = 0, end: int = 100, read_replica: int = -1) -> Any:
+def fetched(
+    records: bytes = b"", *, error_code: int = 0, end: int = 100, read_replica: int = -1, topic_id: UUID = TOPIC_ID
+) -> Any:
     topic = FetchResponse.FetchableTopicResponse
     partition = topic.PartitionData(
         version=17,
@@ -94,7 +101,7 @@ def fetched(records: bytes = b"", *, error_code: int = 0, end: int = 100, read_r
         throttle_time_ms=0,
         error_code=0,
         session_id=0,
-        responses=[topic(version=17, topic_id=TOPIC_ID, partitions=[partition])],
+        responses=[topic(version=17, topic_id=topic_id, partitions=[partition])],
     )
 
 

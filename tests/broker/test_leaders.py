@@ -37,6 +37,23 @@ def test_a_topic_that_was_never_heard_of_is_asked_for_however_young_the_machine_
     assert latest(client) == 42
 
 
+def test_a_partition_that_was_not_heard_of_is_asked_for_before_it_is_believed_not_to_be_there() -> None:
+    counts = iter([1, 2, 2])
+    client = ScriptedClient(lambda _, message: metadata(partitions=next(counts)))
+    added, missing = TopicPartition("t", 1), TopicPartition("t", 2)
+
+    def leaders(*partitions: TopicPartition) -> Any:
+        return client.run(lambda: client.leaders(partitions, client.deadline()))
+
+    with client:
+        assert list(leaders(PARTITION)) == [PARTITION]
+        assert list(leaders(PARTITION, added)) == [PARTITION, added]
+        assert list(leaders(PARTITION, added)) == [PARTITION, added]
+        assert len(client.asked(MetadataRequest)) == 2
+        with pytest.raises(UnknownTopicError, match="partition t-2 does not exist: topic 't' has 2 partitions"):
+            leaders(missing)
+
+
 def test_a_question_follows_the_leader_to_another_broker() -> None:
     leaders = itertools.chain([1], itertools.repeat(2))
 

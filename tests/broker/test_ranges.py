@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from struct import pack
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -29,9 +30,9 @@ from tiered_stream.broker.ranges import _Position, offset_after, read_range
 from tiered_stream.errors import (
     BrokerUnavailableError,
     CorruptDataError,
-    DataLossError,
     FetchTimeoutError,
     OffsetOutOfRangeError,
+    TopicRecreatedError,
 )
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
@@ -41,6 +42,7 @@ PARTITION = TopicPartition("t", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_ID, UNKNOWN_SERVER_ERROR, CODE_OF_THE_FUTURE = 1, 100, -1, 9999
 PATIENT_MS = 600_000
+NEXT_ID = UUID(int=8)
 
 
 def batch(base_offset: int, records: int = 2, value: bytes = b"v") -> bytes:
@@ -257,22 +259,45 @@ def test_a_replica_that_fails_gives_way_to_the_leader(failure: Any) -> None:
     assert read(ScriptedClient(answer, {"client.rack": "r"}), 2) == [batch(0)]
 
 
+def test_an_id_that_is_not_the_topic_s_is_asked_for_before_it_is_believed() -> None:
+    """The planner's metadata is newer than that of a worker which Spark uses again."""
+    ids = itertools.chain([TOPIC_ID], itertools.repeat(NEXT_ID))
+
+    def answer(_: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return metadata(topic_id=next(ids))
+        return fetched(batch(0), topic_id=message.topics[0].topic_id)
+
+    with ScriptedClient(answer) as client:
+        client.metadata(["t"])
+        terms: dict[str, Any] = {"isolation": COMMITTED, "max_bytes": 1, "max_wait_ms": 0}
+        assert fetch_records(client, PARTITION, 0, **terms, topic_id=NEXT_ID).records
+        assert len(client.asked(MetadataRequest)) == 2
+        with pytest.raises(
+            TopicRecreatedError, match="'t' was deleted and made again: its id is AAAAAAAAAAAAAAAAAAAACA"
+        ):
+            fetch_records(client, PARTITION, 0, **terms, topic_id=TOPIC_ID)
+
+
 def test_a_topic_that_was_made_again_is_data_loss() -> None:
-    ids = itertools.chain([TOPIC_ID], itertools.repeat(TOPIC_ID.__class__(int=8)))
+    ids = itertools.chain([TOPIC_ID], itertools.repeat(NEXT_ID))
 
     def answer(_: int, message: Any) -> Any:
         if isinstance(message, MetadataRequest):
             return metadata(topic_id=next(ids))
         return fetched(error_code=UNKNOWN_TOPIC_ID)
 
-    with ScriptedClient(answer) as client, pytest.raises(DataLossError, match="topic 't' was deleted and made again"):
+    with (
+        ScriptedClient(answer) as client,
+        pytest.raises(TopicRecreatedError, match="topic 't' was deleted and made again"),
+    ):
         fetch_records(client, PARTITION, 0, isolation=COMMITTED, max_bytes=1, max_wait_ms=0, topic_id=TOPIC_ID)
 
 
 def test_topics_without_an_id_are_fetched_by_name() -> None:
     def answer(_: int, message: Any) -> Any:
         if isinstance(message, MetadataRequest):
-            return metadata(topic_id=TOPIC_ID.__class__(int=0))
+            return metadata(topic_id=UUID(int=0))
         return fetched(batch(0))
 
     client = ScriptedClient(answer)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, fetched, metadata
 from tests.broker.test_fetch_messages import segment
 from tiered_stream.broker.fetch_messages import encode_segments
-from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError, DataLossError
+from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
 from tiered_stream.records.transactions import AbortedTransaction
 from tiered_stream.segments import ByteRange, LeaderEpoch
 
+UNKNOWN_TOPIC_ID = 100
 PARTITION = TopicPartition("t", 0)
 ALL = {PARTITION: OffsetRange(0, 1000)}
 
@@ -134,12 +136,21 @@ def test_who_may_not_read_is_told_by_the_broker_itself() -> None:
         made.locate(ALL)
 
 
-def test_a_topic_that_was_made_again_is_data_loss() -> None:
-    made, _ = locator(lambda message: located(whole(0)))
-    made.locate(ALL)
-    made._topic_ids["t"] = segment(99).remote_log_segment_id
-    with pytest.raises(DataLossError, match="deleted and made again"):
-        made.locate(ALL)
+def test_a_topic_that_was_made_again_is_another_topic() -> None:
+    topic_id = TOPIC_ID
+
+    def answer(_: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return metadata(topic_id=topic_id)
+        asked = message.topics[0].topic_id
+        return located(
+            *[whole(0)] * (asked == topic_id), topic_id=asked, error_code=UNKNOWN_TOPIC_ID * (asked != topic_id)
+        )
+
+    made = BrokerLocator(ScriptedClient(answer), IsolationLevel.READ_COMMITTED, part_bytes=500)
+    assert made.locate(ALL)[PARTITION][0].segment.topic_id == TOPIC_ID
+    topic_id = UUID(int=8)
+    assert made.locate(ALL)[PARTITION][0].segment.topic_id == UUID(int=8)
 
 
 def test_without_a_fetcher_only_signed_locations_count_and_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

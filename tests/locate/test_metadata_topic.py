@@ -11,10 +11,18 @@ from kafka.protocol.consumer.offsets import OffsetSpec
 from tests.stack.processes import wait_until
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
-from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, offsets, roll, wait_until_tiered, wait_until_tiered_to
+from tests.stack.topics import (
+    KEEP_LOCAL,
+    create_tiered_topic,
+    offsets,
+    recreate_topic,
+    roll,
+    wait_until_tiered,
+    wait_until_tiered_to,
+)
 from tests.stack.transactions import TransactionalProducer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.errors import DataLossError, UnknownTopicError
+from tiered_stream.errors import UnknownTopicError
 from tiered_stream.fetch.file import FileStore
 from tiered_stream.fetch.local import LocalLayoutFetcher
 from tiered_stream.locate.metadata_topic import MetadataTopicLocator
@@ -156,17 +164,26 @@ def test_segments_of_several_leaders_are_located(stack: TieredStack, locator: Me
     assert len(epochs) == 3
 
 
-def test_a_topic_that_was_deleted_and_made_again_is_data_loss(
+def test_a_topic_that_was_deleted_and_made_again_is_another_topic(
     stack: TieredStack, locator: MetadataTopicLocator, topic: str
 ) -> None:
+    """Its leader's epoch and its offsets are those of its predecessor, which ended in an aborted transaction."""
     here = TopicPartition(topic, 0)
     create_tiered_topic(stack.broker, topic)
-    locator.locate({here: ALL})
-    with stack.broker.admin() as admin:
-        admin.delete_topics([topic])
-    create_tiered_topic(stack.broker, topic)
-    with pytest.raises(DataLossError, match="deleted and made again"):
-        locator.locate({here: ALL})
+    with TransactionalProducer(stack.broker, topic) as aborted, RawProducer(stack.broker) as plain:
+        aborted.send(topic, [Record()] * 10)
+        roll(stack.broker, topic)
+        aborted.abort()
+        wait_until_tiered_to(stack.broker, topic, {0: 10})
+        (before,) = locator.locate({here: OffsetRange(0, 10)})[here]
+        assert offsets_read(stack, (before,)) == []
+        recreate_topic(stack.broker, topic)
+        plain.send(topic, [Record()] * 10)
+    roll(stack.broker, topic)
+    wait_until_tiered_to(stack.broker, topic, {0: 10})
+    (location,) = locator.locate({here: OffsetRange(0, 10)})[here]
+    assert location.segment.topic_id != before.segment.topic_id
+    assert offsets_read(stack, (location,)) == list(range(10))
 
 
 def test_a_topic_that_does_not_exist_is_named(locator: MetadataTopicLocator) -> None:

@@ -14,6 +14,7 @@ from tiered_stream.locate.base import Locator
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
 
+MADE_UP_ID = UUID(int=1)
 SIGNED_URL = "https://storage/segment?signature=do-not-show"
 
 
@@ -80,7 +81,7 @@ class MadeUpTier(Locator):
     def _segment(partition: TopicPartition, log: TieredLog) -> RemoteLogSegment:
         return RemoteLogSegment(
             topic_partition=partition,
-            topic_id=UUID(int=1),
+            topic_id=MADE_UP_ID,
             segment_id=UUID(int=log.start),
             base_offset=log.start,
             end_offset=log.end - 1,

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
-from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tests.plan.made_up_tier import MADE_UP_ID, MadeUpTier, TieredLog
 from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
 from tiered_stream.locate.open import Tier
 from tiered_stream.offsets import OffsetRange, TopicPartition
@@ -28,13 +28,14 @@ def logs() -> InMemoryOffsets:
 
 def test_everything_there_is_now_is_read_from_tier_and_broker_under_the_topics_id() -> None:
     reader = logs()
+    reader.ids["t"] = MADE_UP_ID
     splits = plan(reader, MadeUpTier({T0: [TieredLog(0, 60)]}))
     assert [(split.topic_partition, split.offsets, len(split.locations)) for split in splits] == [
         (T0, OffsetRange(5, 60), 1),
         (T0, OffsetRange(60, 100), 0),
         (T1, OffsetRange(0, 10), 0),
     ]
-    assert {split.topic_id for split in splits} == {reader.ids["t"]}
+    assert {split.topic_id for split in splits} == {MADE_UP_ID}
 
 
 def test_the_options_say_what_is_read_and_in_how_many_splits() -> None:

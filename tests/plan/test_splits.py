@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plan.made_up_tier import SIGNED_URL, MadeUpTier, TieredLog
+from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import parse_options
 from tiered_stream.plan.splits import Split, divide, parts_of, plan_splits, splits_for
@@ -147,6 +147,13 @@ def test_options_and_topic_ids_reach_the_splits() -> None:
 
 
 ID = UUID(int=9)
+
+
+def test_segments_of_a_topic_that_was_made_again_meanwhile_are_not_read() -> None:
+    tier = MadeUpTier({T0: [TieredLog(0, 10)]})
+    for topic_id, located in ((MADE_UP_ID, 1), (ID, 0)):
+        (split,) = plan_splits({T0: OffsetRange(0, 10)}, tier, split_bytes=MIB, topic_ids={"t": topic_id})
+        assert (split.offsets, len(split.locations)) == (OffsetRange(0, 10), located)
 
 
 def test_a_split_is_small_survives_pickling_and_shows_no_signed_url() -> None:

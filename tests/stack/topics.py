@@ -42,6 +42,16 @@ def create_tiered_topic(
         admin.wait_for_topics([topic])
 
 
+def recreate_topic(
+    broker: KafkaBroker, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
+    """Delete the topic and create one of the same name, as `create_tiered_topic`."""
+    with broker.admin() as admin:
+        admin.delete_topics([topic])
+        wait_until(lambda: topic not in admin.list_topics(), f"{topic} to be gone", pause=0.05)
+    create_tiered_topic(broker, topic, partitions, config)
+
+
 def alter_topic(broker: KafkaBroker, topic: str, config: Mapping[str, str]) -> None:
     """Set some of a topic's settings and leave the others."""
     with broker.admin() as admin:

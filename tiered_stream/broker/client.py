@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from uuid import UUID
 
 from tiered_stream.broker.config import BrokerConfig
 from tiered_stream.broker.connections import Connections, Deadline
@@ -104,18 +105,32 @@ class BrokerClient:
     ) -> dict[TopicPartition, PartitionMetadata]:
         """Who leads each partition, as last heard; asked anew after `metadata.max.age.ms` or with `refresh`.
 
+        A partition that was not heard of may be new: it is asked for before it is believed not to be there.
+
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
-        topics = {partition.topic for partition in partitions}
-        stale = {topic for topic in topics if refresh or topic not in self._topics or self._topics[topic][0] < oldest}
+        stale = {each.topic for each in partitions if refresh or not self._knows(each, oldest)}
         if stale:
             await self.fetch_metadata(stale, deadline)
         return {partition: self._partition(partition) for partition in partitions}
 
+    async def expect_topic(self, topic: str, topic_id: UUID, deadline: Deadline) -> None:
+        """Ask for the topic anew where it was last heard of with another id: it may have been made again since.
+
+        Raises: as `metadata`.
+        """
+        known = self.topic(topic)
+        if known is not None and known.topic_id != topic_id:
+            await self.fetch_metadata([topic], deadline)
+
     def topic(self, topic: str) -> TopicMetadata | None:
         """A topic as last heard of."""
         return self._topics[topic][1] if topic in self._topics else None
+
+    def _knows(self, partition: TopicPartition, oldest: float) -> bool:
+        heard, topic = self._topics.get(partition.topic, (float("-inf"), None))
+        return topic is not None and heard >= oldest and partition.partition in topic.partitions
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
         known = self._topics[partition.topic][1].partitions

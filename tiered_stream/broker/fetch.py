@@ -17,9 +17,10 @@ from tiered_stream.broker.fetch_messages import FetchRequest
 from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, ask_node
 from tiered_stream.broker.metadata import NO_TOPIC_ID
 from tiered_stream.broker.offsets import ListOffsets, isolation_code
-from tiered_stream.errors import BrokerError, DataLossError, OffsetOutOfRangeError
+from tiered_stream.errors import BrokerError, OffsetOutOfRangeError, TopicRecreatedError
 from tiered_stream.offsets import EARLIEST, LATEST, TopicPartition
 from tiered_stream.options import IsolationLevel
+from tiered_stream.uuids import uuid_to_text
 
 # Fetch versions: 4 = isolation level and record batches, 12 = the last one by topic name, 13 = by topic id (KIP-516),
 # 17 = the last one with something for consumers.
@@ -72,7 +73,7 @@ def fetch_records(
 
     Raises:
         OffsetOutOfRangeError: the offset lies outside the log; the message names where that begins and ends.
-        DataLossError: the topic does not have the id `topic_id` any more.
+        TopicRecreatedError: the topic does not have the id `topic_id` any more.
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
     """
     terms = FetchTerms(isolation, max_bytes, max_wait_ms, min_bytes, topic_id)
@@ -84,6 +85,8 @@ async def fetch(
 ) -> FetchedRecords:
     """What `fetch_records` does, on the network thread."""
     question = _Fetch(client, partition, offset, terms, client.config.client_rack)
+    if terms.topic_id is not None:
+        await client.expect_topic(partition.topic, terms.topic_id, deadline)
     try:
         replica = client.read_replicas.get(partition)
         if replica is None:
@@ -173,9 +176,9 @@ class _Fetch(LeaderQuestion[_Answer]):
         known = topic.topic_id if topic else NO_TOPIC_ID
         wanted = self._terms.topic_id
         if wanted is not None and wanted != known:
-            raise DataLossError(
-                f"topic {self.partition.topic!r} was deleted and made again: its id is {known}, not {wanted}; the "
-                "offsets that were planned belong to records that are gone"
+            raise TopicRecreatedError(
+                f"topic {self.partition.topic!r} was deleted and made again: its id is {uuid_to_text(known)}, not "
+                f"{uuid_to_text(wanted)}; the offsets that were planned belong to records that are gone"
             )
         return known
 

@@ -45,7 +45,7 @@ def read_range(
     Raises:
         FetchTimeoutError: no whole batch came in `poll_timeout_ms` of waiting, though the log goes on.
         CorruptDataError: the answer is not a sequence of batches, or does not reach the offset asked for.
-        OffsetOutOfRangeError, DataLossError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
+        OffsetOutOfRangeError, TopicRecreatedError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
     """
     if not len(offsets):
         return

@@ -12,9 +12,7 @@ from tiered_stream.broker.metadata import TopicMetadata
 from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.errors import DataLossError, UnknownTopicError
 from tiered_stream.fetch.base import RemoteStorageFetcher
-from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.metadata_topic import MetadataTopicLocator
-from tiered_stream.locate.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
 from tiered_stream.locate.tier import Visible, with_aborted
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
@@ -90,7 +88,12 @@ class GatewayTier(MetadataTopicLocator):
         """
         with self._lock:
             oldest = time.monotonic() - self._fresh_seconds
-            stale = [each for each in partitions if self._seen.get(each, (float("-inf"), ()))[0] < oldest]
+            # An id that we do not know the topic by is of a topic that was made again: the broker knows it.
+            stale = [
+                each
+                for each, topic_id in partitions.items()
+                if self._seen.get(each, (float("-inf"), ()))[0] < oldest or self._topic_ids.get(each.topic) != topic_id
+            ]
             if stale:
                 self._refresh(stale)
             return {
@@ -129,16 +132,6 @@ class GatewayTier(MetadataTopicLocator):
             found, partitions = self._visible(there), there
         now = time.monotonic()
         self._seen.update({partition: (now, found.get(partition, ())) for partition in partitions})
-
-    def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
-        """A topic that was made again is another topic: nothing that was known of it holds."""
-        described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
-        remade = {topic for topic in topics if self._topic_ids.get(topic) not in (None, described[topic].topic_id)}
-        if remade:
-            self._lineages = BrokerLineages(self._client)
-            self._seams = {each: seam for each, seam in self._seams.items() if each.topic not in remade}
-        self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
-        return described
 
 
 def _exists(topics: Mapping[str, TopicMetadata], partition: TopicPartition) -> bool:

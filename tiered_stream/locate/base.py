@@ -25,9 +25,10 @@ class Locator(ABC):
 
         Under read_committed each location names the aborted transactions that touch its offsets.
 
+        They are those of the topic that has the name now: which topic is to be read, the caller knows.
+
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be had.
-            DataLossError: the topic's id is not the one that was seen first.
         """
 
     @abstractmethod

@@ -12,7 +12,7 @@ from uuid import UUID
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.fetch_messages import decode_segments
 from tiered_stream.broker.locations import LocatedSegments, LocationTerms, locate_segments
-from tiered_stream.errors import CorruptDataError, DataLossError
+from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.base import Locator
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.options import IsolationLevel
@@ -39,8 +39,7 @@ class _Known:
 class BrokerLocator(Locator):
     """Everything from the brokers' answers: segments, byte positions, aborted transactions, where the log ends.
 
-    A topic must have the id that `topic_ids` pins it to, else the one with which it was first seen. The client stays
-    its owner's to close.
+    A topic that was made again is another topic, and its segments are located. The client stays its owner's to close.
 
     Args:
         part_bytes: the brokers are asked to cut larger segments into parts of about that many bytes.
@@ -54,7 +53,6 @@ class BrokerLocator(Locator):
         self,
         client: BrokerClient,
         isolation: IsolationLevel,
-        topic_ids: Mapping[str, UUID] | None = None,
         *,
         part_bytes: int,
         local_too: bool = True,
@@ -64,7 +62,6 @@ class BrokerLocator(Locator):
         self._terms = LocationTerms(isolation, local_too, part_bytes)
         self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
         self._signed_only = signed_only
-        self._topic_ids = dict(topic_ids or {})
         self._known: dict[tuple[TopicPartition, LocationTerms], _Known] = {}
         self._warned = False
 
@@ -153,13 +150,7 @@ class BrokerLocator(Locator):
     def _topic_id(self, topic: str) -> UUID:
         metadata = self._client.topic(topic)
         assert metadata is not None, "it was asked by its id"
-        first = self._topic_ids.setdefault(topic, metadata.topic_id)
-        if first != metadata.topic_id:
-            raise DataLossError(
-                f"topic {topic!r} was deleted and made again: its id was {first} and is {metadata.topic_id} now, so "
-                "its offsets name other records. Start a new query (with a new checkpoint) to read the new topic"
-            )
-        return first
+        return metadata.topic_id
 
 
 def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:

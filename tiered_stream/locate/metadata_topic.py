@@ -10,7 +10,7 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.fetch import FetchedRecords, fetch_records
 from tiered_stream.broker.metadata import TopicMetadata
 from tiered_stream.broker.offsets import BrokerOffsetReader
-from tiered_stream.errors import BrokerUnavailableError, DataLossError
+from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.fetch.base import RemoteStorageFetcher
 from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
@@ -22,7 +22,6 @@ from tiered_stream.offsets import TopicPartition
 from tiered_stream.options import IsolationLevel
 from tiered_stream.records.transactions import AbortedTransaction
 from tiered_stream.segments import RemoteLogSegment
-from tiered_stream.uuids import uuid_to_text
 
 _SEAM_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
@@ -39,8 +38,8 @@ class _View:
 class MetadataTopicLocator(TierLocator):
     """Segments by `__remote_log_metadata`, lineage, log start and open transactions by the partitions' leaders.
 
-    A topic must have the id that `topic_ids` pins it to, else the one with which it was first seen. The client and the
-    fetcher stay their owner's to close.
+    A topic that was made again is another topic, and its segments are located. The client and the fetcher stay their
+    owner's to close.
     """
 
     name = "metadata-topic"
@@ -50,7 +49,6 @@ class MetadataTopicLocator(TierLocator):
         client: BrokerClient,
         fetcher: RemoteStorageFetcher,
         isolation: IsolationLevel,
-        topic_ids: Mapping[str, UUID] | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         *,
         falls_back: bool = False,
@@ -60,7 +58,7 @@ class MetadataTopicLocator(TierLocator):
         self._offsets = BrokerOffsetReader(client, isolation)
         self._log = MetadataLog(client)
         self._lineages = BrokerLineages(client)
-        self._topic_ids = dict(topic_ids or {})
+        self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, _View] = {}
         self._seams: dict[TopicPartition, tuple[int, tuple[AbortedTransaction, ...]]] = {}
 
@@ -84,16 +82,13 @@ class MetadataTopicLocator(TierLocator):
         }
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
+        """The topics and the metadata topic as they are now; nothing that was known of a topic's predecessor holds."""
         described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
-        for topic in topics:
-            found = described[topic].topic_id
-            first = self._topic_ids.setdefault(topic, found)
-            if first != found:
-                raise DataLossError(
-                    f"topic {topic!r} was deleted and made again: its id was {uuid_to_text(first)} and is "
-                    f"{uuid_to_text(found)} now, so its offsets name other records. Start a new query (with a new "
-                    "checkpoint) to read the new topic"
-                )
+        remade = {topic for topic in topics if self._topic_ids.get(topic) not in (None, described[topic].topic_id)}
+        if remade:
+            self._lineages = BrokerLineages(self._client)
+            self._seams = {each: seam for each, seam in self._seams.items() if each.topic not in remade}
+        self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
 
     def _view(

@@ -77,7 +77,7 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
         return None
     fetcher = fetcher_for(options)
     metadata_topic = MetadataTopicLocator(
-        client, fetcher, options.isolation_level, options.topic_ids, falls_back=options.fallback == "broker"
+        client, fetcher, options.isolation_level, falls_back=options.fallback == "broker"
     )
     checked = CheckedStorage(metadata_topic, fetcher)
     return PreferLocal(checked, offset_reader) if options.prefer == "local" else checked
@@ -92,8 +92,8 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
         locator = BrokerLocator(
-            client, options.isolation_level, options.topic_ids, part_bytes=options.split_bytes,
-            local_too=options.prefer == "tiered", signed_only=not readable,
+            client, options.isolation_level, part_bytes=options.split_bytes, local_too=options.prefer == "tiered",
+            signed_only=not readable,
         )  # fmt: skip
         return CheckedStorage(locator, fetcher_for(options)) if readable else locator
     if options.locator == "auto":

@@ -45,7 +45,7 @@ def splits_for(
     """
     splits = plan_splits(
         ranges, locator, split_bytes=options.split_bytes, min_partitions=options.min_partitions,
-        max_records_per_partition=options.max_records_per_partition,
+        max_records_per_partition=options.max_records_per_partition, topic_ids=topic_ids,
     )  # fmt: skip
     if options.locator == "archive":
         splits = _archived(splits, DataLossPolicy(options.fail_on_data_loss))
@@ -71,22 +71,35 @@ def plan_splits(
     split_bytes: int,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
+    topic_ids: Mapping[str, UUID] | None = None,
 ) -> list[Split]:
     """The splits of a micro-batch, by partition and offset: each offset of each range in exactly one of them.
 
     A tiered stretch is cut into splits of about `split_bytes`, small segments side by side in one; what `locator`
-    does not know comes from the broker. `max_records_per_partition` and `min_partitions` ask for more splits, as in
-    Spark's `KafkaOffsetRangeCalculator`.
+    does not know, or knows of a topic with another id than in `topic_ids`, comes from the broker.
+    `max_records_per_partition` and `min_partitions` ask for more splits, as in Spark's `KafkaOffsetRangeCalculator`.
     """
     stretches = [
         stretch
         for pieces in _pieces(ranges, max_records_per_partition)
-        for stretch in _stretches(pieces, locator.locate(pieces) if locator else {})
+        for stretch in _stretches(pieces, _located(locator, pieces, topic_ids or {}) if locator else {})
     ]
     parts = parts_of([len(stretch.offsets) for stretch in stretches], min_partitions)
     splits = [split for stretch, count in zip(stretches, parts, strict=True)
               for split in _cut(stretch, locator, split_bytes, count)]  # fmt: skip
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
+
+
+def _located(
+    locator: Locator, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, UUID]
+) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    """The locations in the topics that are meant: one may have been made again since its id was asked for."""
+
+    def meant(partition: TopicPartition, found: Sequence[SegmentLocation]) -> bool:
+        ids = {location.segment.topic_id for location in (found[0], found[-1])}
+        return partition.topic not in topic_ids or ids == {topic_ids[partition.topic]}
+
+    return {each: found for each, found in locator.locate(ranges).items() if found and meant(each, found)}
 
 
 def _pieces(
