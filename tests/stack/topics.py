@@ -42,6 +42,13 @@ def create_tiered_topic(
         admin.wait_for_topics([topic])
 
 
+def add_partitions(broker: KafkaBroker, topic: str, total: int) -> None:
+    """Let the topic have `total` partitions, and wait until the broker tells of them."""
+    with broker.admin() as admin:
+        admin.create_partitions({topic: total})
+    wait_until(lambda: len(partitions_of(broker, topic)) == total, f"{topic} to have {total} partitions", pause=0.05)
+
+
 def recreate_topic(
     broker: KafkaBroker, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> None:

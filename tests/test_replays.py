@@ -1,0 +1,288 @@
+"""What was planned or read once, and again after the topic changed: through Spark, with both values of failOnDataLoss.
+
+A stream's sink fails at its first micro-batch, so that the next run reads it again; a batch query is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from kafka import TopicPartition as KafkaTopicPartition
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.reading import batch, options, records, stream
+from tests.stack.processes import wait_until
+from tests.stack.produce import produce_batch
+from tests.stack.rows import Record
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import add_partitions, create_tiered_topic, recreate_topic
+from tests.stack.transactions import TransactionalProducer
+from tiered_stream.offsets import offsets_from_dict, offsets_to_json
+
+ROWS = 10
+EARLIEST = {"startingOffsets": "earliest"}
+LATEST = {"startingOffsets": "latest"}
+
+Found = list[tuple[int, int]]
+
+
+@pytest.fixture(params=["true", "false"], ids=["fail", "go-on"])
+def policy(request: pytest.FixtureRequest) -> dict[str, str]:
+    return {"failOnDataLoss": request.param}
+
+
+@dataclass
+class Query:
+    """One streaming query over the topic, run after run on one checkpoint."""
+
+    spark: SparkSession
+    given: dict[str, str]
+    checkpoint: Path
+
+    def fails(self, source: str = "tiered_stream", given: Mapping[str, str] | None = None) -> None:
+        """A run whose sink fails at the first micro-batch."""
+
+        def fail(frame: DataFrame, batch_id: int) -> None:
+            raise RuntimeError("the sink is out of order")
+
+        query = self._start(source, given or {}, fail, available_now=False)
+        with pytest.raises(StreamingQueryException, match="the sink is out of order"):
+            query.awaitTermination()
+        assert (self.checkpoint / "offsets" / "0").exists()
+        assert not (self.checkpoint / "commits" / "0").exists()
+
+    def lands(self, source: str = "tiered_stream", given: Mapping[str, str] | None = None) -> Found:
+        """A run up to what is there now: (partition, offset) of its rows, in order."""
+        rows: Found = []
+
+        def land(frame: DataFrame, batch_id: int) -> None:
+            rows.extend((row[0], row[1]) for row in frame.select("partition", "offset").collect())
+
+        self._start(source, given or {}, land, available_now=True).awaitTermination()
+        return sorted(rows)
+
+    def _start(self, source: str, given: Mapping[str, str], sink: object, *, available_now: bool) -> StreamingQuery:
+        frame = stream(self.spark, {**self.given, **given}, source)
+        writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", str(self.checkpoint))  # type: ignore[arg-type]
+        return (writer.trigger(availableNow=True) if available_now else writer).start()
+
+
+@pytest.fixture
+def query(stack: TieredStack, spark: SparkSession, topic: str, policy: dict[str, str], tmp_path: Path) -> Query:
+    create_tiered_topic(stack.broker, topic, partitions=2)
+    for partition in (0, 1):
+        produce_batch(stack.broker, topic, records(ROWS), partition)
+    return Query(spark, options(stack, topic, policy), tmp_path / "checkpoint")
+
+
+def found(spark: SparkSession, given: Mapping[str, str], source: str = "tiered_stream") -> Found:
+    """The rows of a batch query."""
+    return sorted((row[0], row[1]) for row in batch(spark, given, source).select("partition", "offset").collect())
+
+
+def rows(*ranges: range) -> Found:
+    """Those of partition 0, of partition 1, …"""
+    return [(partition, offset) for partition, offsets in enumerate(ranges) for offset in offsets]
+
+
+def delete_before(stack: TieredStack, topic: str, offset: int, partition: int = 0) -> None:
+    with stack.broker.admin() as admin:
+        admin.delete_records({KafkaTopicPartition(topic, partition): offset})
+
+
+def data_loss(policy: Mapping[str, str], said: str) -> pytest.RaisesExc[PySparkException] | nullcontext[None]:
+    """Fails with it, or goes on."""
+    return pytest.raises(PySparkException, match=said) if policy["failOnDataLoss"] == "true" else nullcontext()
+
+
+# A stream's first micro-batch was planned and failed; then …
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest", "offsets"])
+def test_a_partition_was_added(stack: TieredStack, query: Query, topic: str, start: str) -> None:
+    named = offsets_to_json(offsets_from_dict({topic: {"0": 3, "1": 0}}))
+    given = {"startingOffsets": named if start == "offsets" else start}
+    query.fails(given=given)
+    add_partitions(stack.broker, topic, 3)
+    produce_batch(stack.broker, topic, records(5), 0)
+    produce_batch(stack.broker, topic, records(7), 2)
+    first = {"earliest": (0, 0), "latest": (ROWS, ROWS), "offsets": (3, 0)}[start]
+    assert query.lands(given=given) == rows(range(first[0], ROWS + 5), range(first[1], ROWS), range(7))
+    assert query.lands(given=given) == []
+
+
+def test_the_log_start_moved_past_rows_of_the_batch(
+    stack: TieredStack, query: Query, topic: str, policy: dict[str, str]
+) -> None:
+    query.fails()
+    delete_before(stack, topic, 6)
+    with data_loss(policy, r"COULD_NOT_READ_OFFSET_RANGE.*before offset 6"):
+        assert query.lands() == rows(range(6, ROWS), range(ROWS))
+
+
+def test_the_log_start_had_moved_before_it_was_planned(stack: TieredStack, query: Query, topic: str) -> None:
+    delete_before(stack, topic, 6)
+    query.fails()
+    assert query.lands() == rows(range(6, ROWS), range(ROWS))
+
+
+def test_the_log_start_moved_again_after_it_was_planned(
+    stack: TieredStack, query: Query, topic: str, policy: dict[str, str]
+) -> None:
+    delete_before(stack, topic, 3)
+    query.fails()
+    delete_before(stack, topic, 6)
+    with data_loss(policy, r"COULD_NOT_READ_OFFSET_RANGE.*offsets 3 to 10"):
+        assert query.lands() == rows(range(6, ROWS), range(ROWS))
+
+
+def test_the_topic_was_made_again_and_is_shorter(
+    stack: TieredStack, query: Query, topic: str, policy: dict[str, str]
+) -> None:
+    query.fails()
+    recreate_topic(stack.broker, topic, partitions=2)
+    produce_batch(stack.broker, topic, records(4), 0)
+    with data_loss(policy, r"COULD_NOT_READ_OFFSET_RANGE.*it holds 0 to [04]"):
+        assert query.lands() == rows(range(4))
+
+
+def test_the_topic_was_made_again_and_is_longer(stack: TieredStack, query: Query, topic: str) -> None:
+    """As with Spark's `kafka` source: a checkpoint holds no topic id."""
+    query.fails()
+    recreate_topic(stack.broker, topic, partitions=2)
+    for partition in (0, 1):
+        produce_batch(stack.broker, topic, records(ROWS + 1), partition)
+    assert query.lands() == rows(range(ROWS + 1), range(ROWS + 1))
+
+
+def test_the_kafka_source_planned_it_into_a_transaction_that_is_open(
+    stack: TieredStack, query: Query, topic: str
+) -> None:
+    """That source's end is the high watermark; what it planned is read when all of it is decided."""
+    with TransactionalProducer(stack.broker, topic) as producer:
+        producer.send(topic, [Record(value=b"v")] * 5)
+        query.fails("kafka")
+        with pytest.raises(StreamingQueryException, match=rf"OpenTransactionError.*up to 15 of {topic}-0"):
+            query.lands()
+        producer.commit()
+    assert query.lands() == rows(range(ROWS + 5), range(ROWS))
+
+
+def test_the_kafka_source_wrote_a_checkpoint_in_a_transaction_that_is_open(
+    stack: TieredStack, query: Query, topic: str
+) -> None:
+    with TransactionalProducer(stack.broker, topic) as producer:
+        producer.send(topic, [Record(value=b"v")] * 5)
+        assert query.lands("kafka") == rows(range(ROWS + 5), range(ROWS))
+        produce_batch(stack.broker, topic, records(2), 0)
+        produce_batch(stack.broker, topic, records(2), 1)
+        assert query.lands() == [(1, 10), (1, 11)]
+        producer.commit()
+    assert query.lands() == [(0, 15), (0, 16)]
+    assert query.lands("kafka") == []
+
+
+def test_the_kafka_source_planned_it_from_earliest(stack: TieredStack, query: Query, topic: str) -> None:
+    query.fails("kafka")
+    add_partitions(stack.broker, topic, 3)
+    produce_batch(stack.broker, topic, records(5), 0)
+    assert query.lands() == rows(range(ROWS + 5), range(ROWS))
+
+
+# While a stream runs
+
+
+def test_a_partition_is_added_while_a_stream_runs(
+    stack: TieredStack, query: Query, topic: str, spark: SparkSession
+) -> None:
+    table = topic.replace("-", "_")
+    writer = stream(spark, query.given).writeStream.format("memory").queryName(table)
+    running = writer.option("checkpointLocation", str(query.checkpoint)).start()
+    running.processAllAvailable()
+    add_partitions(stack.broker, topic, 3)
+    produce_batch(stack.broker, topic, records(7), 2)
+    _wait_for(running, ROWS * 2 + 7, spark, table)
+    running.stop()
+    assert _offsets(spark, table) == rows(range(ROWS), range(ROWS), range(7))
+    spark.catalog.dropTempView(table)
+
+
+def test_a_topic_is_made_again_while_a_stream_runs(
+    stack: TieredStack, query: Query, topic: str, spark: SparkSession, policy: dict[str, str]
+) -> None:
+    table = topic.replace("-", "_")
+    patient = {"fetchOffset.numRetries": "100", "fetchOffset.retryIntervalMs": "100"}
+    running = stream(spark, {**query.given, **patient}).writeStream.format("memory").queryName(table).start()
+    running.processAllAvailable()
+    recreate_topic(stack.broker, topic, partitions=2)
+    for partition in (0, 1):
+        produce_batch(stack.broker, topic, records(ROWS + 5), partition)
+    with data_loss(policy, "KAFKA_DATA_LOSS"):
+        _wait_for(running, 2 * (ROWS + 5), spark, table)
+    running.stop()
+    if policy["failOnDataLoss"] == "false":
+        assert _offsets(spark, table)[-5:] == [(1, ROWS + n) for n in range(5)]
+    spark.catalog.dropTempView(table)
+
+
+def _wait_for(running: StreamingQuery, count: int, spark: SparkSession, table: str) -> None:
+    wait_until(lambda: not running.isActive or spark.table(table).count() >= count, f"{count} rows", pause=0.1)
+    if error := running.exception():
+        raise error
+
+
+def _offsets(spark: SparkSession, table: str) -> Found:
+    return sorted((row[0], row[1]) for row in spark.table(table).select("partition", "offset").collect())
+
+
+# A batch query was read; then it is read again after …
+
+
+def test_a_partition_was_added_before_a_second_read(
+    stack: TieredStack, spark: SparkSession, query: Query, topic: str
+) -> None:
+    assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
+    add_partitions(stack.broker, topic, 3)
+    produce_batch(stack.broker, topic, records(7), 2)
+    assert found(spark, query.given) == rows(range(ROWS), range(ROWS), range(7))
+
+
+def test_the_log_start_moved_before_a_second_read(
+    stack: TieredStack, spark: SparkSession, query: Query, topic: str, policy: dict[str, str]
+) -> None:
+    named = {**query.given, "startingOffsets": offsets_to_json(offsets_from_dict({topic: {"0": 2, "1": 0}}))}
+    assert found(spark, named) == [row for row in rows(range(ROWS), range(ROWS)) if row > (0, 1)]
+    delete_before(stack, topic, 6)
+    assert found(spark, query.given) == rows(range(6, ROWS), range(ROWS))
+    with data_loss(policy, "COULD_NOT_READ_OFFSET_RANGE.*offsets 2 to 10"):
+        assert found(spark, named) == rows(range(6, ROWS), range(ROWS))
+
+
+def test_a_transaction_is_open_at_a_second_read(
+    stack: TieredStack, spark: SparkSession, query: Query, topic: str
+) -> None:
+    assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
+    into_it = {**query.given, "endingOffsets": offsets_to_json(offsets_from_dict({topic: {"0": 15, "1": 10}}))}
+    with TransactionalProducer(stack.broker, topic) as producer:
+        producer.send(topic, [Record(value=b"v")] * 5)
+        assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
+        with pytest.raises(PySparkException, match=rf"OpenTransactionError.*up to 15 of {topic}-0"):
+            found(spark, into_it)
+        producer.commit()
+    assert found(spark, into_it) == rows(range(ROWS + 5), range(ROWS))
+
+
+def test_the_topic_was_made_again_before_a_second_read(
+    stack: TieredStack, spark: SparkSession, query: Query, topic: str
+) -> None:
+    assert found(spark, query.given) == rows(range(ROWS), range(ROWS))
+    recreate_topic(stack.broker, topic, partitions=3)
+    produce_batch(stack.broker, topic, records(4), 0)
+    produce_batch(stack.broker, topic, records(6), 2)
+    assert found(spark, query.given) == rows(range(4), range(0), range(6))
