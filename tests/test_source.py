@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import orjson
 import pytest
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.protocol.consumer.offsets import OffsetSpec
+from kafka.structs import OffsetAndMetadata
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -14,7 +19,7 @@ from tests.stack.consume import read_topic
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import alter_topic, create_tiered_topic, roll, wait_until_tiered
+from tests.stack.topics import alter_topic, create_tiered_topic, offsets, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 
 KINDS = [
@@ -42,6 +47,15 @@ def _produce_all_kinds(stack: TieredStack, topic: str) -> None:
                 transaction.abort()
             else:
                 transaction.commit()
+
+
+def commit_group_offset(stack: TieredStack, topic: str) -> None:
+    """So that `__consumer_offsets` is there, and holds a record."""
+    consumer = KafkaConsumer(bootstrap_servers=stack.bootstrap_servers, group_id="somebody")
+    partition = KafkaTopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.commit({partition: OffsetAndMetadata(1, "", -1)})
+    consumer.close()
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +132,24 @@ def test_without_headers_rows_are_those_of_sparks_own_source(
 
 def _position(row: object) -> tuple[int, int]:
     return row["partition"], row["offset"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_nothing_is_read_of_internal_topics_as_with_sparks_own_source(
+    stack: TieredStack, spark: SparkSession, all_kinds: str, topic: str, isolation: str
+) -> None:
+    commit_group_offset(stack, all_kinds)
+    assert sum(offsets(stack.broker, topic, OffsetSpec.LATEST).values()) > 0
+    for subscription in (
+        {"subscribe": topic},
+        {"subscribe": "", "assign": orjson.dumps({topic: [*range(50)]}).decode()},
+    ):
+        given = options(stack, topic, {"kafka.isolation.level": isolation, **subscription})
+        given = {name: value for name, value in given.items() if value}
+        assert batch(spark, given, "kafka").count() == batch(spark, given).count() == 0
+    given = options(stack, f"{topic},{all_kinds}", {"kafka.isolation.level": isolation})
+    assert {row[0] for row in batch(spark, given).select("topic").distinct().collect()} == {all_kinds}
 
 
 def test_hundreds_of_small_segments_share_few_tasks(stack: TieredStack, spark: SparkSession, topic: str) -> None:

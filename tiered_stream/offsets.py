@@ -64,11 +64,15 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic's id (all zeros where the broker is too old to have one) and its partition numbers, ascending."""
+    """A topic's id (all zeros where the broker is too old to have one) and its partition numbers, ascending.
+
+    `internal`: it is the brokers' own, such as `__consumer_offsets`; the brokers say so.
+    """
 
     topic: str
     topic_id: UUID
     partitions: tuple[int, ...]
+    internal: bool = False
 
 
 PartitionOffsets = Mapping[TopicPartition, int]

@@ -32,7 +32,8 @@ SUBSCRIBE: Option[tuple[str, ...]] = Option(
     types.topics,
     (),
     "",
-    "Topics, separated by commas. Exactly one of `subscribe`, `subscribePattern` and `assign` is given.",
+    "Topics, separated by commas. Exactly one of `subscribe`, `subscribePattern` and `assign` is given. Of internal "
+    "topics nothing is read.",
 )
 SUBSCRIBE_PATTERN: Option[str | None] = Option(
     "subscribePattern",

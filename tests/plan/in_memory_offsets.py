@@ -55,7 +55,8 @@ class InMemoryOffsets(OffsetReader):
             if topic not in self.logs:
                 raise UnknownTopicError(f"the topic {topic} does not exist")
         return {
-            topic: TopicDescription(topic, self.ids[topic], tuple(range(len(self.logs[topic])))) for topic in topics
+            topic: TopicDescription(topic, self.ids[topic], tuple(range(len(self.logs[topic]))), topic.startswith("__"))
+            for topic in topics
         }
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -38,6 +38,18 @@ def test_a_pattern_is_found_anywhere_in_a_name_but_never_in_an_internal_one() ->
     assert assigned(Subscription(pattern="consumer_offsets"), reader()).partitions == frozenset()
 
 
+def test_an_internal_topic_that_is_named_is_not_read_and_this_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    offsets = InMemoryOffsets({"t": [Log(), Log()], "__only_here": [Log()]})
+    subscriptions = [
+        Subscription(topics=("t", "__only_here")),
+        Subscription(assigned=(T0, T1, TopicPartition("__only_here", 0))),
+    ]
+    for subscription in subscriptions:
+        assignment = assigned(subscription, offsets)
+        assert (assignment.partitions, assignment.topic_ids.keys()) == ({T0, T1}, {"t"})
+    assert caplog.text.count("__only_here is an internal topic") == 1
+
+
 def test_a_pattern_may_match_nothing() -> None:
     assert assigned(Subscription(pattern="nothing"), reader()).partitions == frozenset()
     assert OffsetLookup(reader(), Subscription(pattern="nothing"), 3, 0).latest()[1] == {}

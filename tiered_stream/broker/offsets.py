@@ -46,7 +46,7 @@ class BrokerOffsetReader(OffsetReader):
         if not topics:
             return {}
         return {
-            topic: TopicDescription(topic, metadata.topic_id, tuple(metadata.partitions))
+            topic: TopicDescription(topic, metadata.topic_id, tuple(metadata.partitions), metadata.internal)
             for topic, metadata in self._client.metadata(topics).items()
         }
 

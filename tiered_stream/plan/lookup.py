@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeVar
 from uuid import UUID
 
@@ -163,7 +164,8 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
     """The partitions of `subscription` that exist.
 
     A pattern is found anywhere in a topic's name, and may match nothing. Of `assign`, partitions that do not exist are
-    left out without a word, as in Spark.
+    left out without a word, as in Spark, and so are the partitions of internal topics, also where they are named
+    (`ConsumerStrategy.retrieveAllPartitions`).
 
     Raises:
         UnknownTopicError: a topic that is named does not exist.
@@ -175,11 +177,20 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
     else:
         topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
     described = reader.partitions(topics) if topics else {}
-    existing = frozenset(_partitions(described.values()))
+    readable = {topic: each for topic, each in described.items() if not each.internal}
+    for topic in described.keys() - readable.keys():
+        _tell_internal(topic)
+    existing = frozenset(_partitions(readable.values()))
     return Assignment(
         partitions=existing.intersection(subscription.assigned) if subscription.assigned else existing,
-        topic_ids={topic: each.topic_id for topic, each in described.items() if each.topic_id != NO_TOPIC_ID},
+        topic_ids={topic: each.topic_id for topic, each in readable.items() if each.topic_id != NO_TOPIC_ID},
     )
+
+
+@cache
+def _tell_internal(topic: str) -> None:
+    """Once: a stream asks with every micro-batch."""
+    logger.warning("%s is an internal topic of the brokers: as with Spark's kafka source, nothing of it is read", topic)
 
 
 def _partitions(descriptions: Collection[TopicDescription]) -> list[TopicPartition]:
