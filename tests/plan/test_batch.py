@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import UUID
 
 import pytest
@@ -47,6 +48,19 @@ def test_the_options_say_what_is_read_and_in_how_many_splits() -> None:
         (T1, 0, 5),
         (T1, 5, 10),
     ]
+
+
+def test_a_topic_that_is_made_again_while_it_is_planned_is_not_taken_for_the_one_before() -> None:
+    class MadeAgain(InMemoryOffsets):
+        def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            ends = super().latest(partitions)
+            self.create("t", Log(0, 500))
+            return ends
+
+    reader = MadeAgain({"t": [Log(0, 100)]})
+    before = reader.ids["t"]
+    (split,) = plan(reader)
+    assert (split.offsets, split.topic_id) == (OffsetRange(0, 100), before)
 
 
 def test_an_empty_topic_has_no_splits() -> None:

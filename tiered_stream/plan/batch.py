@@ -20,7 +20,8 @@ def plan_batch(options: Options, tier: Tier) -> list[Split]:
         BrokerError, StorageError: offsets or locations cannot be had.
     """
     lookup = OffsetLookup.of(options, tier.offset_reader)
-    ranges = batch_ranges(options, lookup)
+    # Before the offsets: those of a topic that is made again in between do not fit its id, and tasks notice.
     topic_ids = lookup.assignment().topic_ids
+    ranges = batch_ranges(options, lookup)
     check_topic_ids(options.topic_ids, topic_ids, DataLossPolicy(options.fail_on_data_loss))
     return splits_for(ranges, options, tier.locator, topic_ids)
