@@ -82,20 +82,56 @@ def test_rows_of_each_day_go_to_its_folder(files: TableFiles, tmp_path: Path) ->
     assert pq.ParquetFile(tmp_path / written[None].path).read().column_names == SCHEMA_WITH_HEADERS.names
 
 
-def test_no_more_than_a_few_files_are_open_however_many_days_there_are(
+def test_a_day_has_one_file_a_task_however_many_days_and_batches_there_are(files: TableFiles, tmp_path: Path) -> None:
+    writer = TableWriter(replace(files, day_column="day"), 0)
+    for number in range(5):
+        writer.add(ORDERS, decoded([Record(timestamp_ms=n * DAY_MS) for n in range(200)], number * 200))
+    written = writer.finish()
+    assert len({file.day for file in written}) == len(written) == 200
+    assert {file.records for file in written} == {5}
+    assert sorted(read(tmp_path, written).column("offset").to_pylist()) == list(range(1000))
+
+
+def test_few_files_are_open_at_once_however_many_days_there_are(
     files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write, "MOST_OPEN_FILES", 3)
-    writer = TableWriter(replace(files, day_column="day"), 0)
-    writer.add(ORDERS, decoded([Record(timestamp_ms=(n % 10) * DAY_MS) for n in range(100)]))
-    assert len(writer._open) == 3
+    writer = TableWriter(replace(files, day_column="day", target_bytes=8_000), 0)
+    most = 0
+    begin = writer._begin
+
+    def counted(day: str | None, schema: pa.Schema) -> write._OpenFile:
+        nonlocal most
+        file = begin(day, schema)
+        most = max(most, len(writer._open) + 1)
+        return file
+
+    monkeypatch.setattr(writer, "_begin", counted)
+    for number in range(10):
+        writer.add(ORDERS, decoded([Record(timestamp_ms=n % 10 * DAY_MS) for n in range(100)], number * 100))
     written = writer.finish()
-    assert sorted(file.records for file in written) == [10] * 10
-    assert sorted(read(tmp_path, written).column("offset").to_pylist()) == list(range(100))
+    assert most == 3 and len(written) > 10
+    assert sorted(read(tmp_path, written).column("offset").to_pylist()) == list(range(1000))
+
+
+def test_the_file_of_the_largest_day_stays_open_beside_many_small_ones(
+    files: TableFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 25_000)
+    writer = TableWriter(replace(files, day_column="day"), 0)
+    for number in range(20):
+        today = [Record(b"k", b"v" * 500, (), 9_000 * DAY_MS)] * 80
+        late = [Record(b"k", b"v" * 500, (), n * DAY_MS) for n in range(20)]
+        writer.add(ORDERS, decoded(today + late, number * 100))
+    written = writer.finish()
+    assert [file.records for file in written if file.day == "1994-08-23"] == [1600]
+    assert len(written) < 3 * 21
+    assert sorted(read(tmp_path, written).column("offset").to_pylist()) == list(range(2000))
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "table").write_text("not a folder")
     writer = TableWriter(TableFiles((tmp_path / "table").as_uri()), 0)
+    writer.add(ORDERS, plain(1))
     with pytest.raises(TableError, match=r"the table's folder file:///.*table cannot be written to"):
-        writer.add(ORDERS, plain(1))
+        writer.finish()

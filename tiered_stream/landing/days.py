@@ -6,10 +6,10 @@ value can say everywhere, the day is null.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import date, timedelta
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 _MICROSECONDS = 86_400_000_000
@@ -28,16 +28,12 @@ def spark_day() -> str:
     )
 
 
-def by_day(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """The batch's rows by their day (`2026-11-21`), those of a day in order."""
+def day_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
+    """The day of each row, counted from the epoch."""
     days = batch.column("timestamp").cast(pa.int64()).to_numpy() // _MICROSECONDS
-    days = np.where((days < _FIRST) | (days > _LAST), _LAST + 1, days)
-    if days.min() == days.max():
-        yield _text(int(days[0])), batch
-        return
-    for day in np.unique(days):
-        yield _text(int(day)), batch.filter(pa.array(days == day))
+    return np.where((days < _FIRST) | (days > _LAST), _LAST + 1, days).astype(np.int32)
 
 
-def _text(day: int) -> str | None:
+def day_text(day: int) -> str | None:
+    """`2026-11-21`; None for rows without a day."""
     return None if day > _LAST else (_EPOCH + timedelta(day)).isoformat()

@@ -1,8 +1,8 @@
 """Record batches into a table's Parquet files, on an executor, one pass, memory bounded.
 
-Batches wait until there is enough for a row group; the file with the most of them writes one when all files together
-hold `ROW_GROUP_BYTES`. A file that has reached its size is closed, and the next one begun. Nothing is visible before
-the driver commits it: what a failed task leaves behind, nobody refers to, and VACUUM takes it.
+Batches wait until there is enough for a row group; where they are of several days, for `SEVERAL_DAYS` of them. A file
+that has reached its size is closed, and the next one begun. Nothing is visible before the driver commits it: what a
+failed task leaves behind, nobody refers to, and VACUUM takes it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tiered_stream.errors import TableError
-from tiered_stream.landing.days import NULL_DAY, by_day
+from tiered_stream.landing.days import NULL_DAY
 from tiered_stream.landing.files import DataFile
 from tiered_stream.landing.parquet import file_schema, file_suffix, open_parquet, with_topic_once
 from tiered_stream.landing.stats import FileStatistics
 from tiered_stream.landing.storage import open_folder
 from tiered_stream.landing.target import TableFiles
+from tiered_stream.landing.waiting import DayRows, WaitingRows
 from tiered_stream.metrics import ReadMetrics
 from tiered_stream.offsets import TopicPartition
 from tiered_stream.options import Options
@@ -33,8 +34,10 @@ ROW_GROUP_BYTES = 16 << 20
 """Of Arrow memory: what one task's rows take while they wait. Larger ones gain nothing, and their memory costs time."""
 BATCH_ROWS = 131_072
 """Of one Arrow batch: each costs its share of Python, and no JVM has to take it."""
+SEVERAL_DAYS = 4
+"""So many times these bytes wait where they are of several days: each is to have one file, and that a large one."""
 MOST_OPEN_FILES = 16
-"""Days at once in one task; one more, and the file that was longest without rows is closed."""
+"""Files at once in one task; one more, and the file that was longest without rows is closed."""
 
 
 def write_splits(
@@ -67,21 +70,22 @@ class TableWriter:
         self._task = task
         with _named_errors(files):
             self._folder = open_folder(files.uri, files.storage)
+        self._most = min(ROW_GROUP_BYTES, files.target_bytes)
+        self._waiting = WaitingRows(by_day=files.day_column is not None)
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
         self._begun = 0
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         """Take rows of one partition, at least one, in offset order."""
-        with _named_errors(self._files):
-            if self._files.day_column is None:
-                self._append(None, partition, batch)
-                return
-            for day, rows in by_day(batch):
-                self._append(day, partition, rows)
+        self._waiting.add(partition, batch)
+        most = self._most * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
+        if self._waiting.bytes >= most:
+            self._write(self._waiting.take(keep=most // 2))
 
     def finish(self) -> list[DataFile]:
-        """Close every file; all that were written."""
+        """Write what still waits, and close every file; all that were written."""
+        self._write(self._waiting.take())
         with _named_errors(self._files):
             for day in list(self._open):
                 self._finish(day)
@@ -92,16 +96,28 @@ class TableWriter:
         for file in self._open.values():
             file.close()
 
-    def _append(self, day: str | None, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        file = self._open.pop(day, None) or self._begin(day, batch.schema)
-        # Taken out and put in again: the first is always the one that was longest without rows.
-        self._open[day] = file
-        file.append(partition, batch)
-        most = min(ROW_GROUP_BYTES, self._files.target_bytes)
-        if sum(each.waiting_bytes for each in self._open.values()) >= most:
-            fullest = max(self._open, key=lambda each: self._open[each].waiting_bytes)
-            if self._open[fullest].write_row_group() >= self._files.target_bytes:
-                self._finish(fullest)
+    def _write(self, days: list[DayRows]) -> None:
+        """Days that have a file go first, then the largest; their files stay open, as far as that many may."""
+        with _named_errors(self._files):
+            for number, rows in enumerate(sorted(days, key=lambda each: each.day not in self._open)):
+                self._append(rows)
+                if number + 1 >= MOST_OPEN_FILES:
+                    self._finish(rows.day)
+
+    def _append(self, rows: DayRows) -> None:
+        for partition, batch in rows.pieces:
+            file = self._open.pop(rows.day, None) or self._begin(rows.day, batch.schema)
+            # Taken out and put in again: the first is always the one that was longest without rows.
+            self._open[rows.day] = file
+            file.append(partition, batch)
+            if file.waiting_bytes >= self._most:
+                self._write_row_group(rows.day)
+        if rows.day in self._open:
+            self._write_row_group(rows.day)
+
+    def _write_row_group(self, day: str | None) -> None:
+        if self._open[day].write_row_group() >= self._files.target_bytes:
+            self._finish(day)
 
     def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
         if len(self._open) >= MOST_OPEN_FILES:
@@ -116,7 +132,8 @@ class TableWriter:
         return _OpenFile(self._folder, path, day, schema, self._files.compression)
 
     def _finish(self, day: str | None) -> None:
-        self._finished.append(self._open.pop(day).finish())
+        if day in self._open:
+            self._finished.append(self._open.pop(day).finish())
 
 
 class _OpenFile:
@@ -137,7 +154,9 @@ class _OpenFile:
         self.waiting_bytes += batch.nbytes
 
     def write_row_group(self) -> int:
-        """Write what waits; the file's size so far."""
+        """Write what waits, if anything does; the file's size so far."""
+        if not self._waiting:
+            return int(self._sink.tell())
         if self._parquet is None:
             self._parquet = open_parquet(self._sink, self._waiting[0], self._compression)
         rows = pa.Table.from_batches(self._waiting, self._schema)
@@ -147,8 +166,6 @@ class _OpenFile:
         return int(self._sink.tell())
 
     def finish(self) -> DataFile:
-        if self._waiting:
-            self.write_row_group()
         assert self._parquet is not None, "a file is begun with rows"
         self._parquet.close()
         size = int(self._sink.tell())
