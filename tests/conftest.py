@@ -6,6 +6,7 @@ What starts a service carries the marker `stack`, by which `make test-unit` leav
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.stack.tiered_stack import TieredStack
+    from tests.stack.versitygw import VersityGateway
 
-SERVICES = {"stack", "spark"}
+SERVICES = {"stack", "spark", "lake"}
 
 settings.register_profile("slow machines too", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("slow machines too")
@@ -40,12 +42,25 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredStack]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One local Spark for the whole session, with Delta and Spark's own `kafka` source."""
+    """One local Spark for the whole session, with Delta, Spark's own `kafka` source and `s3a`."""
     from tests.stack.spark import SHORT_LIVED, spark_session
 
-    session = spark_session("tiered_stream tests", config=SHORT_LIVED)
+    session = spark_session("tiered_stream tests", ("delta", "spark-kafka", "s3a"), SHORT_LIVED)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[VersityGateway]:
+    """An S3 endpoint of the test's own, with conditional puts."""
+    from tests.stack.versitygw import VersityGateway, why_no_versitygw
+
+    if missing := why_no_versitygw():
+        pytest.skip(missing)
+    gateway = VersityGateway(tmp_path / "versitygw", tmp_path / "lake")
+    gateway.start()
+    yield gateway
+    gateway.stop()
 
 
 @pytest.fixture

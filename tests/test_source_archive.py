@@ -24,7 +24,8 @@ from tests.archives import (
 from tests.golden import NAMES, golden
 from tests.reading import batch, run_available_now, stream
 from tests.stack.rows import Row
-from tests.stack.s3proxy import REGION, S3Proxy
+from tests.stack.s3_client import REGION
+from tests.stack.s3proxy import S3Proxy
 from tiered_stream.offsets import TopicPartition
 
 pytestmark = pytest.mark.stack

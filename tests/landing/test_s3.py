@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.landing.archive import ODD, everything, in_order, options
-from tests.stack.s3proxy import REGION, S3Proxy
+from tests.stack.s3_client import REGION
+from tests.stack.s3proxy import S3Proxy
 from tiered_stream import land
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.landing.storage import delta_storage_options

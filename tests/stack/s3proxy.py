@@ -6,18 +6,13 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-
 from tests.stack.jars import CONF, jar_paths
 from tests.stack.java import java_command
 from tests.stack.processes import ServiceProcess, free_ports
+from tests.stack.s3_client import answers, s3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
-
-REGION = "us-east-1"
 
 
 class S3Proxy:
@@ -53,7 +48,7 @@ class S3Proxy:
             ["-Xmx300m", "-Djava.awt.headless=true"],
         )
         self._process = ServiceProcess("S3Proxy", command, self.folder / "s3proxy.log")
-        self._process.start(self._answers)
+        self._process.start(lambda: answers(self.client))
 
     def stop(self) -> None:
         if self._process is not None:
@@ -61,18 +56,4 @@ class S3Proxy:
 
     def client(self) -> S3Client:
         """A boto3 client with the endpoint's credentials."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name=REGION,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}, connect_timeout=1),
-        )
-
-    def _answers(self) -> bool:
-        try:
-            self.client().list_buckets()
-        except (BotoCoreError, ClientError):
-            return False
-        return True
+        return s3_client(self.endpoint, self.access_key, self.secret_key)

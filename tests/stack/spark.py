@@ -44,7 +44,7 @@ def spark_session(
     """Start Spark in this process, or return the session that runs already (whose jars then stay as they are).
 
     Args:
-        groups: of jars: `delta` (tables), `spark-kafka` (Spark's own `kafka` source).
+        groups: of jars: `delta` (tables), `spark-kafka` (Spark's own `kafka` source), `s3a` (tables in S3).
         config: more Spark settings, or other values for those above.
     """
     java_executable()

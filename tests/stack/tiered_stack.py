@@ -11,7 +11,8 @@ from typing import Self
 
 from tests.stack.broker import KafkaBroker
 from tests.stack.jars import jar_paths
-from tests.stack.s3proxy import REGION, S3Proxy
+from tests.stack.s3_client import REGION
+from tests.stack.s3proxy import S3Proxy
 
 BUCKET = "kafka-tiered-storage"
 """The name that Kafka's `LocalTieredStorage` gives to its folder."""
