@@ -5,30 +5,38 @@ r"""Kafka topics into Delta tables, from tiered storage where they are tiered.
 
 Settings come from the file; the command line comes on top. `ingest.*` settings say where and how the rows land,
 everything else is an option of `format("tiered_stream")`. With `{topic}` in `ingest.table`, each topic of `subscribe`
-goes to a table of its own; `ingest.checkpointLocation` then needs it too.
+goes to a table of its own; `ingest.checkpointLocation` then needs it too. A query that fails leaves the others alone.
+
+The exit status is 0 when all is landed, 1 when a query failed, and 2 when the settings are wrong and none was started.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from tiered_stream.errors import ConfigurationError, TableError
-from tiered_stream.landing.query import AVAILABLE_NOW, plan_landing
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.given_options import GivenOptions
+from tiered_stream.landing.query import AVAILABLE_NOW, check_settings, plan_landing
+from tiered_stream.landing.target import check_names
 from tiered_stream.metrics import MetricsReceiver, ReadMetrics, describe
 from tiered_stream.progress import describe_progress
 from tiered_stream.settings import parse_assignment, read_settings
+from tiered_stream.spark_options import SUBSCRIBE
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -36,8 +44,10 @@ TABLE = "ingest.table"
 CHECKPOINT = "ingest.checkpointLocation"
 TRIGGER = "ingest.trigger"
 LANE = "ingest.lane"
-_SECONDS_BETWEEN_LOOKS = 1
-_SECONDS_BETWEEN_REPORTS = 5.0
+OWN = (TABLE, CHECKPOINT, TRIGGER, LANE)
+MOST_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
+"""Queries: each starts a Python process on the driver, and one that waits too long for a core is given up by Spark."""
+_SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -51,94 +61,183 @@ class Ingest:
     lane: str = "auto"
 
 
-def plan_ingests(settings: Mapping[str, str]) -> Iterator[Ingest]:
-    """One query, or one a topic where the table's name holds `{topic}`."""
-    missing = [name for name in (TABLE, CHECKPOINT) if not settings.get(name)]
+def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
+    """One query, or one a topic where the table's name holds `{topic}`.
+
+    Raises:
+        ConfigurationError: a setting is missing, unknown or malformed.
+    """
+    check_names(settings, OWN)
+    own = {name: each for name in OWN for given, each in settings.items() if given.lower() == name.lower()}
+    missing = [name for name in (TABLE, CHECKPOINT) if not own.get(name)]
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
-    table, checkpoint = settings[TABLE], settings[CHECKPOINT]
-    how = settings.get(TRIGGER, AVAILABLE_NOW), settings.get(LANE, "auto")
-    own = (TABLE, CHECKPOINT, TRIGGER, LANE)
-    options = {name: value for name, value in settings.items() if name not in own}
+    table, checkpoint = own[TABLE], own[CHECKPOINT]
+    how = own.get(TRIGGER, AVAILABLE_NOW), own.get(LANE, "auto")
+    options = {name: value for name, value in settings.items() if name.lower() not in map(str.lower, OWN)}
     if "{topic}" not in table:
-        yield Ingest(options, table, checkpoint, *how)
-        return
-    if "{topic}" not in checkpoint or not options.get("subscribe"):
+        return [Ingest(options, table, checkpoint, *how)]
+    topics = GivenOptions(options).read(SUBSCRIBE)
+    if "{topic}" not in checkpoint or not topics:
         raise ConfigurationError(f"with {{topic}} in {TABLE}, {CHECKPOINT} needs it too, and topics come by subscribe")
-    for topic in filter(None, map(str.strip, options["subscribe"].split(","))):
-        names = table.replace("{topic}", topic), checkpoint.replace("{topic}", topic)
-        yield Ingest({**options, "subscribe": topic}, *names, *how)
+    others = {name: value for name, value in options.items() if name.lower() != SUBSCRIBE.name}
+    return [
+        Ingest(
+            others | {SUBSCRIBE.name: topic},
+            table.replace("{topic}", topic),
+            checkpoint.replace("{topic}", topic),
+            *how,
+        )
+        for topic in topics
+    ]
 
 
-def start(spark: SparkSession, ingest: Ingest, metrics_address: str) -> StreamingQuery:
-    """Start the query, and say by which lane; the table is made when it is missing."""
-    name = f"ingest {ingest.table}"
-    landing = plan_landing(
-        spark,
-        options={"remote.metrics.address": metrics_address, **ingest.options},
-        table=ingest.table,
-        checkpoint=ingest.checkpoint,
-        trigger=ingest.trigger,
-        lane=ingest.lane,
-        name=name,
-    )
-    console.print(f"{name}: {landing.lane.value} lane, {landing.reason}", markup=False)
-    return landing.start()
+class IngestQuery:
+    """A query that runs: prints a line for each micro-batch that had rows, and how far a long one has come."""
 
+    def __init__(self, spark: SparkSession, ingest: Ingest) -> None:
+        """Start it, and say by which lane; the table is made when it is missing.
 
-class TerminalProgress:
-    """Prints a line for each micro-batch that had rows, and how far a long one has come."""
-
-    def __init__(self, receiver: MetricsReceiver) -> None:
-        self._receiver = receiver
+        Raises:
+            ConfigurationError, TableError: as `plan_landing`.
+        """
+        self.name = _name(ingest)
+        host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
+        self._receiver = MetricsReceiver(host or "127.0.0.1", bind)
         self._reported = ReadMetrics()
         self._said = time.monotonic()
         self._said_records = 0
+        self._last_batch = -1
+        try:
+            self._query = self._start(spark, ingest)
+        except BaseException:
+            self._receiver.close()
+            raise
+        console.print(f"{self.name}: started, query id {self._query.id}", markup=False)
 
-    def follow(self, query: StreamingQuery) -> None:
-        """Report until the query ends.
+    def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
+        landing = plan_landing(
+            spark,
+            options={"remote.metrics.address": self._receiver.address, **ingest.options},
+            table=ingest.table,
+            checkpoint=ingest.checkpoint,
+            trigger=ingest.trigger,
+            lane=ingest.lane,
+            name=self.name,
+        )
+        console.print(f"{self.name}: {landing.lane.value} lane, {landing.reason}", markup=False)
+        return landing.start()
 
-        Raises:
-            StreamingQueryException: the query failed.
-        """
-        console.print(f"{query.name}: started, query id {query.id}")
-        last_batch = -1
-        ended = False
-        while not ended:
-            try:
-                ended = bool(query.awaitTermination(_SECONDS_BETWEEN_LOOKS))
-            finally:
-                for progress in query.recentProgress:
-                    if progress.batchId > last_batch and progress.numInputRows:
-                        self._finished(query, progress)
-                        last_batch = progress.batchId
-            self._so_far(query)
+    def is_starting(self) -> bool:
+        """Whether its planner, a Python process, is still on the way: of these not too many may be at once."""
+        status = self._query.status
+        under_way = status["isDataAvailable"] or status["message"].startswith("Waiting")
+        return self._query.isActive and not under_way and self._query.lastProgress is None
 
-    def _finished(self, query: StreamingQuery, progress: StreamingQueryProgress) -> None:
+    def has_ended(self) -> bool:
+        """Print what is new; whether that was all."""
+        ended = not self._query.isActive
+        last = self._query.lastProgress
+        if last is not None and last.batchId > self._last_batch:
+            for progress in self._query.recentProgress:
+                if progress.batchId > self._last_batch and progress.numInputRows:
+                    self._report(progress)
+                    self._last_batch = progress.batchId
+        self._report_so_far()
+        return ended
+
+    def close(self) -> tuple[ReadMetrics, StreamingQueryException | None]:
+        """What reading cost in all, and what the query ended with, if not well."""
+        self._receiver.close()
+        return self._receiver.total(), self._query.exception()
+
+    def _report(self, progress: StreamingQueryProgress) -> None:
         total = self._receiver.total()
-        console.print(f"{query.name}: {describe_progress(progress, total.since(self._reported))}")
+        console.print(f"{self.name}: {describe_progress(progress, total.since(self._reported))}", markup=False)
         self._reported, self._said, self._said_records = total, time.monotonic(), 0
 
-    def _so_far(self, query: StreamingQuery) -> None:
+    def _report_so_far(self) -> None:
         spent = self._receiver.total().since(self._reported)
         if spent.records > self._said_records and time.monotonic() - self._said > _SECONDS_BETWEEN_REPORTS:
-            console.print(f"{query.name}: so far {spent.records:,} rows, {describe(spent)}")
+            console.print(f"{self.name}: so far {spent.records:,} rows, {describe(spent)}", markup=False)
             self._said, self._said_records = time.monotonic(), spent.records
 
 
-def run(settings: Mapping[str, str]) -> ReadMetrics:
-    """Run every query to its end, or until one fails; what reading cost."""
-    ingests = list(plan_ingests(settings))
+@dataclass
+class Outcome:
+    """What reading cost, by query, and why those that failed did."""
+
+    cost: dict[str, ReadMetrics] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def total(self) -> ReadMetrics:
+        total = ReadMetrics()
+        for each in self.cost.values():
+            total.add(each)
+        return total
+
+
+def run(settings: Mapping[str, str]) -> Outcome:
+    """Run every query to its end; one that fails leaves the others alone.
+
+    Raises:
+        ConfigurationError: a setting is wrong, whatever the table; nothing was started.
+    """
+    waiting = deque(plan_ingests(settings))
+    count = len(waiting)
+    check_settings(waiting[0].options, waiting[0].lane)  # the others differ in the topic alone
     spark = SparkSession.builder.appName("ingest_to_delta").getOrCreate()
-    host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
-    with MetricsReceiver(host or "127.0.0.1", bind) as receiver:
-        progress = TerminalProgress(receiver)
-        queries = [start(spark, ingest, receiver.address) for ingest in ingests]
-        for query in queries:
-            progress.follow(query)
-        total = receiver.total()
+    running: list[IngestQuery] = []
+    outcome = Outcome()
+    while waiting or running:
+        while waiting and sum(query.is_starting() for query in running) < MOST_STARTING:
+            ingest = waiting.popleft()
+            try:
+                running.append(IngestQuery(spark, ingest))
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
+                _failed(outcome, _name(ingest), error)
+        _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
+        for query in [each for each in running if each.has_ended()]:
+            running.remove(query)
+            outcome.cost[query.name], error = query.close()
+            if error is not None:
+                _failed(outcome, query.name, error)
+    _summarize(outcome, count)
+    return outcome
+
+
+def _name(ingest: Ingest) -> str:
+    return f"ingest {ingest.table}"
+
+
+def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
+    """Until a query has ended, in whichever way, or the time is over."""
+    try:
+        spark.streams.awaitAnyTermination(seconds)
+    except StreamingQueryException:
+        pass  # each query is asked for its own
+    spark.streams.resetTerminated()
+
+
+def _failed(outcome: Outcome, name: str, error: Exception) -> None:
+    outcome.failed[name] = _reason(error)
+    console.print(f"{name}: failed: {outcome.failed[name]}", style="red", markup=False)
+
+
+def _reason(error: Exception) -> str:
+    """In one line: our own error, where Spark has wrapped one, else what it begins with."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    ours = [line for line in lines if line.startswith(ConfigurationError.__module__)]
+    return ours[-1].partition(": ")[2] if ours else lines[0]
+
+
+def _summarize(outcome: Outcome, count: int) -> None:
+    total = outcome.total()
     console.print(f"{total.records:,} rows read, {describe(total)}")
-    return total
+    if outcome.failed:
+        console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
+        for name, reason in outcome.failed.items():
+            console.print(f"  {name}: {reason}", style="red", markup=False)
 
 
 def main(
@@ -155,12 +254,14 @@ def main(
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         from_file = read_settings(settings) if settings else {}
         from_options = dict(map(parse_assignment, option or []))
-        total = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}})
-    except (ConfigurationError, TableError) as error:
+        outcome = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}})
+    except ConfigurationError as error:
         console.print(str(error), style="red", markup=False)
         sys.exit(2)
     if metrics_file:
-        metrics_file.write_text(json.dumps(asdict(total)))
+        metrics_file.write_text(json.dumps(asdict(outcome.total())))
+    if outcome.failed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,14 @@ logger = logging.getLogger("tiered_stream.options")
 T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 200
-_LIKENESS_OF_A_SLIP = 0.84
+LIKENESS_OF_A_SLIP = 0.84
+"""From here on (`SequenceMatcher.ratio`) a name that nobody knows is a known one, mistyped."""
 _NAMES = {option.name.lower(): option.name for option in OPTIONS}
+
+
+def is_known(name: str) -> bool:
+    """Whether it is an option of the source; in lower case."""
+    return name in _NAMES
 
 
 class GivenOptions:
@@ -71,7 +77,7 @@ class GivenOptions:
             nearest = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
             if name.startswith("remote."):
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
-            if difflib.SequenceMatcher(None, name, nearest).ratio() >= _LIKENESS_OF_A_SLIP:
+            if difflib.SequenceMatcher(None, name, nearest).ratio() >= LIKENESS_OF_A_SLIP:
                 logger.warning("option %s is unknown and ignored; did you mean %s?", name, _NAMES[nearest])
 
     def check_queries(self, queries: Queries) -> None:

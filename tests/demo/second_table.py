@@ -21,8 +21,8 @@ def land_through_gateway(stack: TieredStack, folder: Path, table: Path) -> Run:
     """Start a gateway and run the job against it, with the Spark lane."""
     with RunningGateway(folder / "gateway", stack.options()) as gateway:
         begin = time.perf_counter()
-        metrics = ingest_to_delta.run(signed_only(gateway.bootstrap_servers, table))
-        return Run(time.perf_counter() - begin, metrics)
+        outcome = ingest_to_delta.run(signed_only(gateway.bootstrap_servers, table))
+        return Run(time.perf_counter() - begin, outcome.total())
 
 
 def signed_only(bootstrap_servers: str, table: Path) -> Mapping[str, str]:

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
+import typer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from jobs import ingest_to_delta
 from tests.jobs.submitted import SubmittedJob
@@ -21,13 +24,71 @@ RECORDS = 120_000
 TABLE, CHECKPOINT = ingest_to_delta.TABLE, ingest_to_delta.CHECKPOINT
 
 
-def test_each_topic_lands_in_a_table_of_its_own(stack: TieredStack, spark: SparkSession, tmp_path: Path) -> None:
+def by_topic(folder: Path) -> dict[str, str]:
+    return {TABLE: f"{folder}/{{topic}}", CHECKPOINT: f"{folder}/checkpoints/{{topic}}"}
+
+
+def landed(spark: SparkSession, folder: Path, topic: str) -> list[tuple[str, int]]:
+    rows = spark.read.format("delta").load(f"{folder}/{topic}").select("topic", "offset").collect()
+    return sorted((row["topic"], row["offset"]) for row in rows)
+
+
+def test_each_topic_lands_in_a_table_of_its_own_and_has_its_own_cost(
+    stack: TieredStack, spark: SparkSession, tmp_path: Path
+) -> None:
     counts = {name: tier_segments(stack, name, sizes) for name, sizes in {"ours": [40, 30], "theirs": [20]}.items()}
-    places = {TABLE: f"{tmp_path}/{{topic}}", CHECKPOINT: f"{tmp_path}/checkpoints/{{topic}}"}
-    ingest_to_delta.run({**options(stack, "ours,theirs"), **places})
+    outcome = ingest_to_delta.run({**options(stack, "ours,theirs"), **by_topic(tmp_path)})
+    assert outcome.failed == {}
     for topic, count in counts.items():
-        landed = spark.read.format("delta").load(f"{tmp_path}/{topic}").select("topic", "offset").collect()
-        assert sorted(map(tuple, landed)) == [(topic, offset) for offset in range(count)]
+        assert landed(spark, tmp_path, topic) == [(topic, offset) for offset in range(count)]
+        cost = outcome.cost[f"ingest {tmp_path}/{topic}"]
+        assert cost.records == count and cost.remote_fetch_bytes > 0
+    assert outcome.total().records == sum(counts.values())
+
+
+def test_sick_topics_cost_themselves_only_and_few_start_at_once(
+    stack: TieredStack, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fails before it starts, and one while it runs; both come before those that are well."""
+    topics = [f"well-{number}" for number in range(5)]
+    counts = {topic: tier_segments(stack, topic, [7]) for topic in topics}
+    (tmp_path / "unwritable").write_text("a file, where the table's folder should be")
+    tier_segments(stack, "unwritable", [7])
+    running: list[ingest_to_delta.IngestQuery] = []
+    starting = []
+
+    class Seen(ingest_to_delta.IngestQuery):
+        def __init__(self, *arguments: Any) -> None:
+            starting.append(sum(query.is_starting() for query in running))
+            super().__init__(*arguments)
+            running.append(self)
+
+    monkeypatch.setattr(ingest_to_delta, "IngestQuery", Seen)
+    monkeypatch.setattr(ingest_to_delta, "MOST_STARTING", 2)
+    names = ",".join(["unwritable", "missing", *topics])
+    metrics = tmp_path / "metrics.json"
+    settings = {**options(stack, names), **by_topic(tmp_path), "fetchOffset.numRetries": "1"}
+    given = [word for name, value in settings.items() for word in ("--option", f"{name}={value}")]
+    status, printed = run_main(*given, "--metrics-file", str(metrics))
+
+    assert status == 1
+    for topic, count in counts.items():
+        assert landed(spark, tmp_path, topic) == [(topic, offset) for offset in range(count)]
+        assert f"ingest {tmp_path}/{topic}: batch 0: {count} rows" in printed
+    assert len(starting) == 7 and max(starting) < 2
+    summary = sorted(printed.partition("2 of 7 queries failed:\n")[2].splitlines())
+    assert len(summary) == 2 and "Traceback" not in printed
+    assert summary[0].startswith(f"  ingest {tmp_path}/missing: no such topic: 'missing'")
+    assert summary[1].startswith(f"  ingest {tmp_path}/unwritable: ")
+    assert orjson.loads(metrics.read_bytes())["records"] == sum(counts.values())
+
+
+def run_main(*arguments: str) -> tuple[int, str]:
+    """The exit status of the job, and what it printed."""
+    app = typer.Typer()
+    app.command()(ingest_to_delta.main)
+    ended = CliRunner().invoke(app, arguments)
+    return ended.exit_code, ended.stdout
 
 
 @pytest.fixture

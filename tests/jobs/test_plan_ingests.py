@@ -34,6 +34,25 @@ def test_the_topics_name_stands_wherever_its_place_is() -> None:
     ]
 
 
+def test_a_topic_that_is_named_twice_is_landed_once() -> None:
+    settings = {TABLE: "/lake/{topic}", CHECKPOINT: "/c/{topic}", "Subscribe": "a,b,a"}
+    assert [each.options for each in plan_ingests(settings)] == [{"subscribe": "a"}, {"subscribe": "b"}]
+
+
+def test_the_jobs_own_settings_are_taken_in_any_case() -> None:
+    (ingest,) = plan_ingests({"Ingest.Table": "t", "ingest.checkpointlocation": "/c", "INGEST.LANE": "spark"})
+    assert (ingest.table, ingest.checkpoint, ingest.lane, ingest.options) == ("t", "/c", "spark", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("ingest.tabel", TABLE), ("ingest.triger", TRIGGER), ("ingets.checkpointLocation", CHECKPOINT)],
+)
+def test_a_mistyped_setting_is_refused_with_the_nearest_known_one(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^setting {name} is unknown; the nearest known one is {nearest}$"):
+        plan_ingests({**PLACES, name: "x", "subscribe": "a"})
+
+
 @pytest.mark.parametrize("missing", [TABLE, CHECKPOINT])
 def test_a_missing_place_is_named(missing: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{missing} must be set"):
@@ -69,6 +88,13 @@ def test_a_malformed_line_ends_the_job_without_being_shown(tmp_path: Path) -> No
     status, printed = run("--settings", settings)
     assert status == 2
     assert f"the settings file {settings}" in printed and "secret" not in printed
+
+
+def test_wrong_options_end_the_job_before_any_query_starts() -> None:
+    status, printed = run("--table", "t", "--checkpoint", "/c", "--option", "subscribe=a,b", "--lane", "quick")
+    assert (status, printed) == (2, "the lane is 'quick'; it may be auto, direct, spark\n")
+    status, printed = run("--table", "t", "--checkpoint", "/c", "--option", "subscribe=a,b")
+    assert status == 2 and printed.startswith("option kafka.bootstrap.servers must be given")
 
 
 def test_a_malformed_option_ends_the_job() -> None:

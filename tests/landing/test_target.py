@@ -29,10 +29,32 @@ def test_an_unknown_storage_setting_is_refused() -> None:
         table_files({"ingest.storage.s3.regoin": "x"}, SEGMENTS)
 
 
-@pytest.mark.parametrize("name", ["ingest.targetFileSiez", "ingest.table"])
-def test_an_unknown_setting_names_the_nearest(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"setting {name} is unknown; the nearest known one is ingest.targetF"):
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("ingest.targetFileSiez", "ingest.targetFileSize"),
+        ("ingest.daycolum", "ingest.dayColumn"),
+        ("ingets.dayColumn", "ingest.dayColumn"),
+        ("ingestCompression", "ingest.compression"),
+        ("ingest.storag.s3.region", "ingest.storage.s3.region"),
+        ("ingest.tableProperties.delta.appendOnly", "ingest.tableProperty.…"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest_known_one(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^setting {name} is unknown; the nearest known one is {nearest}$"):
         check_names({name: "1", "subscribe": "t"})
+
+
+def test_options_of_the_source_and_names_like_nothing_are_left_to_it() -> None:
+    check_names(
+        {
+            "startingOffset": "x",
+            "mergeSchema": "x",
+            "kafka.x": "x",
+            "INGEST.dayColumn": "d",
+            "ingest.storage.s3.region": "x",
+        }
+    )
 
 
 def test_what_the_tasks_must_know_travels_as_options() -> None:

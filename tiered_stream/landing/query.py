@@ -29,7 +29,7 @@ from tiered_stream.landing.target import (
     table_files,
     table_properties,
 )
-from tiered_stream.options import parse_options
+from tiered_stream.options import Options, parse_options
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +124,20 @@ class Landing:
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
 
+def check_settings(options: Mapping[str, str], lane: str) -> Options:
+    """What can be said without Spark and the table; the source's own options.
+
+    Raises:
+        ConfigurationError: a setting is missing, unknown or malformed.
+    """
+    if lane not in LANES:
+        raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
+    check_names(options)
+    parsed = parse_options(source_options(options), streaming=True)
+    table_files(as_options(options, "", 1), parsed.storage)
+    return parsed
+
+
 def plan_landing(
     spark: SparkSession,
     *,
@@ -135,10 +149,7 @@ def plan_landing(
     name: str | None = None,
 ) -> Landing:
     """Choose the lane, and make the table when it is missing; arguments and errors as `land`."""
-    if lane not in LANES:
-        raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
-    check_names(options)
-    parsed = parse_options(source_options(options), streaming=True)
+    parsed = check_settings(options, lane)
     address = find_address(spark, table)
     files = table_files(as_options(options, address.uri or "", 1), parsed.storage)
     schema = table_schema(parsed.include_headers, files.day_column)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tiered_stream import option_types as types
 from tiered_stream import remote_options as remote
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.given_options import GivenOptions
+from tiered_stream.given_options import LIKENESS_OF_A_SLIP, GivenOptions, is_known
 from tiered_stream.option_types import Option
 from tiered_stream.options import StorageOptions
 
@@ -108,18 +108,29 @@ def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
     return {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
 
 
-def check_names(settings: Mapping[str, str]) -> None:
-    """Refuse `ingest.*` settings that are not known here.
+def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
+    """Refuse `ingest.*` settings that are not known here, and names that look like a slip in one.
+
+    What else is unknown is the source's business. `own`: those that the caller knows.
 
     Raises:
-        ConfigurationError: names it, and the nearest known one.
+        ConfigurationError: names the setting, and the nearest known one.
     """
-    known = {name.lower(): name for name in _NAMES}
-    prefixes = (STORAGE_PREFIX.lower(), PROPERTY_PREFIX.lower())
-    for name in settings.keys() - source_options(settings).keys():
-        if name.lower() not in known and not name.lower().startswith(prefixes):
-            nearest = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)[0]
-            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")
+    storage = (STORAGE_PREFIX + option.name.removeprefix(_SEGMENTS_PREFIX) for option in _STORAGE.values())
+    known = {name.lower(): name for name in (*_NAMES, *own, *storage)}
+    for name in settings:
+        lower = name.lower()
+        if lower in known or lower.startswith(PROPERTY_PREFIX.lower()) or _is_an_option(lower):
+            continue
+        # A property may be called anything: only what stands before it can be mistyped.
+        candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
+        nearest = difflib.get_close_matches(lower, candidates, n=1, cutoff=0.0)[0]
+        if lower.startswith(_OURS) or difflib.SequenceMatcher(None, lower, nearest).ratio() >= LIKENESS_OF_A_SLIP:
+            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {candidates[nearest]}")
+
+
+def _is_an_option(name: str) -> bool:
+    return name.startswith(("kafka.", "remote.", "rsm.")) or is_known(name)
 
 
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
