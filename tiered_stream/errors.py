@@ -101,3 +101,7 @@ class FetchTimeoutError(BrokerUnavailableError, TimeoutError):
 
 class TableError(TieredStreamError):
     """The Delta table cannot be opened, written or committed to; the message names it."""
+
+
+class TableAccessError(TableError):
+    """The store that the table is in refuses the credentials, has no such bucket, or cannot be reached."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.landing.archive import LONG, ODD, everything, landed, options
 from tests.stack.processes import wait_until
+from tests.stack.spark import configured
 from tiered_stream import land
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.landing.commit import TableCommits
@@ -31,18 +31,6 @@ VACUUM_AT_ONCE = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
-
-
-@contextmanager
-def settings(spark: SparkSession, given: Mapping[str, str]) -> Iterator[None]:
-    """The settings, for a while."""
-    for name, value in given.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in given:
-            spark.conf.unset(name)
 
 
 class Lander:
@@ -134,7 +122,7 @@ def test_delta_spark_takes_the_direct_lanes_table_for_its_own(spark: SparkSessio
     before = lander.read()
     (optimized,) = lander.sql("OPTIMIZE {}").collect()
     assert (optimized["metrics"]["numFilesRemoved"], optimized["metrics"]["numFilesAdded"]) == (batches, 1)
-    with settings(spark, VACUUM_AT_ONCE):
+    with configured(spark, VACUUM_AT_ONCE):
         lander.sql("VACUUM {} RETAIN 0 HOURS")
     assert len(list(lander.table.glob("*.parquet"))) == 1
     assert before.count() == count and landed(lander.table).equals(everything(LONG))

@@ -1,32 +1,41 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.landing.storage import delta_storage_options
-from tiered_stream.landing.target import TableStorage, as_options, check_names, table_files, table_properties
-from tiered_stream.options import StorageOptions
+from tiered_stream.landing.target import (
+    TableFiles,
+    TableStorage,
+    as_options,
+    check_names,
+    table_files,
+    table_properties,
+)
 
-SEGMENTS = StorageOptions(
-    s3_endpoint_url="http://tier:9000", s3_region="eu-west-1", s3_path_style=True, access_key_id="id",
-    secret_access_key="secret",
-)  # fmt: skip
-
-
-def test_a_table_is_reached_as_the_segments_are() -> None:
-    storage = table_files({}, SEGMENTS).storage
-    assert storage == TableStorage("http://tier:9000", "eu-west-1", True, "id", "secret", None)
-    assert "secret" not in repr(storage).replace("secret_access_key", "")
+STORAGE = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret", "token", True)
 
 
-def test_a_table_with_a_storage_of_its_own_takes_nothing_from_the_segments() -> None:
-    storage = table_files({"ingest.storage.s3.region": "us-west-2"}, SEGMENTS).storage
-    assert storage == TableStorage(s3_region="us-west-2")
+def test_secrets_are_not_shown() -> None:
+    assert "secret'" not in repr(STORAGE) and "token'" not in repr(STORAGE) and "'id'" not in repr(STORAGE)
+
+
+def test_settings_of_the_tables_storage_are_read() -> None:
+    given = {"Ingest.Storage.s3.region": "us-west-2", "ingest.storage.s3.path.style.access.enabled": "TRUE"}
+    assert table_files(given).storage == TableStorage(s3_region="us-west-2", s3_path_style=True)
+    assert table_files({"remote.storage.s3.region": "us-west-2"}).storage == TableStorage()
+
+
+def test_one_key_of_two_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="belong together: set both"):
+        table_files({"ingest.storage.aws.access.key.id": "id"})
 
 
 def test_an_unknown_storage_setting_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"ingest\.storage\.s3\.regoin is unknown; known are aws"):
-        table_files({"ingest.storage.s3.regoin": "x"}, SEGMENTS)
+        table_files({"ingest.storage.s3.regoin": "x"})
 
 
 @pytest.mark.parametrize(
@@ -57,11 +66,23 @@ def test_options_of_the_source_and_names_like_nothing_are_left_to_it() -> None:
     )
 
 
-def test_what_the_tasks_must_know_travels_as_options() -> None:
-    settings = {"ingest.dayColumn": "day", "ingest.targetFileSize": "64m", "ingest.compression": "zstd"}
-    files = table_files(as_options(settings, "s3://lake/orders", 8), SEGMENTS)
-    assert (files.uri, files.tasks, files.day_column) == ("s3://lake/orders", 8, "day")
-    assert (files.target_bytes, files.compression) == (64 << 20, "zstd")
+@pytest.mark.parametrize("storage", [STORAGE, TableStorage()])
+def test_what_the_tasks_must_know_travels_as_options(storage: TableStorage) -> None:
+    settings = {
+        "ingest.dayColumn": "day",
+        "ingest.targetFileSize": "64m",
+        "ingest.compression": "zstd",
+        "ingest.storage.s3.region": "what was asked for, not what was found",
+    }
+    files = TableFiles("s3://lake/orders", storage, "day", 64 << 20, "zstd", tasks=8)
+    assert table_files(as_options(settings, files)) == files
+
+
+def test_spark_redacts_the_options_that_hold_secrets() -> None:
+    redacted = re.compile("(?i)secret|password|token|access[.]?key")  # spark.redaction.regex
+    options = as_options({}, TableFiles("s3://lake/orders", STORAGE))
+    shown = {name: value for name, value in options.items() if not redacted.search(name)}
+    assert not {"id", "secret", "token"} & set(shown.values())
 
 
 def test_table_properties_keep_their_case() -> None:
@@ -71,6 +92,7 @@ def test_table_properties_keep_their_case() -> None:
 
 def test_deltalake_gets_what_was_given_and_no_more() -> None:
     assert delta_storage_options(TableStorage()) == {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
-    given = delta_storage_options(table_files({}, SEGMENTS).storage)
-    assert given["AWS_ENDPOINT_URL"] == "http://tier:9000" and given["AWS_ALLOW_HTTP"] == "true"
+    given = delta_storage_options(STORAGE)
+    assert given["AWS_ENDPOINT_URL"] == "http://lake:9000" and given["AWS_ALLOW_HTTP"] == "true"
+    assert given["AWS_SKIP_SIGNATURE"] == "true" and given["AWS_SESSION_TOKEN"] == "token"
     assert "AWS_VIRTUAL_HOSTED_STYLE_REQUEST" not in given

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, TableError
 
 _S3_SCHEMES = ("s3", "s3a", "s3n")
 
@@ -32,12 +35,14 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
 
     Raises:
         ConfigurationError: the catalog has something else than a Delta table by that name.
+        TableError: Spark cannot reach the catalog, or the table.
     """
     if "/" in table:
         return TableAddress(table, None, _uri(spark, table))
-    if not spark.catalog.tableExists(table):
-        return TableAddress(None, table, None)
-    detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
+    with _spark_errors(table, "found"):
+        if not spark.catalog.tableExists(table):
+            return TableAddress(None, table, None)
+        detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
     if detail is None or detail["format"] != "delta":
         raise ConfigurationError(f"{table} is no Delta table: name another one, or a path")
     return TableAddress(None, table, _uri(spark, detail["location"]))
@@ -59,12 +64,30 @@ def _uri(spark: SparkSession, path: str) -> str:
 def make_by_spark(
     spark: SparkSession, address: TableAddress, schema: StructType, day_column: str | None, given: Mapping[str, str]
 ) -> None:
-    """Let Spark make the table, unless it is there."""
+    """Let Spark make the table, unless it is there.
+
+    Raises:
+        TableError: Spark cannot.
+    """
     table = address.name or f"delta.`{_absolute(address)}`"
     partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
     properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
     with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({schema.toDDL()}) USING delta{partitioned}{with_properties}")
+    with _spark_errors(str(address), "made"):
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({schema.toDDL()}) USING delta{partitioned}{with_properties}")
+
+
+@contextmanager
+def _spark_errors(table: str, done: str) -> Iterator[None]:
+    """Errors of Spark and of what it calls as `TableError`, without the JVM's stack: the table could not be `done`."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.toString()).partition("\n")[0]
+        raise TableError(f"the table {table} cannot be {done} by Spark: {reason}") from error
+    except PySparkException as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise TableError(f"the table {table} cannot be {done} by Spark: {reason}") from error
 
 
 def _absolute(address: TableAddress) -> str:

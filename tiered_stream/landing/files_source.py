@@ -47,7 +47,7 @@ class FilesDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = parse_options(source_options(self.options), streaming=True)
-        return FilesReader(options, table_files(self.options, options.storage))
+        return FilesReader(options, table_files(self.options))
 
 
 class FilesReader(StreamReader):

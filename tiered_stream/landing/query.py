@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -14,26 +15,30 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.landing.address import TableAddress, find_address, make_by_spark
 from tiered_stream.landing.days import spark_day
 from tiered_stream.landing.files import data_files, observed
 from tiered_stream.landing.files_source import SOURCE, FilesDataSource
 from tiered_stream.landing.lane import Lane, check_fit, table_schema, why_not_direct
-from tiered_stream.landing.storage import reachable
+from tiered_stream.landing.s3a import session_settings
+from tiered_stream.landing.session_storage import find_storage
 from tiered_stream.landing.target import (
     TableFiles,
+    TableStorage,
     as_options,
     check_names,
     source_options,
     table_files,
     table_properties,
+    table_storage,
 )
 from tiered_stream.options import Options, parse_options
 
 log = logging.getLogger(__name__)
 
 AVAILABLE_NOW = "availableNow"
+_ASKED = "it was asked for"
 LANES = ("auto", *(each.value for each in Lane))
 
 
@@ -82,15 +87,17 @@ class Landing:
 
     def start(self) -> StreamingQuery:
         """Start it."""
-        log.info("%s: the %s lane: %s", self.address, self.lane.value, self.reason)
+        # Who leaves the choice to us should see it where nobody has set logging up, if it is the slower lane.
+        level = logging.WARNING if self.lane is Lane.SPARK and self.reason != _ASKED else logging.INFO
+        log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
         return self._start_direct() if self.lane is Lane.DIRECT else self._start_spark()
 
     def _start_direct(self) -> StreamingQuery:
         from tiered_stream.landing.commit import TableCommits
 
         self.spark.dataSource.register(FilesDataSource)
-        tasks = self.spark.sparkContext.defaultParallelism
-        options = as_options(self.settings, self.files.uri, tasks)
+        files = replace(self.files, tasks=self.spark.sparkContext.defaultParallelism)
+        options = as_options(self.settings, files)
         rows = self.spark.readStream.format(SOURCE).options(**options).load()
         commits = TableCommits(self.files)
 
@@ -134,7 +141,7 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
         raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
     check_names(options)
     parsed = parse_options(source_options(options), streaming=True)
-    table_files(as_options(options, "", 1), parsed.storage)
+    table_files(options)
     return parsed
 
 
@@ -151,20 +158,32 @@ def plan_landing(
     """Choose the lane, and make the table when it is missing; arguments and errors as `land`."""
     parsed = check_settings(options, lane)
     address = find_address(spark, table)
-    files = table_files(as_options(options, address.uri or "", 1), parsed.storage)
+    files = table_files(options)
     schema = table_schema(parsed.include_headers, files.day_column)
     properties = table_properties(options)
     if address.uri is None:
         make_by_spark(spark, address, schema, files.day_column, properties)
         address = find_address(spark, table)
-        files = replace(files, uri=address.uri or "")
-    found = _Found(False, "it was asked for") if lane == "spark" else _look(files, schema, properties)
+    storage, unreachable = _storage(spark, address.uri or "", options)
+    files = replace(files, uri=address.uri or "", storage=storage)
+    if lane == "spark" or unreachable:
+        found = _Found(False, _ASKED if lane == "spark" else unreachable)
+    else:
+        found = _look(files, schema, properties)
     if lane == "direct" and found.why_not:
         raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
     if not found.exists:
         make_by_spark(spark, address, schema, files.day_column, properties)
     chosen, reason = (Lane.SPARK, found.why_not) if found.why_not else (Lane.DIRECT, "nothing in the table forbids it")
     return Landing(chosen, reason, spark, options, address, files, checkpoint, trigger, name)
+
+
+def _storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
+    """How the tasks reach the table, and why they cannot, if they cannot; errors as `find_storage`."""
+    parts = urlsplit(uri)
+    if parts.scheme == "s3":
+        return find_storage(settings, session_settings(spark, parts.netloc))
+    return table_storage(settings), None if parts.scheme == "file" else f"{uri} is neither a local folder nor in S3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,15 +199,16 @@ def _look(files: TableFiles, schema: StructType, properties: Mapping[str, str]) 
 
     Raises:
         ConfigurationError: the table does not fit.
+        TableAccessError: its store refuses, or does not answer.
     """
     if find_spec("deltalake") is None:
         return _Found(False, "the package deltalake is not installed (pip install 'tiered-stream[delta]')")
-    if not reachable(files.uri):
-        return _Found(False, f"{files.uri} is neither a local folder nor in S3")
     from tiered_stream.landing.table import describe, make_table, open_table
 
     try:
         table = open_table(files) or make_table(files, schema, properties)
+    except TableAccessError:
+        raise  # Spark would be refused too, or would find another table
     except TableError as error:
         return _Found(False, str(error))
     found = describe(table)

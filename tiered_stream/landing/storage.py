@@ -10,10 +10,7 @@ from pyarrow import fs
 
 from tiered_stream.landing.target import TableStorage
 
-
-def reachable(uri: str) -> bool:
-    """Whether the executors can write there themselves."""
-    return urlsplit(uri).scheme in ("file", "s3")
+_REGION_OF_OTHER_SERVICES = "us-east-1"
 
 
 def delta_storage_options(storage: TableStorage) -> dict[str, str]:
@@ -23,10 +20,11 @@ def delta_storage_options(storage: TableStorage) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": storage.access_key_id,
         "AWS_SECRET_ACCESS_KEY": storage.secret_access_key,
         "AWS_SESSION_TOKEN": storage.session_token,
-        "AWS_REGION": storage.s3_region or ("us-east-1" if endpoint else None),
+        "AWS_REGION": storage.s3_region or (_REGION_OF_OTHER_SERVICES if endpoint else None),
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true" if endpoint and endpoint.startswith("http:") else None,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.s3_path_style else "true",
+        "AWS_SKIP_SIGNATURE": "true" if storage.anonymous else None,
     }
     return {name: value for name, value in options.items() if value is not None}
 
@@ -37,19 +35,24 @@ def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
-    bucket = parts.netloc
-    return fs.SubTreeFileSystem(f"{bucket}/{parts.path.strip('/')}", _s3(bucket, storage))
+    return fs.SubTreeFileSystem(f"{parts.netloc}/{parts.path.strip('/')}", _s3(storage))
 
 
-def _s3(bucket: str, storage: TableStorage) -> fs.FileSystem:
-    given: dict[str, Any] = {"region": storage.s3_region}
+def make_folder(table: fs.FileSystem, path: str) -> None:
+    """Make a folder in the table's, where folders have to be made: to S3 they are but parts of a name."""
+    if isinstance(table.base_fs, fs.LocalFileSystem):
+        table.create_dir(path)
+
+
+def _s3(storage: TableStorage) -> fs.FileSystem:
+    # A small file, of which there may be thousands, is then one request and not three.
+    given: dict[str, Any] = {"region": storage.s3_region, "anonymous": storage.anonymous, "allow_delayed_open": True}
     if storage.access_key_id:
         given |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
         given |= {"session_token": storage.session_token}
     if storage.s3_endpoint_url:
         endpoint = urlsplit(storage.s3_endpoint_url)
         given |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+        given["region"] = storage.s3_region or _REGION_OF_OTHER_SERVICES
         given |= {"force_virtual_addressing": not storage.s3_path_style}
-    elif not storage.s3_region:
-        given["region"] = fs.resolve_s3_region(bucket)
     return fs.S3FileSystem(**given)

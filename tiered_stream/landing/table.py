@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -10,10 +11,14 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql.types import StructType
 
-from tiered_stream.errors import TableError
+from tiered_stream.errors import TableAccessError, TableError
 from tiered_stream.landing.lane import TableDescription
 from tiered_stream.landing.storage import delta_storage_options
 from tiered_stream.landing.target import TableFiles
+
+_OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
 
 
 def open_table(files: TableFiles) -> DeltaTable | None:
@@ -59,8 +64,19 @@ def describe(table: DeltaTable) -> TableDescription:
 
 @contextmanager
 def table_errors(uri: str, done: str) -> Iterator[None]:
-    """Foreign errors as `TableError`: the table could not be `done`."""
+    """Foreign errors as `TableError`: the table could not be `done`. What the store refuses comes as `OSError`."""
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
-        raise TableError(f"the table {uri} cannot be {done}: {error}") from error
+        text = in_one_line(str(error))
+        of_store = isinstance(error, OSError) or _OF_FILE_SYSTEM.search(text)
+        raise (TableAccessError if of_store else TableError)(f"the table {uri} cannot be {done}: {text}") from error
+
+
+def in_one_line(text: str) -> str:
+    """The library's tree of causes; of S3's XML, which repeats much of the request, the code and the message."""
+    said = _S3_ERROR.search(text)
+    plain = _COLOUR.sub("", text[: said.start()] if said else text)
+    lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]
+    answer = [f"{said.group(1)}: {said.group(2)}"] if said else []
+    return ": ".join(filter(None, [*lines, *answer]))

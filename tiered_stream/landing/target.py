@@ -12,7 +12,6 @@ from tiered_stream import remote_options as remote
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.given_options import LIKENESS_OF_A_SLIP, GivenOptions, is_known
 from tiered_stream.option_types import Option
-from tiered_stream.options import StorageOptions
 
 TARGET_FILE_SIZE: Option[int] = Option(
     "ingest.targetFileSize", types.byte_size(1 << 20), 128 << 20, "128m", "About how large a file gets."
@@ -34,6 +33,9 @@ _NAMES: tuple[str, ...] = (TARGET_FILE_SIZE.name, COMPRESSION.name, DAY_COLUMN.n
 _URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
 _SEGMENTS_PREFIX = "remote.storage."
+_ANONYMOUS: Option[bool] = Option(
+    "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
+)
 _STORAGE: dict[str, Option[Any]] = {
     "s3_endpoint_url": remote.S3_ENDPOINT_URL,
     "s3_region": remote.S3_REGION,
@@ -41,12 +43,16 @@ _STORAGE: dict[str, Option[Any]] = {
     "access_key_id": remote.ACCESS_KEY_ID,
     "secret_access_key": remote.SECRET_ACCESS_KEY,
     "session_token": remote.SESSION_TOKEN,
+    "anonymous": _ANONYMOUS,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class TableStorage:
-    """How to reach the bucket that the table is in; local folders need nothing. Secrets stay out of the repr."""
+    """How to reach the bucket that the table is in; local folders need nothing. Secrets stay out of the repr.
+
+    Without an endpoint it is AWS's; without credentials, unless `anonymous`, AWS's own chain finds some.
+    """
 
     s3_endpoint_url: str | None = None
     s3_region: str | None = None
@@ -54,6 +60,7 @@ class TableStorage:
     access_key_id: str | None = field(default=None, repr=False)
     secret_access_key: str | None = field(default=None, repr=False)
     session_token: str | None = field(default=None, repr=False)
+    anonymous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +76,37 @@ class TableFiles:
     """How many tasks run at once: a micro-batch is not cut finer than these can use."""
 
 
-def table_storage(settings: Mapping[str, str], segments: StorageOptions) -> TableStorage:
-    """The `ingest.storage.*` settings; without any, the table is reached as the segments are.
+def table_storage(settings: Mapping[str, str]) -> TableStorage:
+    """The `ingest.storage.*` settings.
 
     Raises:
-        ConfigurationError: one of them is unknown or malformed.
+        ConfigurationError: one of them is unknown or malformed, or there is one key of two.
     """
     own = GivenOptions(settings).with_prefix(STORAGE_PREFIX)
-    if not own:
-        return TableStorage(**{name: getattr(segments, name) for name in _STORAGE})
     known = {option.name.removeprefix(_SEGMENTS_PREFIX) for option in _STORAGE.values()}
     for name in own.keys() - known:
         raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(sorted(known))}")
     given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
-    return TableStorage(**{name: given.read(option) for name, option in _STORAGE.items()})
+    storage = TableStorage(**{name: given.read(option) for name, option in _STORAGE.items()})
+    if (storage.access_key_id is None) != (storage.secret_access_key is None):
+        raise ConfigurationError(
+            f"{STORAGE_PREFIX}aws.access.key.id and .aws.secret.access.key belong together: set both"
+        )
+    return storage
 
 
-def table_files(settings: Mapping[str, str], segments: StorageOptions) -> TableFiles:
-    """What the settings say of the table's files; `ingest.uri` and `ingest.tasks` come from `as_options`.
+def _storage_settings(storage: TableStorage) -> dict[str, str]:
+    """Inverse of `table_storage`."""
+    values = {option.name: getattr(storage, name) for name, option in _STORAGE.items()}
+    return {
+        STORAGE_PREFIX + name.removeprefix(_SEGMENTS_PREFIX): str(value)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def table_files(settings: Mapping[str, str]) -> TableFiles:
+    """What the settings say of the table's files; where it is and how it is reached comes from `as_options`.
 
     Raises:
         ConfigurationError: a setting is malformed, or as `table_storage`.
@@ -94,7 +114,7 @@ def table_files(settings: Mapping[str, str], segments: StorageOptions) -> TableF
     given = GivenOptions(settings)
     return TableFiles(
         uri=given.read(_URI),
-        storage=table_storage(settings, segments),
+        storage=table_storage(settings),
         day_column=given.read(DAY_COLUMN),
         target_bytes=given.read(TARGET_FILE_SIZE),
         compression=given.read(COMPRESSION),
@@ -138,6 +158,7 @@ def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
 
 
-def as_options(settings: Mapping[str, str], uri: str, tasks: int) -> dict[str, str]:
-    """The source's options from which `table_files` knows the table; Spark redacts those that hold secrets."""
-    return {**settings, _URI.name: uri, _TASKS.name: str(tasks)}
+def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
+    """The source's options from which `table_files` knows `files`; Spark redacts those that hold secrets."""
+    others = {name: value for name, value in settings.items() if not name.lower().startswith(STORAGE_PREFIX)}
+    return {**others, **_storage_settings(files.storage), _URI.name: files.uri, _TASKS.name: str(files.tasks)}

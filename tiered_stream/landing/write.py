@@ -21,7 +21,7 @@ from tiered_stream.landing.days import NULL_DAY
 from tiered_stream.landing.files import DataFile
 from tiered_stream.landing.parquet import file_schema, file_suffix, open_parquet, with_topic_once
 from tiered_stream.landing.stats import FileStatistics
-from tiered_stream.landing.storage import open_folder
+from tiered_stream.landing.storage import make_folder, open_folder
 from tiered_stream.landing.target import TableFiles
 from tiered_stream.landing.waiting import DayRows, WaitingRows
 from tiered_stream.metrics import ReadMetrics
@@ -127,7 +127,7 @@ class TableWriter:
         self._begun += 1
         if self._files.day_column is not None:
             folder = f"{self._files.day_column}={day or NULL_DAY}"
-            self._folder.create_dir(folder)
+            make_folder(self._folder, folder)
             path = f"{folder}/{path}"
         return _OpenFile(self._folder, path, day, schema, self._files.compression)
 

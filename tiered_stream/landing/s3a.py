@@ -1,0 +1,219 @@
+"""A table's bucket as Hadoop's S3A reaches it: what the `fs.s3a.*` settings of Spark's session come to.
+
+Spark reads and writes the table by them; so the tasks of the direct lane, which know nothing of Hadoop, have to do the
+same. The rules are those of hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one
+bucket, credential files), `CredentialProviderListFactory` (credentials, and the names of the AWS SDK v1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
+PROVIDERS = "aws.credentials.provider"
+
+_PREFIX, _BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
+_CREDENTIAL_FILES = "security.credential.provider.path"
+_REGION_WITHOUT_ANY = "us-east-2"
+_CENTRAL_ENDPOINT = "s3.amazonaws.com"
+_REGIONAL_HOST = re.compile(r"s3[.-]([a-z]{2,}-[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
+_PRIVATE_HOST = re.compile(r"(?:.+\.)?([a-z0-9-]+)\.vpce\.amazonaws\.com(?:\.cn)?")
+
+_V1, _V2, _HADOOP = "com.amazonaws.auth.", "software.amazon.awssdk.auth.credentials.", "org.apache.hadoop.fs.s3a."
+_TEMPORARY, _SIMPLE = f"{_HADOOP}TemporaryAWSCredentialsProvider", f"{_HADOOP}SimpleAWSCredentialsProvider"
+_PROFILE = f"{_HADOOP}auth.ProfileAWSCredentialsProvider"
+_STANDARD = (
+    f"{_TEMPORARY},{_SIMPLE},{_V2}EnvironmentVariableCredentialsProvider,{_HADOOP}auth.IAMInstanceCredentialsProvider"
+)
+_ANONYMOUS = {
+    f"{_HADOOP}AnonymousAWSCredentialsProvider", f"{_V1}AnonymousAWSCredentials", f"{_V2}AnonymousCredentialsProvider",
+}  # fmt: skip
+_ENVIRONMENT = {f"{_V1}EnvironmentVariableCredentialsProvider", f"{_V2}EnvironmentVariableCredentialsProvider"}
+_MACHINE = {
+    f"{_HADOOP}auth.IAMInstanceCredentialsProvider", f"{_V1}InstanceProfileCredentialsProvider",
+    f"{_V1}EC2ContainerCredentialsProviderWrapper", f"{_V2}InstanceProfileCredentialsProvider",
+    f"{_V2}ContainerCredentialsProvider", f"{_V1}WebIdentityTokenCredentialsProvider",
+    f"{_V2}WebIdentityTokenFileCredentialsProvider",
+}  # fmt: skip
+"""What the machine or its container is: AWS's chain comes to them last."""
+_CHAIN = {
+    f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
+    f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
+}  # fmt: skip
+
+_FOREIGN = {
+    "accesspoint.arn": ("",),
+    "custom.signers": ("",),
+    "delegation.token.binding": ("",),
+    "encryption.algorithm": ("", "AES256", "SSE-S3"),
+    "endpoint.fips": ("", "false"),
+    "http.signer.enabled": ("", "false"),
+    "proxy.host": ("",),
+    "requester.pays.enabled": ("", "false"),
+    "server-side-encryption-algorithm": ("", "AES256", "SSE-S3"),
+    "signing-algorithm": ("",),
+}
+"""Settings that the tasks cannot follow, with the values that ask for nothing."""
+
+
+class NotForTasksError(Exception):
+    """The session's settings say something that the tasks cannot do; the message says what, and the mend."""
+
+
+class NoCredentialsError(Exception):
+    """The session has none, for Spark either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Static ones, none at all (`anonymous`), or, where nothing is said, those that AWS's own chain finds."""
+
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+    anonymous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class S3aSettings:
+    """The settings of one bucket. `get` and `password` are those of Hadoop's `Configuration`."""
+
+    bucket: str
+    get: Callable[[str], str | None]
+    password: Callable[[str], str | None]
+    environment: Callable[[str], str | None]
+    """Of the driver's JVM."""
+    has_connector: bool = True
+    """Whether Spark can reach the bucket at all: hadoop-aws is on its class path."""
+
+    def text(self, name: str) -> str | None:
+        """The setting, that of the bucket before that of all; None where there is neither."""
+        return next((value.strip() for key in self._keys(name) if (value := self.get(key)) is not None), None)
+
+    def secret(self, name: str) -> str | None:
+        """The same for what may be in a credential file; None where it is empty."""
+        return next((value.strip() for key in self._keys(name) if (value := self.password(key))), None) or None
+
+    def _keys(self, name: str) -> tuple[str, str]:
+        return f"{_BUCKET_PREFIX}{self.bucket}.{name}", _PREFIX + name
+
+    def endpoint_url(self) -> str | None:
+        """None: AWS's own."""
+        text = self.text("endpoint") or ""
+        if not text or text.endswith(_CENTRAL_ENDPOINT) or self._regional_host():
+            return None
+        scheme = "http" if (self.text("connection.ssl.enabled") or "").lower() == "false" else "https"
+        return (text if "://" in text else f"{scheme}://{text}").rstrip("/")
+
+    def region(self) -> str | None:
+        """None: whichever the bucket is in."""
+        given = self.text("endpoint.region")
+        if given is not None:
+            return None if given in ("", "sdk") else given
+        private = _PRIVATE_HOST.fullmatch(self._host())
+        return (
+            self._regional_host()
+            or (private.group(1) if private else None)
+            or (_REGION_WITHOUT_ANY if self.endpoint_url() else None)
+        )
+
+    def _host(self) -> str:
+        text = self.text("endpoint") or ""
+        return urlsplit(text if "://" in text else f"//{text}").hostname or ""
+
+    def _regional_host(self) -> str | None:
+        found = _REGIONAL_HOST.fullmatch(self._host())
+        return found.group(1) if found else None
+
+    def path_style(self) -> bool:
+        return (self.text("path.style.access") or "").lower() == "true"
+
+    def check_followed(self) -> None:
+        """Raises:
+        NotForTasksError: names a setting that only Spark follows.
+        """
+        for name, harmless in _FOREIGN.items():
+            value = self.text(name)
+            if value is not None and value not in harmless:
+                raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
+
+    def credentials(self) -> Credentials:
+        """Those that the first provider has that has any.
+
+        Raises:
+            NotForTasksError: it is one that the tasks cannot ask, and may differ from task to task.
+            NoCredentialsError: none has any.
+        """
+        asked = []
+        for provider in self._providers():
+            found = self._ask(provider)
+            if found is not None:
+                return found
+            asked.append(provider)
+        raise NoCredentialsError(
+            f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(asked)}; set "
+            f"{_PREFIX}{ACCESS_KEY} and {_PREFIX}{SECRET_KEY}, or a provider that has some"
+        )
+
+    def _providers(self) -> Iterator[str]:
+        pairs = (each.partition("=") for each in (self.text(f"{PROVIDERS}.mapping") or "").split(","))
+        mapped = {name.strip(): to.strip() for name, _, to in pairs}
+        for name in (self.text(PROVIDERS) or _STANDARD).split(","):
+            if name.strip():
+                yield mapped.get(name.strip(), name.strip())
+
+    def _ask(self, provider: str) -> Credentials | None:
+        if provider in (_SIMPLE, _TEMPORARY):
+            token = self.secret(SESSION_TOKEN) if provider == _TEMPORARY else None
+            found = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
+            return _whole(found, with_token=provider == _TEMPORARY)
+        if provider in _ENVIRONMENT:
+            names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+            key_id, key, token = map(self.environment, names)
+            return _whole(Credentials(key_id, key, token))
+        if provider in _ANONYMOUS:
+            return Credentials(anonymous=True)
+        if provider in _MACHINE and self.environment("AWS_ACCESS_KEY_ID"):
+            raise _unknown(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
+        if provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
+            raise _unknown(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
+        if provider in _MACHINE | _CHAIN:
+            return Credentials()
+        raise _unknown(provider, "is known to Spark alone")
+
+
+def _whole(found: Credentials, *, with_token: bool = False) -> Credentials | None:
+    complete = found.access_key_id and found.secret_access_key and (found.session_token or not with_token)
+    return found if complete else None
+
+
+def _unknown(provider: str, why: str) -> NotForTasksError:
+    return NotForTasksError(
+        f"the credential provider {provider} {why}: for tasks that write files themselves, set "
+        "ingest.storage.aws.access.key.id and ingest.storage.aws.secret.access.key"
+    )
+
+
+def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
+    """What the session says at this moment."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    assert spark._jvm is not None
+    system = spark._jvm.java.lang.System
+    settings = S3aSettings(
+        bucket,
+        get=conf.get,
+        password=lambda name: "".join(conf.getPassword(name) or ()),
+        environment=system.getenv,
+        has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
+    )
+    # As S3AUtils.patchSecurityCredentialProviders: S3A's own files go before those of all file systems.
+    files = settings.text(_CREDENTIAL_FILES)
+    if files:
+        of_all = f"hadoop.{_CREDENTIAL_FILES}"
+        conf.set(of_all, ",".join(filter(None, (files, conf.get(of_all)))))
+    return settings
