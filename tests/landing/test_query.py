@@ -259,11 +259,15 @@ def test_the_lane_is_the_one_that_a_table_of_delta_spark_allows(
         planned(spark, table, "direct")
 
 
-def test_a_table_with_a_constraint_is_landed_in_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_with_a_constraint_is_landed_in_by_spark_which_is_said(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     lander = Lander(spark, tmp_path)
     planned(spark, str(lander.table))
     lander.sql("ALTER TABLE {} ADD CONSTRAINT whole CHECK (offset >= 0)")
     lander.run("auto")
+    reason = f"{lander.table}: the spark lane: the table has the constraint whole"
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [reason]
     assert landed(lander.table).equals(everything(ODD))
     assert lander.sql("DESCRIBE HISTORY {}").first()["operation"] == "STREAMING UPDATE"  # type: ignore[index]
 
