@@ -68,6 +68,20 @@ def test_a_question_follows_the_leader_to_another_broker() -> None:
     assert [node_id for node_id, _ in client.asked(ListOffsetsRequest)] == [1, 2]
 
 
+@pytest.mark.parametrize(("answered", "offset"), [((120, 80), 80), ((-1, 80), 80), ((80, 80), 80), ((-1, -1), None)])
+def test_a_timestamp_whose_segment_moves_to_remote_storage_meanwhile_is_found_at_the_second_question(
+    answered: tuple[int, int], offset: int | None
+) -> None:
+    answers = iter(answered)
+    client = ScriptedClient(
+        lambda _, message: metadata() if isinstance(message, MetadataRequest) else offsets(next(answers))
+    )
+
+    with client:
+        reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
+        assert reader.for_timestamps({PARTITION: 1_000}) == {PARTITION: offset}
+
+
 def test_a_broken_connection_is_tried_again_with_new_metadata() -> None:
     answers = iter([None, None, offsets(42)])
     client = ScriptedClient(lambda _, message: metadata() if isinstance(message, MetadataRequest) else next(answers))

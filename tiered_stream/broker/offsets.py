@@ -60,7 +60,17 @@ class BrokerOffsetReader(OffsetReader):
         return self._list(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_UNCOMMITTED)
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        return _none_where_missing(self._list(timestamps))
+        """As the base says; each answer is asked for twice.
+
+        A broker looks for a timestamp in remote storage first and then on its own disk (`RemoteLogOffsetReader`). A
+        segment that it moves in between is found in neither, and the answer is a later offset, or none. By the next
+        question the segment is in remote storage. No answer is ever too early, so that the earlier one holds.
+        """
+        first, second = (_none_where_missing(self._list(timestamps)) for _ in range(2))
+        return {
+            partition: min((at for at in (first[partition], second[partition]) if at is not None), default=None)
+            for partition in timestamps
+        }
 
     def earliest_local(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """The first offset that the leader still has on its own disk (KIP-405; Kafka 3.6 or newer)."""
