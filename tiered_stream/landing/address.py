@@ -38,23 +38,23 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
         TableError: Spark cannot reach the catalog, or the table.
     """
     if "/" in table:
-        return TableAddress(table, None, _uri(spark, table))
+        return TableAddress(table, None, table_uri(spark, table))
     with _spark_errors(table, "found"):
         if not spark.catalog.tableExists(table):
             return TableAddress(None, table, None)
         detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
     if detail is None or detail["format"] != "delta":
         raise ConfigurationError(f"{table} is no Delta table: name another one, or a path")
-    return TableAddress(None, table, _uri(spark, detail["location"]))
+    return TableAddress(None, table, table_uri(spark, detail["location"]))
 
 
-def _uri(spark: SparkSession, path: str) -> str:
+def table_uri(spark: SparkSession, path: str) -> str:
     """`file:///folder`, `s3://bucket/prefix`, or what another scheme has."""
     parts = urlsplit(path)
     if parts.scheme in _S3_SCHEMES:
         return parts._replace(scheme="s3").geturl().rstrip("/")
     if parts.scheme == "file":
-        return Path(unquote(parts.path)).as_uri()
+        return Path(parts.path).as_uri()  # Hadoop takes a path's letters as they are: %20 is no blank
     if parts.scheme:
         return path
     home = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
@@ -69,7 +69,7 @@ def make_by_spark(
     Raises:
         TableError: Spark cannot.
     """
-    table = address.name or f"delta.`{_absolute(address)}`"
+    table = address.name or f"delta.`{spark_path(address)}`"
     partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
     properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
     with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
@@ -90,7 +90,8 @@ def _spark_errors(table: str, done: str) -> Iterator[None]:
         raise TableError(f"the table {table} cannot be {done} by Spark: {reason}") from error
 
 
-def _absolute(address: TableAddress) -> str:
+def spark_path(address: TableAddress) -> str:
+    """The path of a table that is named by one, as Spark takes it: local ones absolute."""
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
     return unquote(urlsplit(uri).path) if local else address.path or ""

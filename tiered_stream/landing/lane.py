@@ -38,6 +38,8 @@ _COLUMN_FEATURES = {
     "CURRENT_DEFAULT": "a default",
     "delta.columnMapping.physicalName": "a physical name of its own (column mapping)",
 }
+_FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+"""What makes Delta fill a column that is not written."""
 _CONSTRAINT = "delta.constraints."
 
 
@@ -49,6 +51,8 @@ class TableDescription:
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] | None = None
     writer_features: frozenset[str] = frozenset()
+    table_id: str = ""
+    """Of its metadata: a table that takes another's place has another."""
 
 
 def table_schema(include_headers: bool, day_column: str | None) -> StructType:
@@ -87,7 +91,7 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
 
 def _check_left_out(table: str, field: Mapping[str, Any], partitions: bool) -> None:
     """A column that is not written may be null, or Delta fills it."""
-    if any(name in field["metadata"] for name in _COLUMN_FEATURES):
+    if any(name in field["metadata"] for name in _FILLED):
         return
     if partitions:
         raise ConfigurationError(
@@ -118,6 +122,16 @@ def why_not_direct(found: TableDescription, day_column: str | None) -> str | Non
     if found.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(found)}"
     return None
+
+
+def left_out(found: TableDescription, written: StructType) -> tuple[str, ...]:
+    """Columns that are not written and that nobody fills: their rows get NULL, in both lanes."""
+    names = set(written.names)
+    return tuple(
+        field["name"]
+        for field in found.fields
+        if field["name"] not in names and not any(name in field["metadata"] for name in _FILLED)
+    )
 
 
 def _partitioned(found: TableDescription) -> str:

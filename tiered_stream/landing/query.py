@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,16 +17,19 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.landing.address import TableAddress, find_address, make_by_spark
+from tiered_stream.landing.committer import Committer, choose_committer
 from tiered_stream.landing.days import spark_day
 from tiered_stream.landing.files import data_files, observed
 from tiered_stream.landing.files_source import SOURCE, FilesDataSource
-from tiered_stream.landing.lane import Lane, check_fit, table_schema, why_not_direct
+from tiered_stream.landing.lane import Lane, TableDescription, check_fit, left_out, table_schema, why_not_direct
+from tiered_stream.landing.lost_batches import on_gap
 from tiered_stream.landing.s3a import session_settings
 from tiered_stream.landing.session_storage import find_storage
 from tiered_stream.landing.target import (
     TableFiles,
     TableStorage,
     as_options,
+    asked_commit,
     check_names,
     source_options,
     table_files,
@@ -34,6 +37,9 @@ from tiered_stream.landing.target import (
     table_storage,
 )
 from tiered_stream.options import Options, parse_options
+
+if TYPE_CHECKING:
+    from tiered_stream.landing.commit import TableCommits
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +90,9 @@ class Landing:
     checkpoint: str
     trigger: str
     name: str | None
+    committer: Committer | None = None
+    """Of the direct lane."""
+    table_id: str = ""
 
     def start(self) -> StreamingQuery:
         """Start it."""
@@ -93,13 +102,11 @@ class Landing:
         return self._start_direct() if self.lane is Lane.DIRECT else self._start_spark()
 
     def _start_direct(self) -> StreamingQuery:
-        from tiered_stream.landing.commit import TableCommits
-
         self.spark.dataSource.register(FilesDataSource)
         files = replace(self.files, tasks=self.spark.sparkContext.defaultParallelism)
         options = as_options(self.settings, files)
         rows = self.spark.readStream.format(SOURCE).options(**options).load()
-        commits = TableCommits(self.files)
+        commits = self._commits()
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -107,11 +114,19 @@ class Landing:
             if commits.is_committed(query_id, batch_id):
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
                 return
-            files = data_files(batch.collect())
-            if files:
-                commits.commit(query_id, batch_id, files)
+            commits.commit(query_id, batch_id, data_files(batch.collect()))
 
         return self._with_settings(observed(rows).writeStream.foreachBatch(commit)).start()
+
+    def _commits(self) -> TableCommits:
+        from tiered_stream.landing.commit import LandingTable, TableCommits
+
+        assert self.committer is not None
+        parsed = parse_options(source_options(self.settings), streaming=True)
+        schema = table_schema(parsed.include_headers, self.files.day_column)
+        planned = LandingTable(self.files, schema, self.table_id, self.committer.why_not_direct)
+        gap = on_gap(self.spark, self.checkpoint, str(self.address), fail=parsed.fail_on_data_loss)
+        return TableCommits(self.committer.open(self.spark, self.address, self.files), planned, gap)
 
     def _start_spark(self) -> StreamingQuery:
         records = self.spark.readStream.format("tiered_stream").options(**source_options(self.settings)).load()
@@ -142,6 +157,7 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     check_names(options)
     parsed = parse_options(source_options(options), streaming=True)
     table_files(options)
+    asked_commit(options)
     return parsed
 
 
@@ -167,15 +183,18 @@ def plan_landing(
     storage, unreachable = _storage(spark, address.uri or "", options)
     files = replace(files, uri=address.uri or "", storage=storage)
     if lane == "spark" or unreachable:
-        found = _Found(False, _ASKED if lane == "spark" else unreachable)
+        found = _Found(None, _ASKED if lane == "spark" else unreachable)
     else:
-        found = _look(files, schema, properties)
+        found = _look(spark, asked_commit(options), files, schema, properties)
     if lane == "direct" and found.why_not:
         raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
-    if not found.exists:
+    if found.table is None:
         make_by_spark(spark, address, schema, files.day_column, properties)
-    chosen, reason = (Lane.SPARK, found.why_not) if found.why_not else (Lane.DIRECT, "nothing in the table forbids it")
-    return Landing(chosen, reason, spark, options, address, files, checkpoint, trigger, name)
+        found = replace(found, table=None if unreachable else _description(files))
+    chosen = Lane.SPARK if found.why_not else Lane.DIRECT
+    table_id = found.table.table_id if found.table else ""
+    arguments = (spark, options, address, files, checkpoint, trigger, name, found.committer, table_id)
+    return Landing(chosen, found.reason(schema), *arguments)
 
 
 def _storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
@@ -188,21 +207,47 @@ def _storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    exists: bool
-    """Known to; a table that is not known to is left to Spark."""
+    table: TableDescription | None
+    """What deltalake knows of it; what it does not know is left to Spark."""
     why_not: str | None
     """What keeps it from the direct lane."""
+    committer: Committer | None = None
+
+    def reason(self, written: StructType) -> str:
+        """Why the lane is the one it is, who commits, and what becomes of columns that are not written."""
+        said = [self.why_not or "nothing in the table forbids it"]
+        if self.committer and not self.why_not:
+            said.append(f"{self.committer.by} commits ({self.committer.reason})")
+        names = left_out(self.table, written) if self.table else ()
+        if names:
+            said.append(f"NULL in {', '.join(names)}, which records do not have")
+        return "; ".join(said)
 
 
-def _look(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> _Found:
+def _description(files: TableFiles) -> TableDescription | None:
+    """What is known of a table that Spark alone lands in."""
+    if find_spec("deltalake") is None:
+        return None
+    from tiered_stream.landing.table import describe, open_table
+
+    try:
+        table = open_table(files)
+    except TableError:
+        return None
+    return describe(table) if table else None
+
+
+def _look(
+    spark: SparkSession, asked: str, files: TableFiles, schema: StructType, properties: Mapping[str, str]
+) -> _Found:
     """Open the table, or make it, and see what it allows.
 
     Raises:
-        ConfigurationError: the table does not fit.
+        ConfigurationError: the table does not fit, or nobody can commit as it is asked for.
         TableAccessError: its store refuses, or does not answer.
     """
     if find_spec("deltalake") is None:
-        return _Found(False, "the package deltalake is not installed (pip install 'tiered-stream[delta]')")
+        return _Found(None, "the package deltalake is not installed (pip install 'tiered-stream[delta]')")
     from tiered_stream.landing.table import describe, make_table, open_table
 
     try:
@@ -210,7 +255,8 @@ def _look(files: TableFiles, schema: StructType, properties: Mapping[str, str]) 
     except TableAccessError:
         raise  # Spark would be refused too, or would find another table
     except TableError as error:
-        return _Found(False, str(error))
+        return _Found(None, str(error))
     found = describe(table)
     check_fit(files.uri, found, schema, files.day_column)
-    return _Found(True, why_not_direct(found, files.day_column))
+    committer = choose_committer(spark, asked, files, found)
+    return _Found(found, why_not_direct(found, files.day_column) or committer.why_not_direct(found), committer)

@@ -59,6 +59,7 @@ def describe(table: DeltaTable) -> TableDescription:
         partition_columns=tuple(metadata.partition_columns),
         configuration=metadata.configuration,
         writer_features=frozenset(table.protocol().writer_features or ()),
+        table_id=str(metadata.id),
     )
 
 

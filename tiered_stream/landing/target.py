@@ -22,6 +22,11 @@ COMPRESSION: Option[str] = Option(
 DAY_COLUMN: Option[str | None] = Option(
     "ingest.dayColumn", types.text, None, "", "A column with the UTC day of `timestamp`, by which to partition."
 )
+AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE = "auto", "spark", "deltalake"
+COMMIT: Option[str] = Option(
+    "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO, AUTO,
+    "Who commits in the direct lane: the session's delta-spark, or the package deltalake.",
+)  # fmt: skip
 STORAGE_PREFIX = "ingest.storage."
 """`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
 
@@ -29,7 +34,7 @@ PROPERTY_PREFIX = "ingest.tableProperty."
 """Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
 
 _OURS = "ingest."
-_NAMES: tuple[str, ...] = (TARGET_FILE_SIZE.name, COMPRESSION.name, DAY_COLUMN.name)
+_NAMES: tuple[str, ...] = (TARGET_FILE_SIZE.name, COMPRESSION.name, DAY_COLUMN.name, COMMIT.name)
 _URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
 _SEGMENTS_PREFIX = "remote.storage."
@@ -120,6 +125,15 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
         compression=given.read(COMPRESSION),
         tasks=given.read(_TASKS),
     )
+
+
+def asked_commit(settings: Mapping[str, str]) -> str:
+    """`ingest.commit`.
+
+    Raises:
+        ConfigurationError: it is none of the three.
+    """
+    return GivenOptions(settings).read(COMMIT)
 
 
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
