@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.decode import DecodeRates, measure_decode
+from tests.bench.lakes import serving
 from tests.bench.landing import Landed, measure_landing
 from tests.bench.noop import WARM_UP_TOPIC, NoopRates, fill, measure_noop
 from tests.gateway.planning import planning_figures
@@ -47,9 +48,9 @@ def noop_report(noop: NoopRates) -> Table:
     return table
 
 
-def landing_report(landed: Mapping[str, Landed], records: int) -> Table:
+def landing_report(landed: Mapping[str, Landed], records: int, where: str) -> Table:
     columns = ("seconds", "M records/s", "direct lane is faster by", "peak of a worker")
-    table = titled("Spark on local[2] lands a tiered topic in a new Delta table", *columns)
+    table = titled(f"Spark on local[2] lands a tiered topic in a new Delta table {where}", *columns)
     ours = landed["direct lane"].median
     for name, each in landed.items():
         peak = f"{each.worker_bytes >> 20:,} MiB" if each.worker_bytes else ""
@@ -69,12 +70,14 @@ def main() -> None:
     records, runs = arguments.records, (arguments.runs, arguments.kafka_runs)
     console.print(decode_report(measure_decode()))
     console.print(planning_figures())
-    with build_folder("bench") as folder, TieredStack(folder / "stack") as stack:
+    with build_folder("bench") as folder, TieredStack(folder / "stack") as stack, serving(folder) as lakes:
         fill(stack, WARM_UP_TOPIC, 100_000, arguments.record_bytes)
         fill(stack, TOPIC, records, arguments.record_bytes)
-        spark = spark_session("bench")
+        spark = spark_session("bench", ("delta", "spark-kafka", "s3a"), lakes[-1].session)
         console.print(noop_report(measure_noop(stack, spark, TOPIC, records, *runs)))
-        console.print(landing_report(measure_landing(stack, spark, TOPIC, records, *runs), records))
+        for lake in lakes:
+            landed = measure_landing(stack, spark, lake, TOPIC, records, *runs)
+            console.print(landing_report(landed, records, lake.where))
         spark.stop()
 
 

@@ -1,19 +1,26 @@
-"""How fast a tiered topic gets into a new Delta table: by our two lanes, and by Spark's own `kafka` source, tuned."""
+"""How fast a tiered topic gets into a new Delta table: by our two lanes, and by Spark's own `kafka` source, tuned.
+
+Into a folder, and into a bucket of an S3 server with conditional puts, where the session's delta-spark commits.
+"""
 
 from __future__ import annotations
 
+import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.bench.lakes import Lake
 from tests.bench.noop import PARTITIONS, TUNED, WARM_UP_TOPIC
 from tests.bench.turns import take_turns
 from tests.stack.tiered_stack import TieredStack
@@ -21,7 +28,8 @@ from tiered_stream import land
 from tiered_stream.landing.files import PEAK_MEMORY
 from tiered_stream.metrics import OBSERVATION
 
-Start = Callable[[str, Path], StreamingQuery]
+Start = Callable[[str, str, Path], StreamingQuery]
+"""The topic, where its table is to be, and a folder for the checkpoint."""
 
 
 @dataclass
@@ -37,7 +45,7 @@ class Landed:
 
 
 def measure_landing(
-    stack: TieredStack, spark: SparkSession, topic: str, records: int, runs: int, kafka_runs: int
+    stack: TieredStack, spark: SparkSession, lake: Lake, topic: str, records: int, runs: int, kafka_runs: int
 ) -> dict[str, Landed]:
     """Land the whole topic in each way in turn, into a new table, with a checkpoint; every record must be there."""
     ways = {
@@ -47,10 +55,10 @@ def measure_landing(
     }
     landed = {name: Landed() for name in ways}
     for name, (start, _) in ways.items():
-        _land(start, WARM_UP_TOPIC, None, landed[name])
+        _land(start, lake, WARM_UP_TOPIC, None, landed[name])
     # One more in each partition closed its last full segment.
     seconds = take_turns({
-        name: (partial(_land, start, topic, records + PARTITIONS, landed[name]), counted)
+        name: (partial(_land, start, lake, topic, records + PARTITIONS, landed[name]), counted)
         for name, (start, counted) in ways.items()
     })  # fmt: skip
     for name, each in landed.items():
@@ -58,27 +66,30 @@ def measure_landing(
     return landed
 
 
-def _land(start: Start, topic: str, records: int | None, landed: Landed) -> float:
+def _land(start: Start, lake: Lake, topic: str, records: int | None, landed: Landed) -> float:
     """One run; its seconds. `records` must be in the table then."""
-    with tempfile.TemporaryDirectory(prefix="tiered-stream-bench-") as name:
-        begin = time.perf_counter()
-        query = start(topic, Path(name))
-        query.awaitTermination()
-        seconds = time.perf_counter() - begin
-        for progress in query.recentProgress:
-            observed = progress.observedMetrics.get(OBSERVATION)
-            if observed is not None:
-                landed.worker_bytes = max(landed.worker_bytes, observed[PEAK_MEMORY] or 0)
-        found = int(DeltaTable(Path(name) / "table").to_pyarrow_dataset().count_rows())
-        assert records in (None, found), f"{found} records in the table, not {records}"
-        return seconds
+    name = f"run-{uuid4()}"
+    checkpoint = lake.folder.parent / name
+    begin = time.perf_counter()
+    query = start(topic, f"{lake.uri}/{name}", checkpoint)
+    query.awaitTermination()
+    seconds = time.perf_counter() - begin
+    for progress in query.recentProgress:
+        observed = progress.observedMetrics.get(OBSERVATION)
+        if observed is not None:
+            landed.worker_bytes = max(landed.worker_bytes, observed[PEAK_MEMORY] or 0)
+    table = DeltaTable(f"{lake.uri.replace('s3a:', 's3:')}/{name}", storage_options=dict(lake.storage_options))
+    found = int(pc.sum(pa.table(table.get_add_actions(flatten=True))["num_records"]).as_py())
+    assert records in (None, found), f"{found} records in the table, not {records}"
+    shutil.rmtree(lake.folder / name)
+    shutil.rmtree(checkpoint)
+    return seconds
 
 
 def _lane(stack: TieredStack, spark: SparkSession, lane: str) -> Start:
-    def start(topic: str, folder: Path) -> StreamingQuery:
+    def start(topic: str, table: str, checkpoint: Path) -> StreamingQuery:
         options = {**stack.options(), "subscribe": topic, "startingOffsets": "earliest"}
-        table, checkpoint = str(folder / "table"), str(folder / "checkpoint")
-        return land(spark, options=options, table=table, checkpoint=checkpoint, lane=lane)
+        return land(spark, options=options, table=table, checkpoint=str(checkpoint), lane=lane)
 
     return start
 
@@ -86,9 +97,9 @@ def _lane(stack: TieredStack, spark: SparkSession, lane: str) -> Start:
 def _kafka(stack: TieredStack, spark: SparkSession) -> Start:
     options = {"kafka.bootstrap.servers": stack.bootstrap_servers, "startingOffsets": "earliest", **TUNED}
 
-    def start(topic: str, folder: Path) -> StreamingQuery:
+    def start(topic: str, table: str, checkpoint: Path) -> StreamingQuery:
         rows = spark.readStream.format("kafka").options(**options).option("subscribe", topic).load()
-        writer = rows.writeStream.format("delta").option("checkpointLocation", str(folder / "checkpoint"))
-        return writer.trigger(availableNow=True).start(str(folder / "table"))
+        writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
+        return writer.trigger(availableNow=True).start(table)
 
     return start
