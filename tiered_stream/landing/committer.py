@@ -76,7 +76,7 @@ def choose_committer(
         return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
     if not _local(files):
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
-    if _compacts(found) or (spark.conf.get(_SESSION_AUTO_COMPACT, "") or "").lower() not in _OFF:
+    if _compacts(found) or (spark.conf.get(_SESSION_AUTO_COMPACT, None) or "").lower() not in _OFF:
         return Committer(COMMIT_BY_SPARK, "Delta is to compact after a commit")
     return Committer(
         COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"

@@ -36,7 +36,7 @@ _INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInt
 
 def has_delta_spark(spark: SparkSession) -> bool:
     """Whether the session can commit to Delta tables."""
-    return EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "") and not isinstance(
+    return EXTENSION in (spark.conf.get("spark.sql.extensions", None) or "") and not isinstance(
         _delta(spark).DeltaLog, JavaPackage
     )
 
