@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tiered_stream.landing.query import land as land
+    from tiered_stream.replay.verify import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "land"]
+__all__ = ["__version__", "land", "verify"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from tiered_stream.landing.query import land
 
         return land
+    if name == "verify":
+        from tiered_stream.replay.verify import verify
+
+        return verify
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

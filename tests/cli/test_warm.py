@@ -12,6 +12,10 @@ from tests.records.test_compiled import DECODE
 from tiered_stream.cli import app
 from tiered_stream.records import compiled
 
+HASH = """
+from tiered_stream.records.row_hash import row_hashes
+assert len(row_hashes(rows.slice(0, 1), ("key", "value", "timestamp"))) == 1
+"""
 WARM = "from tiered_stream.cli import app; app(['warm'])"
 
 
@@ -25,7 +29,7 @@ def test_a_packed_environment_that_was_warmed_compiles_nothing(tmp_path: Path) -
     written = compiled_files(tmp_path)
     assert written and {path.parts[:4] for path in written} == {("packed", "tiered_stream", "records", "kernel_cache")}
     moved = packed.rename(tmp_path / "unpacked")
-    decoded = run(moved, DECODE, environment)
+    decoded = run(moved, DECODE + HASH, environment)
     assert (decoded.returncode, decoded.stdout.split()[0]) == (0, "1"), decoded.stderr
     assert compiled_files(moved) == {path.relative_to("packed"): at for path, at in written.items()}
     assert compiled_files(tmp_path / "cache") == {}

@@ -25,14 +25,16 @@ def warm(
 def _compile_kernels() -> None:
     folder = compiled.packaged_folder()
     try:
-        (folder / compiled.kernel_key(compiled.KERNELS)).mkdir(parents=True, exist_ok=True)
+        (folder / compiled.kernel_key(*compiled.KERNELS)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
         raise _failed(why) from error
     # Imported late: the kernels find their folder when they are first imported.
     from tiered_stream.records.decoder import RecordBatchDecoder
+    from tiered_stream.records.row_hash import row_hashes
 
     (rows,) = RecordBatchDecoder("", 0, 0, 1, check_crcs=False).feed(_ONE_RECORD)
+    row_hashes(rows, ())
     typer.echo(f"the decoder's kernels are compiled in {folder}, and decode {rows.num_rows} record")
 
 

@@ -147,7 +147,7 @@ class RecordBuffers:
             *([self.headers.array(rows)] if include_headers else ()),
         ]
         schema = record_schema(include_headers)
-        topics, partitions = _texts(topic, min(rows, most)), _int32s(partition, min(rows, most))
+        topics, partitions = repeated_text(topic, min(rows, most)), repeated_int32(partition, min(rows, most))
         for start in range(0, rows, most):
             key, value, *others = (column.slice(start, most) for column in columns)
             same = topics.slice(0, len(key)), partitions.slice(0, len(key))
@@ -157,13 +157,13 @@ class RecordBuffers:
 # From buffers: pyarrow's own ways to make an array of Python values import pandas, which takes half a second.
 
 
-def _texts(text: str, rows: int) -> pa.Array:
+def repeated_text(text: str, rows: int) -> pa.Array:
     """`rows` times the same text."""
     data = text.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)])
 
 
-def _int32s(number: int, rows: int) -> pa.Array:
+def repeated_int32(number: int, rows: int) -> pa.Array:
     """`rows` times the same number."""
     return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(np.full(rows, number, np.int32))])

@@ -23,22 +23,26 @@ import llvmlite.binding
 import numba
 from numba.core import caching
 
-KERNELS = "tiered_stream.records.kernels"
-"""The module whose functions are compiled."""
+KERNELS = ("tiered_stream.records.kernels", "tiered_stream.records.hash_kernels")
+"""The modules whose functions are compiled."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @cache
-def kernel_key(module: str) -> str:
-    """A name for the machine code of `module` on this machine: 32 hexadecimal digits."""
+def kernel_key(*modules: str) -> str:
+    """A name for the machine code of `modules` on this machine: 32 hexadecimal digits."""
+    cpu = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
+    parts = (*map(_source, modules), numba.__version__.encode(), sys.version.encode(), repr(cpu).encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+
+
+def _source(module: str) -> bytes:
     package, _, name = module.rpartition(".")
     source = pkgutil.get_data(package, f"{name}.py")
     if source is None:
         raise ImportError(f"the source of {module} cannot be read")
-    cpu = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
-    parts = (source, numba.__version__.encode(), sys.version.encode(), repr(cpu).encode())
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+    return source
 
 
 def packaged_folder() -> Path:
@@ -96,9 +100,9 @@ class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], py_file: str) -> _ContentLocator | None:
-        if function.__module__ != KERNELS:
+        if function.__module__ not in KERNELS:
             return None
-        key = kernel_key(KERNELS)
+        key = kernel_key(*KERNELS)
         folder = cache_folder(key)
         return None if folder is None else cls(function, key, folder)
 
@@ -108,7 +112,7 @@ def kernel(function: _Function) -> _Function:
     if _ContentLocator not in caching.CacheImpl._locator_classes:
         caching.CacheImpl._locator_classes.insert(0, _ContentLocator)
     # With nowhere to keep what it compiles, numba would refuse the function.
-    kept = cache_folder(kernel_key(KERNELS)) is not None
+    kept = cache_folder(kernel_key(*KERNELS)) is not None
     # The kernels allocate nothing. Without the runtime that counts references, a record costs a sixth: the counts are
     # atomic, and tuples of arrays take and give them back at each call.
     compiled: _Function = numba.njit(cache=kept, nogil=True, error_model="numpy", _nrt=False)(function)

@@ -1,0 +1,210 @@
+"""The compiled half of the row hash: Spark's `xxhash64` (Spark: `XXH64`, `XxHash64Function`), from Arrow's buffers.
+
+A row's values are hashed one after the other, each with the hash before as its seed, the first with 42; a null leaves
+the hash as it is (Spark: `HashExpression`). Integers are little-endian, as is whatever runs this.
+
+Bytes are a column of (ends, first row, bytes, validity bits, first bit): Arrow's buffers as they are, of which a slice
+begins at its first row and first bit. Where nothing is null there are no validity bits.
+
+Every end and every bit is checked against the buffer that it is in before it is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core import types as numba_types
+from numba.extending import intrinsic
+
+from tiered_stream.records.compiled import kernel
+
+Int = Any
+"""An int64, or a Python integer, which compiled code does not tell apart."""
+
+_SEED = np.uint64(42)
+_P1 = np.uint64(0x9E3779B185EBCA87)
+_P2 = np.uint64(0xC2B2AE3D27D4EB4F)
+_P3 = np.uint64(0x165667B19E3779F9)
+_P4 = np.uint64(0x85EBCA77C2B2AE63)
+_P5 = np.uint64(0x27D4EB2F165667C5)
+
+# Bits of `columns` in `hash_rows`.
+TIMESTAMP, KEY, VALUE, HEADERS = 1, 2, 4, 8
+
+
+def _load(bits: int) -> Any:
+    """An unsigned integer of so many bits, wherever it lies in a byte array, as uint64."""
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def load(typing_context: Any, data: Any, at: Any) -> Any:
+        signature = numba_types.uint64(data, at)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            place = cgutils.pointer_add(builder, array.data, arguments[1])
+            number = builder.load(builder.bitcast(place, ir.IntType(bits).as_pointer()), align=1)
+            return number if bits == 64 else builder.zext(number, ir.IntType(64))
+
+        return signature, generate
+
+    return load
+
+
+_load64 = _load(64)
+_load32 = _load(32)
+_load8 = _load(8)
+
+
+@kernel
+def _rotated(value: Any, bits: Any) -> Any:
+    return value << bits | value >> (np.uint64(64) - bits)
+
+
+@kernel
+def _mixed(value: Any) -> Any:
+    value ^= value >> np.uint64(33)
+    value *= _P2
+    value ^= value >> np.uint64(29)
+    value *= _P3
+    return value ^ value >> np.uint64(32)
+
+
+@kernel
+def _with_word(value: Any, word: Any) -> Any:
+    value ^= _rotated(word * _P2, np.uint64(31)) * _P1
+    return _rotated(value, np.uint64(27)) * _P1 + _P4
+
+
+@kernel
+def _with_half(value: Any, half: Any) -> Any:
+    value ^= half * _P1
+    return _rotated(value, np.uint64(23)) * _P2 + _P3
+
+
+@kernel
+def _hash_long(number: Int, seed: Any) -> Any:
+    return _mixed(_with_word(seed + _P5 + np.uint64(8), np.uint64(number)))
+
+
+@kernel
+def _hash_int(number: Int, seed: Any) -> Any:
+    """Of a boolean too, which is 0 or 1."""
+    return _mixed(_with_half(seed + _P5 + np.uint64(4), np.uint64(number)))
+
+
+@kernel
+def _round(lane: Any, word: Any) -> Any:
+    return _rotated(lane + word * _P2, np.uint64(31)) * _P1
+
+
+@kernel
+def _merged(value: Any, lane: Any) -> Any:
+    return (value ^ _round(np.uint64(0), lane)) * _P1 + _P4
+
+
+@kernel
+def _stripes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
+    """The hash of the whole stripes of 32 bytes between `at` and `stop`, at least one."""
+    one, two, three, four = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
+    while stop - at >= 32:
+        one, two = _round(one, _load64(data, at)), _round(two, _load64(data, at + 8))
+        three, four = _round(three, _load64(data, at + 16)), _round(four, _load64(data, at + 24))
+        at += 32
+    value = _rotated(one, np.uint64(1)) + _rotated(two, np.uint64(7))
+    value += _rotated(three, np.uint64(12)) + _rotated(four, np.uint64(18))
+    return _merged(_merged(_merged(_merged(value, one), two), three), four)
+
+
+@kernel
+def _hash_bytes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
+    size = stop - at
+    value = seed + _P5
+    if size >= 32:
+        value = _stripes(data, at, stop, seed)
+        at += size - size % 32
+    value += np.uint64(size)
+    while stop - at >= 8:
+        value = _with_word(value, _load64(data, at))
+        at += 8
+    if stop - at >= 4:
+        value = _with_half(value, _load32(data, at))
+        at += 4
+    while at < stop:
+        value = _rotated(value ^ _load8(data, at) * _P5, np.uint64(11)) * _P1
+        at += 1
+    return _mixed(value)
+
+
+@kernel
+def _is_null(bits: Any, at: Int) -> Any:
+    return bits.shape[0] > 0 and not bits[at >> 3] >> (at & 7) & 1
+
+
+@kernel
+def _fits(column: Any, row: Int) -> Any:
+    """Whether the row's ends, bytes and validity bit are in the column's buffers."""
+    ends, first_row, values, bits, first_bit = column
+    if row < 0 or first_row + row + 1 >= ends.shape[0] or (bits.shape[0] > 0 and first_bit + row >= 8 * bits.shape[0]):
+        return False
+    return 0 <= ends[first_row + row] <= ends[first_row + row + 1] <= values.shape[0]
+
+
+@kernel
+def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
+    ends, first_row, values, bits, first_bit = column
+    if _is_null(bits, first_bit + row):
+        return seed
+    return _hash_bytes(values, np.int64(ends[first_row + row]), np.int64(ends[first_row + row + 1]), seed)
+
+
+@kernel
+def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
+    """Whether it is null, and then what it is."""
+    _, _, _, bits, first_bit = column
+    return _hash_cell(column, row, _hash_int(np.int64(_is_null(bits, first_bit + row)), seed))
+
+
+@kernel
+def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
+    """The hash, and whether all that it needs is in the buffers. A column of headers is (lists, keys, values)."""
+    lists, keys, values = column
+    ends, first_row, _, bits, first_bit = lists
+    if _is_null(bits, first_bit + row):
+        return seed, True
+    for header in range(np.int64(ends[first_row + row]), np.int64(ends[first_row + row + 1])):
+        if not (_fits(keys, header) and _fits(values, header)):
+            return seed, False
+        seed = _hash_marked(values, header, _hash_cell(keys, header, seed))
+    return seed, True
+
+
+@kernel
+def hash_rows(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any, columns: Int, hashes: Any) -> Int:
+    """Fill `hashes` (int64), one for each of `offsets`; how many, fewer where a row does not fit into its buffers.
+
+    `columns` says which come after the offset. Of keys, values and headers' values, a mark says whether they are null.
+    """
+    for row in range(offsets.shape[0]):
+        value = _hash_long(offsets[row], _SEED)
+        fits = row < timestamps.shape[0] and row < hashes.shape[0]
+        if fits and columns & TIMESTAMP:
+            value = _hash_long(timestamps[row], value)
+        if columns & KEY and fits:
+            fits = _fits(keys, row)
+            if fits:
+                value = _hash_marked(keys, row, value)
+        if columns & VALUE and fits:
+            fits = _fits(values, row)
+            if fits:
+                value = _hash_marked(values, row, value)
+        if columns & HEADERS and fits:
+            fits = _fits(headers[0], row)
+            if fits:
+                value, fits = _hash_headers(headers, row, value)
+        if not fits:
+            return row
+        hashes[row] = np.int64(value)
+    return offsets.shape[0]

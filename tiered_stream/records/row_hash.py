@@ -1,0 +1,82 @@
+"""A 64-bit hash of each row of an Arrow batch: what Spark SQL gives by `hashed_columns.row_hash_sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.records import hash_kernels as kernels
+from tiered_stream.records.arrow import HEADERS_TYPE
+from tiered_stream.records.hashed_columns import HASHED
+
+_BITS = {
+    "timestamp": kernels.TIMESTAMP, "key": kernels.KEY, "value": kernels.VALUE, "headers": kernels.HEADERS,
+}  # fmt: skip
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Arrow's buffers are of either kind, and for each mixture of them the kernels would be compiled again."""
+    array.setflags(write=False)
+    return array
+
+
+_NO_BYTES = _read_only(np.zeros(0, np.uint8))
+_NO_ENDS = _read_only(np.zeros(0, np.int32))
+_NOTHING = (_NO_ENDS, 0, _NO_BYTES, _NO_BYTES, 0)
+_NO_HEADERS = ((_NO_ENDS, 0, _NO_ENDS, _NO_BYTES, 0), _NOTHING, _NOTHING)
+
+Hashes = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Hashes:
+    """The hash of each row over its offset and those of `HASHED` that are in `columns`.
+
+    `rows` have the columns of `records.arrow.record_schema`.
+
+    Raises:
+        CorruptDataError: a column's buffers do not hold all its rows.
+    """
+    assert set(columns) <= set(HASHED)
+    hashes: Hashes = np.empty(rows.num_rows, np.int64)
+    wanted = sum(_BITS[column] for column in columns)
+    headers = _headers(rows["headers"]) if "headers" in columns else _NO_HEADERS
+    done = kernels.hash_rows(
+        numbers(rows["offset"]), numbers(rows["timestamp"]), _bytes(rows["key"]), _bytes(rows["value"]), headers,
+        wanted, hashes,
+    )  # fmt: skip
+    if done != rows.num_rows:
+        raise CorruptDataError(f"row {done} of an Arrow batch of {rows.num_rows} does not fit into the batch's buffers")
+    return hashes
+
+
+def numbers(column: pa.Array) -> Hashes:
+    """A column of 64-bit numbers without nulls, or of timestamps, as it lies in memory."""
+    assert column.type.bit_width == 64
+    assert not column.null_count
+    return _read_only(np.frombuffer(column.buffers()[1], np.int64))[column.offset : column.offset + len(column)]
+
+
+def _buffer(column: pa.Array, index: int, kind: type[np.generic]) -> np.ndarray[Any, Any]:
+    buffer = column.buffers()[index]
+    return _read_only(np.zeros(0, kind) if buffer is None or not buffer.size else np.frombuffer(buffer, kind))
+
+
+def _bytes(column: pa.Array) -> tuple[Any, ...]:
+    """A column of bytes or text as the kernels take it."""
+    assert pa.types.is_binary(column.type) or pa.types.is_string(column.type)
+    bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
+    return _buffer(column, 1, np.int32), column.offset, _buffer(column, 2, np.uint8), bits, column.offset
+
+
+def _headers(column: pa.Array) -> tuple[Any, ...]:
+    assert column.type == HEADERS_TYPE
+    assert not column.values.null_count
+    keys, values = _bytes(column.values.field(0)), _bytes(column.values.field(1))
+    bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
+    # The ends of the keys stand for the headers: there are as many.
+    each = keys[0][keys[1] + 1 :]
+    return (_buffer(column, 1, np.int32), column.offset, each, bits, column.offset), keys, values

@@ -1,0 +1,142 @@
+"""Where exactly the two sides differ: a partition's first differing bucket again, row by row, and then one record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as sql
+
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.replay.comparison import Bounds, Sides, within
+from tiered_stream.replay.hashing import HASHES
+from tiered_stream.replay.scope import Ranges
+from tiered_stream.replay.verify_report import ColumnDifference, Difference, Kind
+
+AT_ONCE = 32
+"""Partitions whose buckets are read again together."""
+
+_KEYS = list(HASHES[:3])
+_KIND = """CASE
+    WHEN copies IS NULL OR copies < topic_copies THEN 'missing'
+    WHEN topic_copies IS NULL THEN 'extra'
+    WHEN copies > topic_copies THEN 'doubled'
+    WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
+END"""
+_WINDOW = 64
+"""Bytes of a value that come to the driver: those around the first that differs."""
+_SHOWN = 24
+_TEXTS = {
+    "timestamp": "CAST(CAST(unix_micros({0}) AS STRING) AS BINARY)",
+    "key": "{0}",
+    "value": "{0}",
+    "headers": "CASE WHEN size({0}) > 0 THEN CAST(to_json({0}) AS BINARY) END",
+}
+
+
+def first_differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    """By partition, the first offset that differs within the offsets of the topic and those of the table.
+
+    At most a bucket of each partition: they are read again on both sides. A partition is left out when nothing differs.
+    """
+    found: dict[TopicPartition, Difference] = {}
+    partitions = sorted(table)
+    for start in range(0, len(partitions), AT_ONCE):
+        some = partitions[start : start + AT_ONCE]
+        found |= _differences(sides, {each: topic[each] for each in some}, {each: table[each] for each in some})
+    return found
+
+
+def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    ours = _by_offset(sides.topic_hashed(topic, each_row=True), "topic_")
+    joined = ours.join(_by_offset(sides.table_hashed(table), ""), _KEYS, "full_outer").withColumn(
+        "kind", sql.expr(_KIND)
+    )
+    counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
+    first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
+    rows = joined.where("kind IS NOT NULL").groupBy(*_KEYS[:2]).agg(first, *counts).collect()
+    different = {
+        _partition(row): row["first"]["offset"] for row in rows if row["first"]["kind"] == Kind.DIFFERENT.value
+    }
+    columns = _column_differences(sides, different) if different else {}
+    return {_partition(row): _difference(row, columns.get(_partition(row), ())) for row in rows}
+
+
+def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+    return rows.groupBy(*_KEYS).agg(
+        sql.expr(f"count(*) AS {prefix}copies"),
+        sql.expr(f"min(hash) AS {prefix}least_hash"),
+        sql.expr(f"max(hash) AS {prefix}greatest_hash"),
+    )
+
+
+def _difference(row: Row, columns: tuple[ColumnDifference, ...]) -> Difference:
+    counts = tuple((kind, row[kind.value]) for kind in Kind if row[kind.value])
+    first = row["first"]
+    return Difference(first["offset"], Kind(first["kind"]), first["copies"], columns, counts)
+
+
+def _partition(row: Row) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _column_differences(
+    sides: Sides, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
+    """What differs in one record of each partition, of which there is one on either side."""
+    columns = sides.table.columns
+    ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
+    bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
+    ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
+    theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
+    windows = [_window(column) for column in columns]
+    rows = ours.join(theirs, _KEYS).selectExpr(*_KEYS, *windows).collect()
+    return {_partition(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
+
+
+def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
+    return rows.selectExpr(*_KEYS, *(f"{_TEXTS[name].format(name)} AS {prefix}{name}" for name in columns))
+
+
+def _window(column: str) -> str:
+    """SQL: null where both sides are the same; else their sizes, and what they have where they first differ."""
+    ours, theirs = f"topic_{column}", f"table_{column}"
+    longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
+    piece = f"substring({{}}, start + 1, {_WINDOW})"
+    differing = f"start -> NOT {piece.format(ours)} <=> {piece.format(theirs)}"
+    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), {differing}), 1)"
+    both = f"struct(start, {piece.format(ours)} AS topic, {piece.format(theirs)} AS table)"
+    there = f"transform(array({at}), start -> {both})[0]"
+    sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
+    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({there} AS there, {sizes}) END AS {column}"
+
+
+def _shown(column: str, found: Row) -> ColumnDifference:
+    there = found["there"]
+    topic, table = (None if part is None else bytes(part) for part in (there["topic"], there["table"]))
+    if column == "timestamp":
+        return ColumnDifference(column, _time(topic), _time(table))
+    start, same = there["start"], _common(topic or b"", table or b"")
+    return ColumnDifference(
+        column, _bytes(topic, found["topic_size"], start, same), _bytes(table, found["table_size"], start, same)
+    )
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes are the same before the first that is not."""
+    shorter = min(len(one), len(other))
+    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+
+
+def _time(text: bytes | None) -> str:
+    return "null" if text is None else f"{np.datetime64(int(text), 'us')}Z"
+
+
+def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
+    """A value in short: all of it, or where it differs; `window` begins at `start`, `same` bytes of it are equal."""
+    if window is None:
+        return "null"
+    if size is not None and size <= _SHOWN:
+        return repr(window)
+    return f"{window[same : same + _SHOWN]!r} at byte {start + same:,} of {size:,}"

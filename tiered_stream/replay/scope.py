@@ -1,0 +1,130 @@
+"""Which offsets of each partition are compared.
+
+Where nothing else is said, a partition is compared from the table's lowest to its highest offset: a table may begin
+and end where it likes. Starting and ending options say more: what lies between them must be in the table. Below the
+log start offset there is nothing to compare with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tiered_stream import spark_options as spark
+from tiered_stream.given_options import GivenOptions
+from tiered_stream.locate.open import open_tier
+from tiered_stream.offsets import OffsetRange, TopicPartition, offsets_to_json
+from tiered_stream.option_table import OPTIONS
+from tiered_stream.option_types import Option, Queries
+from tiered_stream.options import parse_options
+from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.starting import batch_ranges
+
+NO_END = 2**63 - 1
+
+_SUBSCRIPTION = (spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN)
+_STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
+_ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_OFFSETS)
+_OF_STREAMS = tuple(option for option in OPTIONS if option.queries is Queries.STREAMING)
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The partitions, where their logs begin and end, and the `given` ranges: the logs' own where nothing is said."""
+
+    logs: Ranges
+    given: Ranges
+    start_is_given: bool
+    end_is_given: bool
+    assigned: bool
+    """Other partitions of the topics are nobody's business."""
+    archive: bool
+    """The logs' ends are only those of what was kept: a table may well go further."""
+
+    def table_bounds(self) -> dict[TopicPartition, tuple[int, int]]:
+        """From which to which offset (not included) rows of the table are compared."""
+        return {partition: (given.start, self._table_end(partition)) for partition, given in self.given.items()}
+
+    def _table_end(self, partition: TopicPartition) -> int:
+        # The log's end was asked for after the table's version: what lies beyond it is in no log.
+        return self.given[partition].end if self.end_is_given or self.archive else NO_END
+
+    @property
+    def needs_table(self) -> bool:
+        """Whether the ranges depend on what is in the table."""
+        return not (self.start_is_given and self.end_is_given)
+
+    def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:
+        """The ranges, `table` being what the table holds of each partition within `table_bounds`."""
+        return {partition: self._compared(given, table.get(partition)) for partition, given in self.given.items()}
+
+    def _compared(self, given: OffsetRange, table: OffsetRange | None) -> OffsetRange:
+        if table is None:
+            # Where a start is given, all that follows is missing.
+            return given if self.start_is_given else OffsetRange(given.end, given.end)
+        start = given.start if self.start_is_given else max(given.start, min(table.start, given.end))
+        end = given.end if self.end_is_given else max(start, min(table.end, given.end))
+        return OffsetRange(start, end)
+
+
+def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
+    """What the options say, asked of the brokers or the archive; or the `ranges`, as far as the logs hold them.
+
+    Raises:
+        ConfigurationError: an option is wrong, or `ranges` names a partition that does not exist.
+        BrokerError, StorageError: offsets cannot be had.
+    """
+    if ranges is not None:
+        settings = narrowed(settings, ranges)
+    elif _starts_at_end(settings):
+        settings = _without(settings, (spark.STARTING_OFFSETS,))
+    given = GivenOptions(settings)
+    # What the logs no longer hold is left out, and told; what is lost later fails the reading of it.
+    batch = {**_without(settings, (*_OF_STREAMS, spark.FAIL_ON_DATA_LOSS)), spark.FAIL_ON_DATA_LOSS.name: "false"}
+    options = parse_options(batch, streaming=False)
+    tier = open_tier(options)
+    try:
+        lookup = OffsetLookup.of(options, tier.offset_reader)
+        wanted = batch_ranges(options, lookup)
+        bounds = lookup.bounds({})
+    finally:
+        tier.close()
+    logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
+    present = {partition: offsets for partition, offsets in wanted.items() if partition in logs}
+    return Scope(
+        logs,
+        present,
+        start_is_given=any(given.has(option) for option in _STARTS),
+        end_is_given=any(given.has(option) for option in _ENDS),
+        assigned=given.has(spark.ASSIGN),
+        archive=options.locator == "archive",
+    )
+
+
+def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
+    """The options of a batch query that reads the ranges and nothing else, and fails if it cannot."""
+    assigned: dict[str, list[int]] = {}
+    for partition in sorted(ranges):
+        assigned.setdefault(partition.topic, []).append(partition.partition)
+    return {
+        **_without(settings, (*_SUBSCRIPTION, *_STARTS, *_ENDS, *_OF_STREAMS, spark.FAIL_ON_DATA_LOSS)),
+        spark.ASSIGN.name: orjson.dumps(assigned).decode(),
+        spark.STARTING_OFFSETS.name: offsets_to_json({each: offsets.start for each, offsets in ranges.items()}),
+        spark.ENDING_OFFSETS.name: offsets_to_json({each: offsets.end for each, offsets in ranges.items()}),
+    }
+
+
+def _starts_at_end(settings: Mapping[str, str]) -> bool:
+    """Whether the options are of a stream that began at the log's end of that time: the table says where that was."""
+    given = {name.lower(): value for name, value in settings.items()}
+    return given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower() == "latest"
+
+
+def _without(settings: Mapping[str, str], options: Collection[Option[Any]]) -> dict[str, str]:
+    names = {option.name.lower() for option in options}
+    return {name: value for name, value in settings.items() if name.lower() not in names}

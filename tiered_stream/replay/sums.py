@@ -1,0 +1,81 @@
+"""What a task tells of the rows of one split: sums of their hashes by buckets of offsets, or the hashes themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tiered_stream.metrics import send
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import Options
+from tiered_stream.plan.splits import Split
+from tiered_stream.read import SplitReader
+from tiered_stream.records.arrow import repeated_int32, repeated_text
+from tiered_stream.records.row_hash import numbers, row_hashes
+from tiered_stream.replay.hashing import BUCKET_BITS, Hashing
+
+BATCH_ROWS = 131_072
+"""Of one Arrow batch that is hashed."""
+MOST_WAITING = 65_536
+"""Sums that wait to be handed over; in a log that is nearly all gaps, each is of one row."""
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
+    """Read a split; rows with the columns `hashing.answer`.
+
+    Raises:
+        TieredStreamError: as `read.read_split`.
+    """
+    reader = SplitReader(split, options, BATCH_ROWS)
+    found = (_wanted_hashes(batch, hashing) for batch in reader.batches())
+    for columns in found if hashing.each_row else together(bucket_sums(*each) for each in found):
+        yield _rows(split.topic_partition, columns, hashing)
+    send(reader.metrics, options.metrics_addresses)
+
+
+def _wanted_hashes(batch: pa.RecordBatch, hashing: Hashing) -> tuple[Numbers, Numbers]:
+    """The offsets and the hashes of those rows that are wanted."""
+    offsets, hashes = numbers(batch["offset"]), row_hashes(batch, hashing.columns)
+    if hashing.times is None:
+        return offsets, hashes
+    start, end = (time * 1000 for time in hashing.times)
+    timestamps = numbers(batch["timestamp"])
+    wanted = (timestamps >= start) & (timestamps < end)
+    return offsets[wanted], hashes[wanted]
+
+
+def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
+    """Of rows in offset order: their buckets, and for each the number of rows and the two sums of their hashes."""
+    if not len(offsets):
+        return offsets, offsets, offsets, offsets
+    buckets = offsets >> BUCKET_BITS
+    firsts = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
+    high = (hashes.view(np.uint64) >> np.uint64(32)).view(np.int64)
+    counts = np.diff(firsts, append=len(buckets))
+    return buckets[firsts], counts, np.add.reduceat(high, firsts), np.add.reduceat(hashes & 0xFFFFFFFF, firsts)
+
+
+def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
+    """The same sums in few batches: each batch costs its way into the JVM."""
+    waiting: list[tuple[Numbers, ...]] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part[0])
+        if size >= MOST_WAITING:
+            yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
+            waiting, size = [], 0
+    if size:
+        yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
+
+
+def _rows(partition: TopicPartition, columns: tuple[Numbers, ...], hashing: Hashing) -> pa.RecordBatch:
+    count = len(columns[0])
+    same = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
+    numbers = [pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(column)]) for column in columns]
+    return pa.RecordBatch.from_arrays([*same, *numbers], names=list(hashing.answer))

@@ -1,0 +1,107 @@
+"""`verify`: whether a Delta table has what its topics have, each record once, and if not, where it begins to differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.landing.target import source_options
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.records.hashed_columns import HASHED
+from tiered_stream.replay.comparison import Compared, Sides, compare, table_ends
+from tiered_stream.replay.differences import first_differences
+from tiered_stream.replay.hashing import BUCKET
+from tiered_stream.replay.scope import Ranges, Scope, look_up_scope
+from tiered_stream.replay.verified_table import open_verified
+from tiered_stream.replay.verify_report import Difference, PartitionReport, VerifyReport
+
+
+def verify(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str],
+    table: str,
+    ranges: Ranges | None = None,
+    times: tuple[int, int] | None = None,
+) -> VerifyReport:
+    """Compare a Delta table with the topics that it was ingested from, wherever that was done.
+
+    Both sides are read once, in parallel, to sums of the rows' hashes by 65,536 offsets of a partition; only where
+    those differ are rows read again. Row hashes are over offset, timestamp, key, value and headers, as far as the
+    table has these columns.
+
+    Args:
+        options: those of `format("tiered_stream")`, as the ingest had them; `ingest.*` settings are passed over. What
+            lies between starting and ending options must be in the table; without them a partition is compared from
+            the table's lowest to its highest offset. `startingOffsets=latest` counts as none.
+        table: a path (it has a slash in it), or a name in the catalog.
+        ranges: the offsets to compare, in place of what the options say.
+        times: compare only records with timestamps from the first to before the second, in ms since the epoch.
+
+    Raises:
+        ConfigurationError: an option is wrong, there is no such table, or it lacks columns.
+        BrokerError, StorageError: the topics' offsets cannot be had. What fails in Spark, raises Spark's errors.
+    """
+    found = open_verified(spark, table)
+    if times is not None and "timestamp" not in found.columns:
+        raise ConfigurationError(f"the table {table} has no column timestamp, by which records are to be chosen")
+    settings = source_options(options)
+    scope = look_up_scope(settings, ranges)
+    sides = Sides(spark, settings, found, times)
+    sums, offsets = _compared(sides, scope) if scope.given else ({}, {})
+    firsts = _first_differences(sides, scope, sums, offsets)
+    return VerifyReport(
+        table=found.name,
+        version=found.version,
+        columns=found.columns,
+        left_out=tuple(name for name in HASHED if name not in found.columns),
+        partitions=tuple(
+            _report(partition, scope.logs[partition], offsets[partition], sums.get(partition), firsts.get(partition))
+            for partition in sorted(scope.given)
+        ),
+        not_read=tuple((each, sums[each].table_outside) for each in sorted(sums.keys() - scope.given.keys())),
+    )
+
+
+def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
+    """The sums of both sides, and the offsets that were read of the topics."""
+    table = sides.table_sums(scope)
+    if not scope.needs_table:
+        offsets = scope.compared({})
+        return compare(sides.topic_hashed(offsets, each_row=False), table), offsets
+    # Read once, though it is asked twice: there are few sums.
+    table.persist()
+    try:
+        offsets = scope.compared(table_ends(table))
+        return compare(sides.topic_hashed(offsets, each_row=False), table), offsets
+    finally:
+        table.unpersist()
+
+
+def _first_differences(
+    sides: Sides, scope: Scope, sums: Mapping[TopicPartition, Compared], offsets: Ranges
+) -> dict[TopicPartition, Difference]:
+    bounds = scope.table_bounds()
+    topic: dict[TopicPartition, OffsetRange] = {}
+    table: dict[TopicPartition, tuple[int, int]] = {}
+    for partition, found in sums.items():
+        if found.first is not None:
+            first, end = found.first * BUCKET, (found.first + 1) * BUCKET
+            start, stop = bounds[partition]
+            table[partition] = max(first, start), min(end, stop)
+            topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, end)))
+    return first_differences(sides, topic, table)
+
+
+def _report(
+    partition: TopicPartition, log: OffsetRange, offsets: OffsetRange, sums: Compared | None, first: Difference | None
+) -> PartitionReport:
+    if sums is None:
+        return PartitionReport(partition, log, offsets, 0, 0, 0, 0, None, None)
+    differing = None
+    if sums.first is not None and sums.last is not None:
+        differing = OffsetRange(max(0, sums.first * BUCKET), max(0, (sums.last + 1) * BUCKET))
+    counts = sums.topic_records, sums.table_records, sums.table_outside, sums.differing
+    return PartitionReport(partition, log, offsets, *counts, differing, first)
