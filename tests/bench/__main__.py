@@ -12,6 +12,7 @@ from tests.bench.decode import DecodeRates, measure_decode
 from tests.bench.lakes import serving
 from tests.bench.landing import Landed, measure_landing
 from tests.bench.noop import WARM_UP_TOPIC, NoopRates, fill, measure_noop
+from tests.bench.verify import VerifyTimes, measure_verify
 from tests.gateway.planning import planning_figures
 from tests.stack.build import build_folder
 from tests.stack.spark import spark_session
@@ -60,6 +61,18 @@ def landing_report(landed: Mapping[str, Landed], records: int, where: str) -> Ta
     return table
 
 
+def verify_report(times: VerifyTimes) -> Table:
+    table = titled(
+        "Spark on local[2] compares that table with its topic", "seconds", "M records/s", "of a read of both"
+    )
+    reads = times.topic + times.table
+    rows = {"verify": times.verify, "the topic into noop": times.topic, "the table into noop": times.table}
+    for name, seconds in rows.items():
+        rate = times.records / seconds / 1e6
+        table.add_row(name, f"{seconds:.1f}", f"{rate:.2f}", f"{seconds / reads:.2f}x")
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("--records", type=int, default=10_000_000)
@@ -78,6 +91,7 @@ def main() -> None:
         for lake in lakes:
             landed = measure_landing(stack, spark, lake, TOPIC, records, *runs)
             console.print(landing_report(landed, records, lake.where))
+        console.print(verify_report(measure_verify(stack, spark, TOPIC, records, arguments.runs)))
         spark.stop()
 
 

@@ -50,15 +50,15 @@ def measure_noop(
         "kafka_tuned": ("kafka", {**kafka, **TUNED}, kafka_runs),
     }
     for source, options, _ in sources.values():
-        _seconds(spark, source, options, WARM_UP_TOPIC)
+        noop_seconds(spark, source, options, WARM_UP_TOPIC)
     seconds = take_turns({
-        name: (partial(_seconds, spark, source, options, topic), counted)
+        name: (partial(noop_seconds, spark, source, options, topic), counted)
         for name, (source, options, counted) in sources.items()
     })  # fmt: skip
     return NoopRates(records, **{name: statistics.median(times) for name, times in seconds.items()})
 
 
-def _seconds(spark: SparkSession, source: str, options: Mapping[str, str], topic: str) -> float:
+def noop_seconds(spark: SparkSession, source: str, options: Mapping[str, str], topic: str) -> float:
     begin = time.perf_counter()
     rows = spark.read.format(source).options(**options).option("subscribe", topic).load()
     rows.write.format("noop").mode("overwrite").save()
