@@ -115,6 +115,8 @@ def test_each_foreign_world_has_its_door() -> None:
         ("tiered_stream.source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.options", {"pyspark", "boto3", "numba", "kafka", "pyarrow"}),
         ("tiered_stream.records.decoder", {"pyspark", "boto3", "asyncio"}),
+        ("tiered_stream.replay.sums_source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
+        ("tiered_stream.replay.verify", {"boto3", "botocore", "numba", "deltalake"}),
         ("tiered_stream.read", {"pyspark", "boto3"}),
         ("tiered_stream.cli", {"pyspark", "boto3", "pyarrow"}),
     ],

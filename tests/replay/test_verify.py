@@ -16,6 +16,7 @@ from tests.landing.archive import LONG, ODD, everything, options
 from tiered_stream import land, verify
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.replay import comparison, differences
 from tiered_stream.replay.verify_report import Difference, Kind, VerifyReport, render
 
 CODECS, TXN = ODD.split(",")
@@ -132,7 +133,10 @@ def test_a_flipped_bit_a_missing_a_doubled_record_and_an_exchanged_pair_are_foun
 
 
 @pytest.mark.slow
-def test_whatever_column_differs_is_named(spark: SparkSession, table: Path, run: Sql) -> None:
+def test_whatever_column_differs_is_named(
+    spark: SparkSession, table: Path, run: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(differences, "AT_ONCE", 2)
     headers = "array(named_struct('key', 'planted', 'value', CAST(NULL AS BINARY)))"
     changes = {
         PARTITIONS[0]: "timestamp = timestamp + INTERVAL 1 MILLISECOND",
@@ -213,7 +217,11 @@ def test_a_table_may_begin_and_end_where_it_likes_unless_options_say_otherwise(
 
 
 @pytest.mark.slow
-def test_only_the_given_ranges_are_compared(spark: SparkSession, table: Path, run: Sql) -> None:
+@pytest.mark.parametrize("conditions", [200, 1])
+def test_only_the_given_ranges_are_compared(
+    spark: SparkSession, table: Path, run: Sql, monkeypatch: pytest.MonkeyPatch, conditions: int
+) -> None:
+    monkeypatch.setattr(comparison, "MOST_CONDITIONS", conditions)
     run(f"DELETE FROM {{}} {where(PARTITIONS[0], 50, 500)}")
     settings = options(TOPICS)
     for wanted, equal in (((51, 500), True), ((50, 500), False), ((51, 501), False)):
@@ -279,6 +287,17 @@ def test_a_table_that_cannot_be_compared_is_refused(
         spark.sql(f"CREATE TABLE delta.`{table}` ({definition}) USING delta")
     with pytest.raises(ConfigurationError, match=reason):
         verified(spark, table)
+
+
+def test_a_relative_path_is_that_of_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{tmp_path}/a/table` (topic STRING, partition INT, offset BIGINT, key STRING) USING delta"
+    )
+    monkeypatch.chdir(tmp_path)
+    report = verified(spark, "a/table")
+    assert (report.equal, report.records, report.columns) == (True, 0, ("key",))
 
 
 def test_times_need_a_column(spark: SparkSession, tmp_path: Path) -> None:

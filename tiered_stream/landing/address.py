@@ -29,6 +29,11 @@ class TableAddress:
     def __str__(self) -> str:
         return self.path or self.name or ""
 
+    @property
+    def sql_name(self) -> str:
+        """What SQL calls it."""
+        return self.name or f"delta.`{spark_path(self)}`"
+
 
 def find_address(spark: SparkSession, table: str) -> TableAddress:
     """Where `table`, a path if it has a slash in it, is.
@@ -69,12 +74,13 @@ def make_by_spark(
     Raises:
         TableError: Spark cannot.
     """
-    table = address.name or f"delta.`{spark_path(address)}`"
     partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
     properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
     with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
     with _spark_errors(str(address), "made"):
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({schema.toDDL()}) USING delta{partitioned}{with_properties}")
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {address.sql_name} ({schema.toDDL()}) USING delta{partitioned}{with_properties}"
+        )
 
 
 @contextmanager

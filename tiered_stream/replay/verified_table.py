@@ -43,11 +43,10 @@ def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
         ConfigurationError: there is no Delta table, or its columns are not those of records.
     """
     address = find_address(spark, table)
-    sql_name = address.name or f"delta.`{table}`"
     try:
-        latest = spark.sql(f"DESCRIBE HISTORY {sql_name} LIMIT 1").first()
+        latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
         assert latest is not None
-        rows = spark.sql(f"SELECT * FROM {sql_name} VERSION AS OF {latest['version']}")
+        rows = spark.sql(f"SELECT * FROM {address.sql_name} VERSION AS OF {latest['version']}")
         columns = {column.lower(): column for column in rows.columns}
     except AnalysisException as error:
         raise ConfigurationError(f"there is no Delta table {table}: {str(error).splitlines()[0]}") from error
