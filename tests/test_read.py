@@ -82,6 +82,17 @@ def test_records_outside_the_splits_offsets_are_dropped(tier: TierFolder) -> Non
     assert rows_of(read_split(split_of(*locations), offline(tier))) == rows_at(*range(33, 111))
 
 
+def test_records_of_other_times_are_dropped(tier: TierFolder) -> None:
+    split = split_of(tier.write(batches_of(0, 70), 70).location())
+    first = rows_at(0)[0].timestamp_ms
+    between = {"remote.from.timestamp": str(first + 20), "remote.to.timestamp": str(first + 23)}
+    reader = SplitReader(split, offline(tier, **between))
+    assert rows_of(reader.batches()) == rows_at(20, 21, 22) and reader.metrics.records == 3
+    assert rows_of(read_split(split, offline(tier, **{"remote.from.timestamp": str(first + 69)}))) == rows_at(69)
+    for nothing in (str(first + 70), str(2**63 - 1)):
+        assert list(read_split(split, offline(tier, **{"remote.from.timestamp": nothing}))) == []
+
+
 @pytest.mark.parametrize("cuts", [[0, 4], [0, 1, 2, 9], list(range(10))])
 def test_a_segment_cut_at_batch_starts_gives_each_record_once(tier: TierFolder, cuts: list[int]) -> None:
     written = tier.write(batches_of(100, 170, codecs=list(CODECS)), 170)

@@ -20,7 +20,7 @@ from tiered_stream.given_options import GivenOptions
 from tiered_stream.offsets import TopicPartition, listed
 from tiered_stream.option_table import render_option_table, write_option_table
 from tiered_stream.option_types import Queries
-from tiered_stream.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position
+from tiered_stream.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
 
 __all__ = [
     "FetchOptions",
@@ -92,7 +92,7 @@ class Options:
     subscription: Subscription
     starting: Position
     ending: Position
-    """Batch queries only; a stream's is LATEST."""
+    """A stream's is LATEST, but for one that a replay bounds."""
     timestamp_strategy: str
     """`error` or `latest`: where a partition has nothing at or after its starting timestamp."""
     fail_on_data_loss: bool
@@ -124,6 +124,8 @@ class Options:
     topic_ids: Mapping[str, UUID]
     """The ids that the user pinned topics to."""
     metrics_addresses: tuple[str, ...]
+    times: TimeRange | None
+    """Records with other timestamps are left out; None: none are."""
 
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
@@ -175,6 +177,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
         fetcher_class_path=given.read(spark.FETCHER_CLASS_PATH),
         topic_ids=_topic_ids(given, subscription),
         metrics_addresses=tuple(filter(None, [given.read(remote.METRICS_ADDRESS)])),
+        times=_times(given),
     )
 
 
@@ -217,7 +220,7 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
             raise ConfigurationError(
                 f"option {option.name} is not for streaming queries: take it away, or use a batch one"
             )
-    return _starting(given, LogEnd.LATEST), LogEnd.LATEST
+    return _starting(given, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
 
 
 def _starting(given: GivenOptions, default: LogEnd) -> Position:
@@ -369,6 +372,11 @@ def _fetch(given: GivenOptions) -> FetchOptions:
             f"{remote.REQUEST_BYTES.name} is {fetch.request_bytes} bytes"
         )
     return fetch
+
+
+def _times(given: GivenOptions) -> TimeRange | None:
+    start, end = given.read(remote.FROM_TIMESTAMP), given.read(remote.TO_TIMESTAMP)
+    return None if start is None and end is None else TimeRange(start or 0, end)
 
 
 def _topic_ids(given: GivenOptions, subscription: Subscription) -> Mapping[str, UUID]:

@@ -37,4 +37,20 @@ class AtTimestamp:
     timestamp: int
 
 
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """Times from `from_ms` (inclusive) to `to_ms` (exclusive; None: no end), in milliseconds since the epoch.
+
+    Raises:
+        ValueError: `to_ms` is not after `from_ms`.
+    """
+
+    from_ms: int
+    to_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.to_ms is not None and self.to_ms <= self.from_ms:
+            raise ValueError(f"not a range of times: {self.from_ms} to {self.to_ms}")
+
+
 Position = LogEnd | AtOffsets | AtTimestamps | AtTimestamp

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tiered_stream.broker.offsets import BrokerOffsetReader
 from tiered_stream.broker.open import open_client
@@ -31,6 +32,7 @@ from tiered_stream.metrics import ReadMetrics, send
 from tiered_stream.offsets import OffsetRange
 from tiered_stream.options import IsolationLevel, Options
 from tiered_stream.plan.splits import Split
+from tiered_stream.positions import TimeRange
 from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched
@@ -38,6 +40,7 @@ from tiered_stream.segments import SegmentLocation
 
 log = logging.getLogger(__name__)
 
+_INT64_MAX = (1 << 63) - 1
 _STORAGE_FORMATS = ("ApacheKafkaV1",)
 _FALLBACK_REASONS = {
     StorageConnectTimeoutError: "connect_timeout",
@@ -74,7 +77,7 @@ class SplitReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The split's records, see `read_split`."""
-        for batch in self._uncounted():
+        for batch in within_times(self._uncounted(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
             yield batch
@@ -176,6 +179,20 @@ class SplitReader:
             include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
             max_rows=self._max_rows,
         )  # fmt: skip
+
+
+def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
+    """The rows with such timestamps, without empty batches."""
+    for batch in batches:
+        kept = batch if times is None else batch.filter(_in(batch.column("timestamp"), times))
+        if kept.num_rows:
+            yield kept
+
+
+def _in(timestamps: pa.Array, times: TimeRange) -> pa.Array:
+    micros = timestamps.cast(pa.int64())
+    inside = pc.greater_equal(micros, min(times.from_ms * 1000, _INT64_MAX))
+    return inside if times.to_ms is None else pc.and_(inside, pc.less(micros, min(times.to_ms * 1000, _INT64_MAX)))
 
 
 def _bounds(location: SegmentLocation) -> PartBounds:

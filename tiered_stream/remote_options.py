@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from tiered_stream import option_types as types
-from tiered_stream.option_types import Option
+from tiered_stream.offsets import parse_partition_offsets
+from tiered_stream.option_types import Option, Queries
+from tiered_stream.positions import AtOffsets
 
 LAYOUT_OF_STORAGE_MANAGER = {
     "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": "local",
@@ -124,6 +126,21 @@ RSM_CONFIG_PREFIX: Option[str] = Option(
 )
 METRICS_ADDRESS: Option[str | None] = Option(
     "remote.metrics.address", types.text, None, "", "Where tasks report their counters to the driver.", internal=True
+)
+ENDING_OFFSETS: Option[AtOffsets | None] = Option(
+    "remote.stream.ending.offsets",
+    lambda text: AtOffsets(parse_partition_offsets(text, "remote.stream.ending.offsets")),
+    None,
+    "",
+    "Where a stream ends, by partition, the end not included.",
+    Queries.STREAMING,
+    internal=True,
+)
+FROM_TIMESTAMP: Option[int | None] = Option(
+    "remote.from.timestamp", types.integer(0), None, "", "Only records at or after this time, in ms.", internal=True
+)
+TO_TIMESTAMP: Option[int | None] = Option(
+    "remote.to.timestamp", types.integer(0), None, "", "Only records before this time, in ms.", internal=True
 )
 
 

@@ -26,6 +26,7 @@ class TieredLog:
     end: int
     batch_offsets: int = 10
     batch_bytes: int = 100
+    max_timestamp: int = -1
 
     def bytes_of(self, offsets: OffsetRange) -> ByteRange:
         """The whole batches that hold `offsets`."""
@@ -86,4 +87,5 @@ class MadeUpTier(Locator):
             base_offset=log.start,
             end_offset=log.end - 1,
             size=log.bytes_of(OffsetRange(log.start, log.end)).end,
+            max_timestamp=log.max_timestamp,
         )

@@ -7,7 +7,7 @@ import pytest
 from tiered_stream.errors import DataLossError
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.partitions import check_topic_ids, offset_ranges, within_log
+from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FAIL, GO_ON = DataLossPolicy(fail=True), DataLossPolicy(fail=False)
@@ -84,3 +84,14 @@ def test_a_topic_made_again_is_data_loss(caplog: pytest.LogCaptureFixture) -> No
     check_topic_ids(known, now, GO_ON)
     assert "TOPIC_RECREATED" in caplog.text
     check_topic_ids(known, {"t": UUID(int=1)}, FAIL)
+
+
+def test_ends_that_are_given_are_not_passed() -> None:
+    assert ends_within({T0: 9, T1: 4, TopicPartition("t", 2): 3}, {T0: 5, T1: 4}, FAIL) == {T0: 5, T1: 4}
+
+
+@pytest.mark.parametrize(("latest", "said"), [({T0: 4}, r"t-0 \(5, not 4\)"), ({}, r"t-0 \(5, not there\)")])
+def test_a_log_that_ends_before_its_given_end_has_lost_records(latest: dict[TopicPartition, int], said: str) -> None:
+    with pytest.raises(DataLossError, match=said):
+        ends_within(latest, {T0: 5}, FAIL)
+    assert ends_within(latest, {T0: 5}, GO_ON) == latest

@@ -135,6 +135,16 @@ def test_more_splits_than_there_are_batches_read_a_batch_more_than_once() -> Non
     assert [split.storage_bytes for split in splits] == [100] * 4
 
 
+def test_segments_without_a_record_that_is_new_enough_are_left_out() -> None:
+    times = [5, 40, 39, -1, 41, 7, 100]
+    tier = MadeUpTier({T0: [TieredLog(10 * n, 10 * n + 10, max_timestamp=at) for n, at in enumerate(times)]})
+    wanted = {T0: OffsetRange(0, 75)}
+    splits = plan_splits(wanted, tier, split_bytes=MIB, from_timestamp=40)
+    found = [(split.offsets.start, split.offsets.end, len(split.locations)) for split in splits]
+    assert found == [(10, 20, 1), (30, 50, 2), (60, 70, 1), (70, 75, 0)]
+    assert sizes_of(plan_splits(wanted, tier, split_bytes=MIB)) == [[70, 5]]
+
+
 def test_options_and_topic_ids_reach_the_splits() -> None:
     given = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "maxRecordsPerPartition": "2"}
     options = parse_options(given, streaming=False)

@@ -381,3 +381,29 @@ def test_a_partition_that_comes_just_before_the_target_is_fixed_is_read_under_av
     assert stream.next_end(start, limited=True) == start
     assert stream.ranges(start, start) == {T0: OffsetRange(5, 5)}
     assert run(stream, start) == [[0, 3]]
+
+
+# Ends that are given
+
+
+def bounded(reader: InMemoryOffsets, **given: str) -> StreamPlanner:
+    starts, ends = '{"t":{"0":5,"1":0}}', '{"t":{"0":20,"1":4}}'
+    where = {"assign": '{"t":[0,1]}', "startingOffsets": starts, "remote.stream.ending.offsets": ends}
+    options = parse_options({**BROKERS, **where, **given}, streaming=True)
+    return StreamPlanner(options, reader, clock=Clock(), sleep=lambda seconds: None)
+
+
+def test_a_stream_with_given_ends_goes_so_far_and_no_further() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 101), Log(0, 4), Log(0, 50)]})
+    stream = bounded(reader, maxOffsetsPerTrigger="10")
+    batches = run(stream, stream.initial())
+    assert [sum(of_partition) for of_partition in zip(*batches, strict=True)] == [15, 4] and len(batches) > 1
+    reader.logs["t"][1].latest = 90
+    assert run(bounded(reader), {T0: 20, T1: 4}) == []
+
+
+def test_a_log_that_ends_before_a_given_end_is_data_loss() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 101), Log(0, 3)]})
+    with pytest.raises(DataLossError, match=r"t-1 \(4, not 3\)"):
+        bounded(reader).next_end({T0: 5, T1: 0}, limited=True)
+    assert bounded(reader, **GO_ON).next_end({T0: 5, T1: 0}, limited=True) == {T0: 20, T1: 3}

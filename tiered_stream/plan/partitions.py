@@ -47,6 +47,21 @@ def offset_ranges(
     }
 
 
+def ends_within(
+    latest: PartitionOffsets, ends: PartitionOffsets, data_loss: DataLossPolicy
+) -> dict[TopicPartition, int]:
+    """`latest`, none beyond its partition's of the given `ends`.
+
+    Raises:
+        DataLossError: a log ends before, or is gone, and the policy is to fail.
+    """
+    short = [partition for partition, end in ends.items() if latest.get(partition, 0) < end]
+    if short:
+        found = ", ".join(f"{each} ({ends[each]}, not {latest.get(each, 'there')})" for each in sorted(short))
+        data_loss.report("COULD_NOT_READ_OFFSET_RANGE", f"partitions end before the offset to read up to: {found}.")
+    return {partition: min(end, ends[partition]) for partition, end in latest.items() if partition in ends}
+
+
 def within_log(
     ranges: Mapping[TopicPartition, OffsetRange],
     earliest: PartitionOffsets,

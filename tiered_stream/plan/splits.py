@@ -46,6 +46,7 @@ def splits_for(
     splits = plan_splits(
         ranges, locator, split_bytes=options.split_bytes, min_partitions=options.min_partitions,
         max_records_per_partition=options.max_records_per_partition, topic_ids=topic_ids,
+        from_timestamp=options.times.from_ms if options.times else 0,
     )  # fmt: skip
     if options.locator == "archive":
         splits = _archived(splits, DataLossPolicy(options.fail_on_data_loss))
@@ -72,8 +73,11 @@ def plan_splits(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
     topic_ids: Mapping[str, UUID] | None = None,
+    from_timestamp: int = 0,
 ) -> list[Split]:
     """The splits of a micro-batch, by partition and offset: each offset of each range in exactly one of them.
+
+    But offsets are left out that lie in segments without a record at or after `from_timestamp` (ms).
 
     A tiered stretch is cut into splits of about `split_bytes`, small segments side by side in one; what `locator`
     does not know, or knows of a topic with another id than in `topic_ids`, comes from the broker.
@@ -82,7 +86,7 @@ def plan_splits(
     stretches = [
         stretch
         for pieces in _pieces(ranges, max_records_per_partition)
-        for stretch in _stretches(pieces, _located(locator, pieces, topic_ids or {}) if locator else {})
+        for stretch in _stretches(pieces, _located(locator, pieces, topic_ids or {}) if locator else {}, from_timestamp)
     ]
     parts = parts_of([len(stretch.offsets) for stretch in stretches], min_partitions)
     splits = [split for stretch, count in zip(stretches, parts, strict=True)
@@ -116,18 +120,23 @@ def _pieces(
 
 
 def _stretches(
-    ranges: Mapping[TopicPartition, OffsetRange], located: Mapping[TopicPartition, Sequence[SegmentLocation]]
+    ranges: Mapping[TopicPartition, OffsetRange],
+    located: Mapping[TopicPartition, Sequence[SegmentLocation]],
+    from_timestamp: int,
 ) -> Iterator[Split]:
     """Each range as alternating stretches from storage and from the broker, not yet cut to size."""
     for topic_partition, wanted in ranges.items():
         position = wanted.start
         run: list[SegmentLocation] = []
         for location in located.get(topic_partition, ()):
-            if location.offsets.start > position:
+            wanted_too = not 0 <= location.segment.max_timestamp < from_timestamp
+            if location.offsets.start > position or not wanted_too:
                 yield from _tiered(topic_partition, run)
-                yield Split(topic_partition, OffsetRange(position, location.offsets.start))
                 run = []
-            run.append(location)
+            if location.offsets.start > position:
+                yield Split(topic_partition, OffsetRange(position, location.offsets.start))
+            if wanted_too:
+                run.append(location)
             position = location.offsets.end
         yield from _tiered(topic_partition, run)
         if position < wanted.end:

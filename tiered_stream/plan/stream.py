@@ -19,10 +19,12 @@ from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import (
     check_topic_ids,
+    ends_within,
     new_partitions,
     offset_ranges,
     within_log,
 )
+from tiered_stream.positions import AtOffsets
 
 
 class StreamPlanner:
@@ -115,8 +117,13 @@ class StreamPlanner:
 
     def _latest_for(self, start: PartitionOffsets) -> PartitionOffsets:
         if self._target is None:
-            assignment, self._latest = self._lookup.latest(known=start)
+            ending = self._options.ending
+            ends = ending.offsets if isinstance(ending, AtOffsets) else None
+            # Known, too: what lies below them is asked for again.
+            assignment, self._latest = self._lookup.latest(known=ends or start)
             self._check_topic_ids(assignment)
+            if ends is not None:
+                self._latest = ends_within(self._latest, ends, self._data_loss)
             if self._available_now:
                 self._target = self._latest
         return self._latest or {}

@@ -1,0 +1,115 @@
+"""From times to offsets, as Kafka understands them; what cannot be replayed is refused here.
+
+A partition begins at its first offset whose timestamp is at or after `from`, and ends before its first at or after
+`to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps go back and forth, so records with an earlier one may
+lie behind that end; an exact replay therefore goes on to the log's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from tiered_stream.broker.fetch import fetch_records
+from tiered_stream.broker.open import open_client
+from tiered_stream.errors import ConfigurationError, UnknownTopicError
+from tiered_stream.locate.open import Tier
+from tiered_stream.offsets import OffsetRange, OffsetReader, PartitionOffsets, TopicPartition, listed
+from tiered_stream.options import Options, Subscription
+from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.lookup import Assignment, OffsetLookup
+from tiered_stream.plan.partitions import check_topic_ids
+from tiered_stream.positions import TimeRange
+from tiered_stream.replay.times import show_time
+
+ARCHIVE = "archive"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The ranges to read, the topics' ids, and where the logs ended when they were asked."""
+
+    ranges: dict[TopicPartition, OffsetRange]
+    topic_ids: dict[str, UUID]
+    latest: dict[TopicPartition, int]
+
+
+def resolve(options: Options, tier: Tier, times: TimeRange, *, exact: bool) -> Resolved:
+    """What the subscription's partitions hold of the times, at this moment.
+
+    Raises:
+        ConfigurationError: nothing is subscribed to.
+        UnknownTopicError: a topic or partition that is named is not there.
+        DataLossError: a topic's id is not the one that the options pin it to, or an archive ends before `to`.
+        BrokerAuthorizationError: the brokers do not let the user read a topic.
+        BrokerError, StorageError: the offsets cannot be looked up.
+    """
+    lookup = OffsetLookup.of(options, tier.offset_reader)
+    assignment = lookup.assignment()
+    _check_there(options.subscription, assignment)
+    data_loss = DataLossPolicy(options.fail_on_data_loss)
+    check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
+    resolved = lookup.retrying(lambda: _resolved(tier.offset_reader, assignment, times, exact))
+    topic_ids = {**options.topic_ids, **assignment.topic_ids}
+    if options.locator == ARCHIVE:
+        _check_archive(tier.offset_reader, resolved.latest, times, data_loss)
+    else:
+        _check_readable(options, resolved.latest, topic_ids)
+    return Resolved(resolved.ranges, topic_ids, resolved.latest)
+
+
+def _resolved(reader: OffsetReader, assignment: Assignment, times: TimeRange, exact: bool) -> Resolved:
+    partitions = assignment.partitions
+    starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
+    ends: Mapping[TopicPartition, int | None] = {}
+    if times.to_ms is not None and not exact:
+        ends = reader.for_timestamps(dict.fromkeys(partitions, times.to_ms))
+    # Last, so that nothing that was found lies beyond the ends.
+    earliest, latest = reader.earliest(partitions), reader.latest(partitions)
+    ranges = {}
+    for partition in sorted(partitions):
+        found = ends.get(partition)
+        end = max(earliest[partition], latest[partition] if found is None else min(found, latest[partition]))
+        start = starts[partition]
+        ranges[partition] = OffsetRange(end if start is None else min(max(start, earliest[partition]), end), end)
+    return Resolved(ranges, assignment.topic_ids, latest)
+
+
+def _check_there(subscription: Subscription, assignment: Assignment) -> None:
+    missing = set(subscription.assigned) - assignment.partitions
+    if missing:
+        raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
+    if not assignment.partitions:
+        raise ConfigurationError(
+            f"no topic is found by the pattern {subscription.pattern!r}: there is nothing to replay"
+        )
+
+
+def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
+    """An archive holds what was tiered: what was written after that, nobody has."""
+    if times.to_ms is None:
+        return
+    found = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
+    early = [partition for partition, offset in found.items() if offset is None]
+    if early:
+        ends = ", ".join(f"{partition} (offset {latest[partition]})" for partition in sorted(early))
+        data_loss.report(
+            "COULD_NOT_READ_OFFSET_RANGE",
+            f"the archive ends before {show_time(times.to_ms)}: it has nothing as new in {ends}. Give an earlier --to, "
+            "or none to replay up to the archive's end.",
+        )
+
+
+def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mapping[str, UUID]) -> None:
+    """Leave to READ, which only a Fetch asks for: at the log's end, where the broker has nothing to send."""
+    client = open_client(options.kafka)
+    for partition in _one_a_topic(latest):
+        fetch_records(
+            client, partition, latest[partition], isolation=options.isolation_level, max_bytes=1, max_wait_ms=0,
+            topic_id=topic_ids.get(partition.topic),
+        )  # fmt: skip
+
+
+def _one_a_topic(partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    return list({partition.topic: partition for partition in sorted(partitions, reverse=True)}.values())

@@ -1,0 +1,103 @@
+"""From when to when: the times that a user may write, in milliseconds since the epoch."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.positions import TimeRange
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
+_AGO = re.compile(r"-([0-9]{1,12})(s|m|h|d|w)", re.ASCII)
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_LEAST_NUMBER = 10**11
+"""1973-03-03 in milliseconds. What is less is mostly a time in seconds, and would mean the whole topic."""
+_FORMS = "write 2026-11-01T00:00:00Z, 1793491200000 (milliseconds since the epoch), or back from now: -90m, -3h, -2d"
+
+
+def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
+    """The range that `--from` and `--to` say; `now_ms` is the present, the same for both.
+
+    Raises:
+        ConfigurationError: a time is malformed or in the future, or the end is not after the start.
+    """
+    start = _past("from", from_time, now_ms)
+    if to_time is None:
+        return TimeRange(start)
+    end = _past("to", to_time, now_ms)
+    if end <= start:
+        raise ConfigurationError(
+            f"--to {to_time} ({show_time(end)}) is not after --from {from_time} ({show_time(start)}): exchange them, "
+            "or give a later end"
+        )
+    return TimeRange(start, end)
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """A time with its zone (ISO 8601), in milliseconds since the epoch, or back from now; parts of one are rounded up.
+
+    Rounded up, because no record's timestamp lies between: what is at or after the time stays so.
+
+    Raises:
+        ConfigurationError: it is none of them; says what it may be.
+    """
+    text = text.strip()
+    if _NUMBER.fullmatch(text):
+        return _epoch_ms(text)
+    if ago := _AGO.fullmatch(text):
+        return _not_before_epoch(text, now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
+    try:
+        moment = datetime.fromisoformat(text)
+        has_zone = moment.tzinfo is not None
+        since = (moment if has_zone else moment.replace(tzinfo=UTC)) - _EPOCH
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{text!r} is no time: {_FORMS}") from error
+    if not has_zone:
+        at = moment.isoformat()
+        raise ConfigurationError(
+            f"the time {text!r} has no zone: write {at}Z for UTC, or its offset from UTC: {at}+01:00"
+        )
+    return _not_before_epoch(text, -(-since // _MILLISECOND))
+
+
+def show_time(time_ms: int) -> str:
+    """The time in UTC, in a form that `parse_time` reads."""
+    try:
+        shown = (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return str(time_ms)
+    return shown.replace("+00:00", "Z").replace(".000Z", "Z")
+
+
+def show_range(times: TimeRange) -> str:
+    """Both times, as `show_time`."""
+    return f"{show_time(times.from_ms)} to {'the end' if times.to_ms is None else show_time(times.to_ms)}"
+
+
+def _past(argument: str, text: str, now_ms: int) -> int:
+    time_ms = parse_time(text, now_ms)
+    if time_ms > now_ms:
+        raise ConfigurationError(
+            f"--{argument} {text} ({show_time(time_ms)}) is in the future: it is {show_time(now_ms)} now. What is "
+            "yet to come cannot be replayed"
+        )
+    return time_ms
+
+
+def _epoch_ms(text: str) -> int:
+    number = int(text)
+    if 0 < number < _LEAST_NUMBER:
+        raise ConfigurationError(
+            f"{text} is {show_time(number)} in milliseconds since the epoch: for seconds add three zeros ({text}000); "
+            "a time before 1974 is written as 1970-01-01T00:00:00Z"
+        )
+    return number
+
+
+def _not_before_epoch(text: str, time_ms: int) -> int:
+    if time_ms < 0:
+        raise ConfigurationError(f"the time {text!r} is before 1970, where Kafka's timestamps begin")
+    return time_ms
