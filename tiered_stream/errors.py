@@ -99,6 +99,12 @@ class FetchTimeoutError(BrokerUnavailableError, TimeoutError):
     """No record came within `kafkaConsumer.pollTimeoutMs`, though the log goes on (Spark: `TimeoutException`)."""
 
 
+class ReplayStoppedError(TieredStreamError):
+    """Somebody has stopped a replay's query before its end; started again, it goes on."""
+
+    retriable = True
+
+
 class TableError(TieredStreamError):
     """The Delta table cannot be opened, written or committed to; the message names it."""
 

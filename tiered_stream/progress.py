@@ -9,7 +9,7 @@ import orjson
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from tiered_stream.metrics import OBSERVATION, ReadMetrics, describe
-from tiered_stream.offsets import offsets_from_dict
+from tiered_stream.offsets import TopicPartition, offsets_from_dict
 
 
 def describe_progress(progress: StreamingQueryProgress, metrics: ReadMetrics) -> str:
@@ -35,12 +35,14 @@ def _lag(progress: StreamingQueryProgress) -> int | None:
     lags = [
         sum(latest[partition] - end.get(partition, 0) for partition in latest)
         for source in progress.sources
-        if (end := _offsets(source.endOffset)) is not None and (latest := _offsets(source.latestOffset)) is not None
+        if (end := source_offsets(source.endOffset)) is not None
+        and (latest := source_offsets(source.latestOffset)) is not None
     ]
     return sum(lags) if lags else None
 
 
-def _offsets(text: str | Mapping[str, Any] | None) -> dict[Any, int] | None:
+def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
+    """The offsets that a source's progress tells; None where it tells none."""
     if not text or text == "null":
         return None
     return offsets_from_dict(orjson.loads(text) if isinstance(text, str) else text)

@@ -35,7 +35,7 @@ def read_ahead(
     Raises:
         StorageError, CorruptDataError: at the place in the order where the bytes are missing.
     """
-    requests = _requests(fetcher, parts, options)
+    requests = requests_of(fetcher, parts, options)
     upcoming = next(requests, None)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
     held = 0
@@ -58,9 +58,10 @@ def read_ahead(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _requests(
+def requests_of(
     fetcher: RemoteStorageFetcher, parts: Sequence[tuple[RemoteLogSegment, ByteRange]], options: FetchOptions
 ) -> Iterator[Request]:
+    """The GETs for all parts, in order."""
     least = options.request_bytes
     most = max(least, min(2 * least, options.memory_bytes // options.in_flight))
     for part, (segment, wanted) in enumerate(parts):

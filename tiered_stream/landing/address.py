@@ -53,6 +53,15 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
     return TableAddress(None, table, table_uri(spark, detail["location"]))
 
 
+def table_location(spark: SparkSession, address: TableAddress) -> str:
+    """Where a table is, as Hadoop's file systems have it; one that has only a name has to be there."""
+    if address.path is not None:
+        return spark_path(address)
+    detail = spark.sql(f"DESCRIBE DETAIL {address.name}").first()
+    assert detail is not None
+    return str(detail["location"])
+
+
 def table_uri(spark: SparkSession, path: str) -> str:
     """`file:///folder`, `s3://bucket/prefix`, or what another scheme has."""
     parts = urlsplit(path)

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
-from tiered_stream.landing.address import TableAddress, find_address, make_by_spark
+from tiered_stream.landing.address import TableAddress, find_address, make_by_spark, table_location
 from tiered_stream.landing.committer import Committer, choose_committer
 from tiered_stream.landing.days import spark_day
 from tiered_stream.landing.files import data_files, observed
@@ -79,6 +79,24 @@ def land(
 
 
 @dataclass(frozen=True)
+class BoundedRun:
+    """What sets a run that has an end apart from a query that goes on.
+
+    `transaction_id` is the application transaction's in place of the query's, which a new checkpoint would change.
+    """
+
+    transaction_id: str
+    replace_where: str | None = None
+    """Rows to take out in the same commit; the run is then one micro-batch in the Spark lane."""
+    tasks: int | None = None
+    """The most tasks at once; None: as many as Spark runs."""
+
+    def limited(self, rows: DataFrame) -> DataFrame:
+        """In so many partitions that no more tasks run at once."""
+        return rows.coalesce(self.tasks) if self.tasks else rows
+
+
+@dataclass(frozen=True)
 class Landing:
     """A query that is ready to start: its lane, and in one line why that."""
 
@@ -94,6 +112,7 @@ class Landing:
     committer: Committer | None = None
     """Of the direct lane."""
     table_id: str = ""
+    bounded: BoundedRun | None = None
 
     def start(self) -> StreamingQuery:
         """Start it."""
@@ -104,19 +123,23 @@ class Landing:
 
     def _start_direct(self) -> StreamingQuery:
         self.spark.dataSource.register(FilesDataSource)
-        files = replace(self.files, tasks=self.spark.sparkContext.defaultParallelism)
-        options = as_options(self.settings, files)
+        tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
+        options = as_options(self.settings, replace(self.files, tasks=tasks))
         rows = self.spark.readStream.format(SOURCE).options(**options).load()
         commits = self._commits()
 
+        bounded = self.bounded
+
         def commit(batch: DataFrame, batch_id: int) -> None:
-            query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            of_query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            query_id = bounded.transaction_id if bounded else of_query
             assert query_id
             if commits.is_committed(query_id, batch_id):
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
                 return
             commits.commit(query_id, batch_id, data_files(batch.collect()))
 
+        rows = bounded.limited(rows) if bounded else rows
         return self._with_settings(observed(rows).writeStream.foreachBatch(commit)).start()
 
     def _commits(self) -> TableCommits:
@@ -136,10 +159,25 @@ class Landing:
         day = self.files.day_column
         if day:
             records = records.withColumn(day, sql.expr(spark_day()))
+        if self.bounded:
+            return self._start_bounded(self.bounded, records)
         writer = self._with_settings(records.writeStream.format("delta").outputMode("append"))
         if day:
             writer = writer.partitionBy(day)
         return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
+
+    def _start_bounded(self, bounded: BoundedRun, records: DataFrame) -> StreamingQuery:
+        location = table_location(self.spark, self.address)
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            # Delta leaves out a batch whose transaction the table has.
+            writer = batch.write.format("delta").option("txnAppId", bounded.transaction_id)
+            writer = writer.option("txnVersion", batch_id).mode("append")
+            if bounded.replace_where is not None:
+                writer = writer.mode("overwrite").option("replaceWhere", bounded.replace_where)
+            writer.save(location)
+
+        return self._with_settings(bounded.limited(records).writeStream.foreachBatch(write)).start()
 
     def _with_settings(self, writer: DataStreamWriter) -> DataStreamWriter:
         trigger: dict[str, Any] = (
@@ -173,9 +211,15 @@ def plan_landing(
     trigger: str = AVAILABLE_NOW,
     lane: str = "auto",
     name: str | None = None,
+    bounded: BoundedRun | None = None,
 ) -> Landing:
     """Choose the lane, and make the table when it is missing; arguments and errors as `land`."""
     parsed = check_settings(options, lane)
+    replaces = bounded is not None and bounded.replace_where is not None
+    if replaces and lane == "direct":
+        raise ConfigurationError(
+            "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
+        )
     address = find_address(spark, table)
     files = table_files(options)
     schema = table_schema(parsed.include_headers, files.day_column)
@@ -187,6 +231,8 @@ def plan_landing(
     files = replace(files, uri=address.uri or "", storage=storage)
     if lane == "spark" or unreachable:
         found = _Found(None, _ASKED if lane == "spark" else unreachable)
+    elif replaces:
+        found = _Found(None, "the direct lane only appends, and rows are to be replaced")
     else:
         found = _look(spark, asked_commit(options), files, schema, properties)
     if lane == "direct" and found.why_not:
@@ -196,7 +242,7 @@ def plan_landing(
         found = replace(found, table=None if unreachable else _description(files))
     chosen = Lane.SPARK if found.why_not else Lane.DIRECT
     table_id = found.table.table_id if found.table else ""
-    arguments = (spark, options, address, files, checkpoint, trigger, name, found.committer, table_id)
+    arguments = (spark, options, address, files, checkpoint, trigger, name, found.committer, table_id, bounded)
     return Landing(chosen, found.reason(schema), *arguments)
 
 

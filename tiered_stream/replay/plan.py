@@ -80,13 +80,11 @@ class ReplayPlan:
     def stream_options(self, given: Mapping[str, str]) -> dict[str, str]:
         """The options of a streaming query that reads the plan and then ends; `given` say how to reach the cluster."""
         ends = {remote.ENDING_OFFSETS.name: offsets_to_json(self._ends())}
-        return self._without_positions(given) | self._reads() | ends
+        return self._with_reads(given) | ends
 
     def batch_options(self, given: Mapping[str, str]) -> dict[str, str]:
         """As `stream_options`, for a batch query."""
-        return (
-            self._without_positions(given) | self._reads() | {spark.ENDING_OFFSETS.name: offsets_to_json(self._ends())}
-        )
+        return without_positions(given) | self._reads() | {spark.ENDING_OFFSETS.name: offsets_to_json(self._ends())}
 
     def to_json(self) -> bytes:
         """For `from_json`."""
@@ -123,6 +121,11 @@ class ReplayPlan:
     def _ends(self) -> dict[TopicPartition, int]:
         return {partition: offsets.end for partition, offsets in self.ranges.items()}
 
+    def _with_reads(self, given: Mapping[str, str]) -> dict[str, str]:
+        reads = self._reads()
+        names = {name.lower() for name in reads}
+        return {name: value for name, value in without_positions(given).items() if name.lower() not in names} | reads
+
     def _reads(self) -> dict[str, str]:
         starts = {partition: offsets.start for partition, offsets in self.ranges.items()}
         assigned: dict[str, list[int]] = {}
@@ -140,10 +143,6 @@ class ReplayPlan:
                 reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
         return reads
 
-    @staticmethod
-    def _without_positions(given: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in given.items() if name.lower() not in _POSITIONS}
-
 
 _POSITIONS = frozenset(
     option.name.lower()
@@ -151,10 +150,14 @@ _POSITIONS = frozenset(
         *(spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN),
         *(spark.STARTING_OFFSETS, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_TIMESTAMP),
         *(spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_TIMESTAMP),
-        remote.TOPIC_ID,
     )
 )
 """What the plan says in place of the user."""
+
+
+def without_positions(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that do not say what to read, nor from where to where."""
+    return {name: value for name, value in given.items() if name.lower() not in _POSITIONS}
 
 
 def transaction_id(name: str) -> str:

@@ -1,0 +1,124 @@
+"""A replay into a Delta table, new or there already, by either lane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.landing.address import find_address, table_location
+from tiered_stream.landing.delta_log import TableSnapshot
+from tiered_stream.landing.lane import check_fit, table_schema
+from tiered_stream.landing.query import LANES, BoundedRun, Landing, plan_landing
+from tiered_stream.landing.target import check_names, source_options, table_files
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.options import parse_options
+from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.replay.target import Start, Target
+from tiered_stream.spark_options import MAX_OFFSETS_PER_TRIGGER
+
+OFFSETS_PER_TASK = 8_000_000
+"""Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""
+CHECKPOINTS = "_checkpoints"
+"""In the table's folder; VACUUM leaves folders alone that begin so."""
+
+
+@dataclass(frozen=True)
+class DeltaTarget(Target):
+    """The table by a path (it has a slash in it), or by a name in the catalog. `tasks`: the most at once."""
+
+    spark: SparkSession
+    table: str
+    settings: Mapping[str, str]
+    lane: str = "auto"
+    tasks: int | None = None
+
+    @property
+    def described(self) -> str:
+        return f"table {self.table}"
+
+    def default_checkpoint(self, name: str) -> str | None:
+        address = find_address(self.spark, self.table)
+        if address.uri is None:
+            return None
+        return f"{table_location(self.spark, address).rstrip('/')}/{CHECKPOINTS}/replay-{name}"
+
+    def check(self, plan: ReplayPlan) -> None:
+        check_names(self.settings)
+        if self.lane not in LANES or (plan.arguments.replace and self.lane == "direct"):
+            raise ConfigurationError(
+                f"the lane is {self.lane!r}; it may be {', '.join(LANES)}, and with --replace not direct, which only "
+                "appends"
+            )
+        address = find_address(self.spark, self.table)
+        if address.uri is None:
+            return
+        snapshot = TableSnapshot(self.spark, table_location(self.spark, address))
+        if snapshot.exists:
+            self._check_table(snapshot, plan)
+
+    def prepare(self, plan: ReplayPlan) -> None:
+        self._landing(plan, self.settings, checkpoint="")
+
+    def start(self, plan: ReplayPlan, options: Mapping[str, str], checkpoint: str) -> Start:
+        landing = self._landing(plan, options, checkpoint)
+        return Start(landing.start(), f"{landing.lane.value} lane, {landing.reason}")
+
+    def _landing(self, plan: ReplayPlan, options: Mapping[str, str], checkpoint: str) -> Landing:
+        replaced = replace_where(plan) if plan.arguments.replace else None
+        return plan_landing(
+            self.spark,
+            options=self._limited(plan.stream_options(options), replaced is not None),
+            table=self.table,
+            checkpoint=checkpoint,
+            lane=self.lane,
+            name=plan.transaction_id,
+            bounded=BoundedRun(plan.transaction_id, replaced, self.tasks),
+        )
+
+    def _limited(self, options: Mapping[str, str], one_batch: bool) -> dict[str, str]:
+        limit = MAX_OFFSETS_PER_TRIGGER.name
+        unlimited = {name: value for name, value in options.items() if name.lower() != limit.lower()}
+        if one_batch:
+            return unlimited
+        tasks = self.tasks or self.spark.sparkContext.defaultParallelism
+        given = {name: value for name, value in options.items() if name not in unlimited}
+        return unlimited | (given or {limit: str(tasks * OFFSETS_PER_TASK)})
+
+    def _check_table(self, snapshot: TableSnapshot, plan: ReplayPlan) -> None:
+        found = snapshot.describe()
+        parsed = parse_options(source_options(plan.stream_options(self.settings)), streaming=True)
+        day_column = table_files(self.settings, parsed.storage).day_column
+        check_fit(self.table, found, table_schema(parsed.include_headers, day_column), day_column)
+        if plan.arguments.replace and (found.configuration or {}).get("delta.appendOnly", "false").lower() == "true":
+            raise ConfigurationError(
+                f"the table {self.table} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
+            )
+        if snapshot.transaction_version(plan.transaction_id) is not None:
+            raise ConfigurationError(
+                f"the table {self.table} has records of a replay named {plan.name} already, but its checkpoint is not "
+                "there: where it stopped is not known, and records would come twice. Give its --checkpoint, or another "
+                "--name with --replace, which takes them out first"
+            )
+
+
+def replace_where(plan: ReplayPlan) -> str:
+    """The condition on the rows of the plan, in SQL."""
+    where = " OR ".join(_within(partition, offsets) for partition, offsets in sorted(plan.ranges.items(), key=_key))
+    if not plan.arguments.exact:
+        return f"({where})"
+    end = "" if plan.times.to_ms is None else f" AND timestamp < timestamp_millis({plan.times.to_ms})"
+    return f"({where}) AND timestamp >= timestamp_millis({plan.times.from_ms}){end}"
+
+
+def _key(item: tuple[TopicPartition, Any]) -> TopicPartition:
+    return item[0]
+
+
+def _within(partition: TopicPartition, offsets: OffsetRange) -> str:
+    # Kafka's topic names have no quotes in them.
+    where = f"topic = '{partition.topic}' AND partition = {partition.partition}"
+    return f"({where} AND offset >= {offsets.start} AND offset < {offsets.end})"

@@ -1,0 +1,217 @@
+"""What a replay will read, said before anything is read: offsets, segments, bytes, GETs, time and money.
+
+Planned as the run plans its tasks, so that bytes and GETs are what the run then takes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from tiered_stream.fetch.prefetch import requests_of
+from tiered_stream.landing.target import source_options
+from tiered_stream.landing.tasks import ASSUMED_RECORD_BYTES
+from tiered_stream.locate.fetchers import split_fetcher
+from tiered_stream.locate.open import Tier, open_tier
+from tiered_stream.offsets import OffsetRange, OffsetReader, TopicPartition
+from tiered_stream.options import Options, parse_options
+from tiered_stream.plan.splits import Split, splits_for
+from tiered_stream.positions import TimeRange
+from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.replay.times import show_range
+
+STORAGE_BYTES_PER_SECOND = 60 << 20
+"""That one task reads, decodes and writes: half of what it does on a quiet machine, for an estimate that holds."""
+BROKER_BYTES_PER_SECOND = 15 << 20
+
+NOT_TIERED_YET = "not tiered yet: the active segment, or one that waits for it"
+NO_LOCATOR = "nothing says where segments are (remote.log.locator)"
+KEPT_LOCALLY = "still on the brokers' own disks (remote.prefer=local)"
+NO_SEGMENT = "no tiered segment holds them"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What the storage charges, in US dollars. The defaults are S3 Standard's in us-east-1 on the day of `as_of`;
+    reading within the region costs nothing but the requests.
+    """
+
+    per_1000_gets: float = 0.0004
+    per_gib: float = 0.0
+    as_of: str = "2025-06-01"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionEstimate:
+    """Of one partition. `storage_bytes` are of the log; `skipped` offsets are in segments that an exact replay need
+    not read; `after_end` offsets lie between Kafka's end for `to` and the log's.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    segments: int
+    storage_bytes: int
+    gets: int
+    broker_offsets: int
+    broker_reason: str | None
+    skipped: int
+    after_end: int
+
+    @property
+    def offsets(self) -> int:
+        """At most so many records."""
+        return self.end_offset - self.start_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of a whole replay; `tasks` run at once."""
+
+    plan: ReplayPlan = field(repr=False)
+    partitions: tuple[PartitionEstimate, ...]
+    tasks: int
+    max_bytes_per_second: int | None
+    prices: Prices
+
+    def total(self, name: str) -> int:
+        """The sum of one of the partitions' figures."""
+        return sum(getattr(each, name) for each in self.partitions)
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        storage = self.total("storage_bytes")
+        located = self.total("offsets") - self.total("broker_offsets") - self.total("skipped")
+        record_bytes = storage / located if located > 0 else ASSUMED_RECORD_BYTES
+        brokers = self.total("broker_offsets") * record_bytes
+        busy = (storage / STORAGE_BYTES_PER_SECOND + brokers / BROKER_BYTES_PER_SECOND) / self.tasks
+        return max(busy, storage / self.max_bytes_per_second if self.max_bytes_per_second else 0.0)
+
+    @property
+    def dollars(self) -> float:
+        """What the storage charges."""
+        per_get = self.prices.per_1000_gets / 1000
+        return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
+
+    def notes(self) -> list[str]:
+        """What the figures do not say."""
+        arguments, behind = self.plan.arguments, self.total("after_end")
+        notes = []
+        if self.plan.times.to_ms is not None and behind:
+            where = f"{behind:,} offsets lie behind the first record at or after --to"
+            notes.append(
+                f"{where}: --exact reads them too, and takes those records whose time is within the range"
+                if arguments.exact
+                else f"{where}. Where timestamps go back and forth, some may be of earlier records: --exact takes "
+                "those, too, and none that is outside the range"
+            )
+        elif self.plan.times.to_ms is not None and not arguments.exact:
+            notes.append("--exact would read the same offsets: nothing lies behind the first record at or after --to")
+        return notes
+
+    def to_json(self) -> str:
+        """The whole of it, for programs."""
+        totals = ("offsets", "segments", "storage_bytes", "gets", "broker_offsets", "skipped", "after_end")
+        found: dict[str, Any] = {
+            "name": self.plan.name,
+            "times": show_range(self.plan.times),
+            "from_ms": self.plan.times.from_ms,
+            "to_ms": self.plan.times.to_ms,
+            "exact": self.plan.arguments.exact,
+            "target": self.plan.arguments.target,
+            "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
+            "total": {name: self.total(name) for name in totals},
+            "tasks": self.tasks,
+            "seconds": round(self.seconds, 1),
+            "dollars": round(self.dollars, 6),
+            "prices": asdict(self.prices),
+            "notes": self.notes(),
+        }
+        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+
+
+def estimate(
+    plan: ReplayPlan,
+    given: Mapping[str, str],
+    *,
+    tasks: int,
+    max_bytes_per_second: int | None = None,
+    prices: Prices | None = None,
+) -> Estimate:
+    """What the plan reads; nothing is written. `given` are the options of the run.
+
+    Raises:
+        DataLossError: an archive does not hold the plan's offsets.
+        BrokerError, StorageError: offsets or segments cannot be looked up.
+    """
+    options = parse_options(source_options(plan.stream_options(given)), streaming=True)
+    tier = open_tier(options)
+    try:
+        splits = splits_for(plan.ranges, options, tier.locator, plan.topic_ids)
+        after = _after_end(plan, tier.offset_reader)
+        of_partition: dict[TopicPartition, list[Split]] = defaultdict(list)
+        for split in splits:
+            of_partition[split.topic_partition].append(split)
+        partitions = tuple(
+            _of_partition(partition, offsets, of_partition[partition], options, tier, after[partition])
+            for partition, offsets in sorted(plan.ranges.items(), key=lambda item: item[0])
+        )
+    finally:
+        tier.close()
+    return Estimate(plan, partitions, tasks, max_bytes_per_second, prices or Prices())
+
+
+def _of_partition(
+    partition: TopicPartition,
+    offsets: OffsetRange,
+    splits: Sequence[Split],
+    options: Options,
+    tier: Tier,
+    after_end: int,
+) -> PartitionEstimate:
+    locations = [location for split in splits for location in split.locations]
+    brokers = [split for split in splits if not split.locations]
+    return PartitionEstimate(
+        topic=partition.topic,
+        partition=partition.partition,
+        start_offset=offsets.start,
+        end_offset=offsets.end,
+        segments=len({location.segment.segment_id for location in locations}),
+        storage_bytes=sum(split.storage_bytes for split in splits),
+        gets=sum(_gets(split, options) for split in splits if split.locations),
+        broker_offsets=sum(len(split.offsets) for split in brokers),
+        broker_reason=_reason(brokers[-1], offsets, options, tier) if brokers else None,
+        skipped=len(offsets) - sum(len(split.offsets) for split in splits),
+        after_end=after_end,
+    )
+
+
+def _gets(split: Split, options: Options) -> int:
+    parts = [(location.segment, location.bytes) for location in split.locations]
+    return sum(1 for _ in requests_of(split_fetcher(split.locations, options), parts, options.fetch))
+
+
+def _reason(last: Split, offsets: OffsetRange, options: Options, tier: Tier) -> str:
+    if tier.locator is None:
+        return NO_LOCATOR
+    if options.prefer == "local":
+        return KEPT_LOCALLY
+    return NOT_TIERED_YET if last.offsets.end == offsets.end else NO_SEGMENT
+
+
+def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
+    """By partition, the offsets between the first record at or after `to` and the log's end."""
+    match plan.times:
+        case TimeRange(to_ms=int(to_ms)):
+            found = reader.for_timestamps(dict.fromkeys(plan.ranges, to_ms))
+        case _:
+            found = {}
+    latest = reader.latest(plan.ranges.keys()) if found else {}
+    ends = {partition: found.get(partition) for partition in plan.ranges}
+    return {each: 0 if end is None else max(0, latest[each] - end) for each, end in ends.items()}

@@ -1,0 +1,50 @@
+"""Where a replay's records go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tiered_stream.replay.plan import ReplayPlan
+
+
+class Start(NamedTuple):
+    """A query that runs, and a line that says how it goes about it."""
+
+    query: StreamingQuery
+    how: str
+
+
+class Target(ABC):
+    """One place for one replay's records. Errors are of `tiered_stream.errors`."""
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """What it is, in a few words and without a secret: one of the replay's arguments."""
+
+    @abstractmethod
+    def default_checkpoint(self, name: str) -> str | None:
+        """Where the replay `name` keeps its checkpoint unless it is told; None: not before `prepare`."""
+
+    @abstractmethod
+    def check(self, plan: ReplayPlan) -> None:
+        """Whether the plan, which is new, can be brought there; nothing is written.
+
+        Raises:
+            ConfigurationError: it does not fit, or has records of another plan by this name.
+        """
+
+    @abstractmethod
+    def prepare(self, plan: ReplayPlan) -> None:
+        """Make what is missing."""
+
+    @abstractmethod
+    def start(self, plan: ReplayPlan, options: Mapping[str, str], checkpoint: str) -> Start:
+        """Start to bring the plan's records there, or go on with it.
+
+        `options` are those that the user gave, and with them go `plan.stream_options`.
+        """
