@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tiered_stream.landing.query import land as land
+    from tiered_stream.replay.run import replay as replay
     from tiered_stream.replay.verify import verify as verify
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "land", "verify"]
+__all__ = ["__version__", "land", "replay", "verify"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,4 +24,6 @@ def __getattr__(name: str) -> Any:
         from tiered_stream.replay.verify import verify
 
         return verify
+    if name == "replay":
+        return importlib.import_module("tiered_stream.replay")  # which can be called
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

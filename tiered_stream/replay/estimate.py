@@ -45,6 +45,18 @@ class Prices:
     as_of: str = "2025-06-01"
 
 
+def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
+    """The prices that are given, the others as they are known."""
+    if per_1000_gets is None and per_gib is None:
+        return Prices()
+    known = Prices()
+    return Prices(
+        known.per_1000_gets if per_1000_gets is None else per_1000_gets,
+        known.per_gib if per_gib is None else per_gib,
+        as_of="the command line",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionEstimate:
     """Of one partition. `storage_bytes` are of the log; `skipped` offsets are in segments that an exact replay need

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
 """Waits for a query's end, and shows how far it is; raises what ends it early."""
 
-_READS = (spark_names.SUBSCRIBE, spark_names.SUBSCRIBE_PATTERN, spark_names.ASSIGN)
+READS = (spark_names.SUBSCRIBE, spark_names.SUBSCRIBE_PATTERN, spark_names.ASSIGN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +202,9 @@ def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments,
 
 def _reads(options: Mapping[str, str]) -> tuple[str, str]:
     given: dict[str, Any] = {name.lower(): value for name, value in options.items()}
-    found = [(option.name, given[option.name.lower()]) for option in _READS if option.name.lower() in given]
+    found = [(option.name, given[option.name.lower()]) for option in READS if option.name.lower() in given]
     if len(found) != 1:
-        names = ", ".join(option.name for option in _READS)
+        names = ", ".join(option.name for option in READS)
         raise ConfigurationError(f"say what to replay by exactly one of the options {names}; {len(found)} are given")
     return found[0]
 

@@ -1,0 +1,18 @@
+r"""What topics held from one time to another, into a Delta table, each record once.
+
+    spark-submit --properties-file conf/spark-defaults.conf jobs/replay_from_timestamp.py \
+        --settings conf/ingest_to_delta.properties --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --replace
+
+The command `tiered-stream replay` is the same without spark-submit; `--help` has the arguments and the exit codes.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from tiered_stream.cli.replay import EXIT_CODES, replay
+
+if __name__ == "__main__":
+    app = typer.Typer(add_completion=False)
+    app.command(epilog=EXIT_CODES)(replay)
+    app()

@@ -1,0 +1,85 @@
+"""`tiered-stream replay`: what topics held from one time to another, into a Delta table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.settings import parse_assignment
+
+EXIT_CODES = """\
+Exit codes: 0 done, or finished before; 1 failed while it ran: the same command goes on; 2 refused, nothing was written;
+130 stopped by Ctrl-C or SIGTERM: the same command goes on.
+"""
+_TIME = "2026-11-01T00:00:00Z (with a zone), milliseconds since the epoch, or back from now: -90m, -3h, -2d"
+
+
+def replay(
+    from_time: Annotated[str, typer.Option("--from", help=f"The first time: {_TIME}.")],
+    to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="A settings file; that of an ingest job will do.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")] = None,
+    subscribe: Annotated[str | None, typer.Option(help="Topics, separated by commas.")] = None,
+    subscribe_pattern: Annotated[str | None, typer.Option(help="A pattern of topics' names.")] = None,
+    assign: Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')] = None,
+    table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
+    name: Annotated[str | None, typer.Option(help="The replay's name; default: made from the arguments.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="Its checkpoint; default: in the table, _checkpoints/replay-NAME.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Every record of that time, and no other.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Take the table's rows of the same offsets out, in the same commit.")
+    ] = False,
+    lane: Annotated[str | None, typer.Option(help="auto, direct or spark.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="The most tasks at once.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and stop.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --dry-run: for programs.")] = False,
+    get_price: Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")] = None,
+    gib_price: Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")] = None,
+    spark_conf: Annotated[list[str] | None, typer.Option(help="name=value for Spark; may be repeated.")] = None,
+) -> None:
+    """Replay what topics held from one time to another into a Delta table, each record once.
+
+    Stopped at any moment, the same command goes on. A partition begins at its first offset whose timestamp is at or
+    after --from and ends before the first at or after --to, as Kafka's offsetsForTimes has it.
+    """
+    reads = {"subscribe": subscribe, "subscribePattern": subscribe_pattern, "assign": assign}
+    given = {each: value for each, value in reads.items() if value is not None}
+    places = {"settings": settings, "table": table, "name": name, "checkpoint": checkpoint}
+    ways: dict[str, Any] = {"exact": exact, "replace": replace, "lane": lane, "tasks": tasks}
+    ways |= {"dry_run": dry_run, "json": json}
+    _run(from_time, to_time, option or [], given, spark_conf or [], (get_price, gib_price), places | ways)
+
+
+def _run(
+    from_time: str,
+    to_time: str | None,
+    options: list[str],
+    reads: dict[str, str],
+    spark_conf: list[str],
+    prices: tuple[float | None, float | None],
+    ways: dict[str, Any],
+) -> None:
+    # Imported late: other commands need no Spark.
+    from tiered_stream.replay.command import REFUSED, ReplayCommand, run_command
+    from tiered_stream.replay.estimate import priced
+
+    console = Console(highlight=False, soft_wrap=True, stderr=ways["json"])
+    try:
+        command = ReplayCommand(
+            from_time,
+            to_time,
+            options=dict(map(parse_assignment, options)) | reads,
+            spark=dict(map(parse_assignment, spark_conf)),
+            prices=priced(*prices),
+            **ways,
+        )
+    except ConfigurationError as error:
+        console.print(str(error), style="red", markup=False)
+        raise typer.Exit(REFUSED) from None
+    raise typer.Exit(run_command(command, console))

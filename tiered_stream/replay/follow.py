@@ -1,0 +1,152 @@
+"""How far a replay is, while it runs: a bar on a terminal, elsewhere a line a minute."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from tiered_stream.metrics import MetricsReceiver, ReadMetrics
+from tiered_stream.offsets import PartitionOffsets, TopicPartition
+from tiered_stream.progress import source_offsets
+from tiered_stream.replay.plan import ReplayPlan
+
+log = logging.getLogger(__name__)
+
+_SECONDS_BETWEEN_LOOKS = 1
+_SECONDS_BETWEEN_LINES = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a replay is. `begun` offsets were behind it when this run started; `seconds` are of this run."""
+
+    offsets: int
+    done: int
+    begun: int
+    partitions: int
+    partitions_done: int
+    metrics: ReadMetrics
+    seconds: float
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At this run's rate; None: it is too early to tell."""
+        passed = self.done - self.begun
+        return (self.offsets - self.done) * self.seconds / passed if passed > 0 else None
+
+    def __str__(self) -> str:
+        read = self.metrics.remote_fetch_bytes + self.metrics.broker_fetch_bytes
+        seconds = max(self.seconds, 0.001)
+        left = self.seconds_left
+        return (
+            f"{self.done:,} of {self.offsets:,} offsets, {self.partitions_done} of {self.partitions} partitions done, "
+            f"{self.metrics.records / seconds:,.0f} records/s, {read / (1 << 20) / seconds:,.1f} MiB/s, "
+            + ("time left unknown" if left is None else f"{_duration(left)} left")
+        )
+
+
+class Standings:
+    """Works out where a replay stands, from Spark's progress of micro-batches and the tasks' counters."""
+
+    def __init__(self, plan: ReplayPlan, clock: Callable[[], float] = time.monotonic) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._start = clock()
+        self._begun: int | None = None
+        self._ends: dict[TopicPartition, int] = {each: offsets.start for each, offsets in plan.ranges.items()}
+        self._records_before = 0
+        """That were read when the last micro-batch ended."""
+
+    def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
+        """Take in what Spark says of a finished micro-batch."""
+        if self._begun is None:
+            self._begun = self._passed(start)
+        if any(self._ends.get(partition) != offset for partition, offset in end.items()):
+            self._ends.update(end)
+            self._records_before = metrics.records
+
+    def standing(self, metrics: ReadMetrics) -> Standing:
+        """Where it stands, `metrics` being the counters of this run so far."""
+        passed, total = self._passed(self._ends), self._plan.offsets
+        under_way = min(max(0, metrics.records - self._records_before), total - passed)
+        done = [partition for partition, offsets in self._plan.ranges.items() if self._ends[partition] >= offsets.end]
+        begun = self._begun or 0
+        seconds = self._clock() - self._start
+        return Standing(total, passed + under_way, begun, len(self._plan.ranges), len(done), metrics, seconds)
+
+    def _passed(self, ends: PartitionOffsets) -> int:
+        ranges = self._plan.ranges
+        return sum(min(at, ranges[each].end) - ranges[each].start for each, at in ends.items() if each in ranges)
+
+
+class Follower:
+    """Shows a query's progress on a console until the query ends. Ctrl-C stops the query, and is raised again."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+
+    def __call__(self, query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
+        standings = Standings(plan, self._clock)
+        with self._shown(plan) as show:
+            try:
+                while not query.awaitTermination(_SECONDS_BETWEEN_LOOKS):
+                    show(_standing(standings, query, receiver))
+            except BaseException:
+                _stop(query)
+                raise
+            show(_standing(standings, query, receiver))
+
+    @contextmanager
+    def _shown(self, plan: ReplayPlan) -> Iterator[Callable[[Standing], None]]:
+        if not self._console.is_terminal:
+            yield self._lines()
+            return
+        with Progress(BarColumn(), TextColumn("{task.description}"), console=self._console) as bar:
+            task = bar.add_task("", total=max(1, plan.offsets))
+            yield lambda standing: bar.update(task, completed=standing.done, description=str(standing))
+
+    def _lines(self) -> Callable[[Standing], None]:
+        said = self._clock()
+
+        def show(standing: Standing) -> None:
+            nonlocal said
+            if self._clock() - said >= _SECONDS_BETWEEN_LINES:
+                self._console.print(str(standing), markup=False)
+                said = self._clock()
+
+        return show
+
+
+def _standing(standings: Standings, query: StreamingQuery, receiver: MetricsReceiver) -> Standing:
+    metrics = receiver.total()
+    progress = query.lastProgress
+    if progress is not None and progress.sources:
+        source = progress.sources[0]
+        start, end = source_offsets(source.startOffset), source_offsets(source.endOffset)
+        if end is not None:
+            standings.batch_ended(start or {}, end, metrics)
+    return standings.standing(metrics)
+
+
+def _stop(query: StreamingQuery) -> None:
+    """Stop it, if there is still somebody who can."""
+    try:
+        query.stop()
+    except (Py4JError, PySparkException, OSError) as error:
+        log.info("the query could not be stopped, its driver is gone: %s", error)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
