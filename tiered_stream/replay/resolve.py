@@ -2,18 +2,21 @@
 
 A partition begins at its first offset whose timestamp is at or after `from`, and ends before its first at or after
 `to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps go back and forth, so records with an earlier one may
-lie behind that end; an exact replay therefore goes on to the log's end.
+lie behind that end; an exact replay therefore goes on to the log's end. Nor does it trust the start where records were
+deleted within a segment: if the first that is late enough was one of them, Kafka's lookup gives up on every other
+segment of its kind, tiered or local (`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tiered_stream.broker.fetch import fetch_records
 from tiered_stream.broker.open import open_client
 from tiered_stream.errors import ConfigurationError, UnknownTopicError
+from tiered_stream.locate.base import Locator
 from tiered_stream.locate.open import Tier
 from tiered_stream.offsets import OffsetRange, OffsetReader, PartitionOffsets, TopicPartition, listed
 from tiered_stream.options import Options, Subscription
@@ -51,6 +54,9 @@ def resolve(options: Options, tier: Tier, times: TimeRange, *, exact: bool) -> R
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
     resolved = lookup.retrying(lambda: _resolved(tier.offset_reader, assignment, times, exact))
+    if exact and options.locator != ARCHIVE:
+        earliest = lookup.retrying(lambda: tier.offset_reader.earliest(resolved.ranges.keys()))
+        resolved = replace(resolved, ranges=_from_where_sure(resolved.ranges, earliest, tier.locator))
     topic_ids = {**options.topic_ids, **assignment.topic_ids}
     if options.locator == ARCHIVE:
         _check_archive(tier.offset_reader, resolved.latest, times, data_loss)
@@ -74,6 +80,24 @@ def _resolved(reader: OffsetReader, assignment: Assignment, times: TimeRange, ex
         start = starts[partition]
         ranges[partition] = OffsetRange(end if start is None else min(max(start, earliest[partition]), end), end)
     return Resolved(ranges, assignment.topic_ids, latest)
+
+
+def _from_where_sure(
+    ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
+) -> dict[TopicPartition, OffsetRange]:
+    """The ranges, from the log's start unless it is known to be a segment's, where nothing was deleted within one."""
+    unsure = {
+        partition: OffsetRange(first, first + 1)
+        for partition, first in earliest.items()
+        if 0 < first < ranges[partition].start
+    }
+    located = locator.locate(unsure) if locator and unsure else {}
+    moved = {
+        partition: OffsetRange(first.start, ranges[partition].end)
+        for partition, first in unsure.items()
+        if not any(location.segment.base_offset == first.start for location in located.get(partition, ()))
+    }
+    return {**ranges, **moved}
 
 
 def _check_there(subscription: Subscription, assignment: Assignment) -> None:
