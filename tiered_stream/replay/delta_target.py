@@ -12,10 +12,9 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.landing.address import find_address, table_location
 from tiered_stream.landing.delta_log import TableSnapshot
 from tiered_stream.landing.lane import check_fit, table_schema
-from tiered_stream.landing.query import LANES, BoundedRun, Landing, plan_landing
-from tiered_stream.landing.target import check_names, source_options, table_files
+from tiered_stream.landing.query import BoundedRun, Landing, check_settings, plan_landing
+from tiered_stream.landing.target import table_files
 from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import parse_options
 from tiered_stream.replay.plan import ReplayPlan
 from tiered_stream.replay.target import Start, Target
 from tiered_stream.spark_options import MAX_OFFSETS_PER_TRIGGER
@@ -47,18 +46,15 @@ class DeltaTarget(Target):
         return f"{table_location(self.spark, address).rstrip('/')}/{CHECKPOINTS}/replay-{name}"
 
     def check(self, plan: ReplayPlan) -> None:
-        check_names(self.settings)
-        if self.lane not in LANES or (plan.arguments.replace and self.lane == "direct"):
-            raise ConfigurationError(
-                f"the lane is {self.lane!r}; it may be {', '.join(LANES)}, and with --replace not direct, which only "
-                "appends"
-            )
+        parsed = check_settings(plan.stream_options(self.settings), self.lane)
+        if plan.arguments.replace and self.lane == "direct":
+            raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
         address = find_address(self.spark, self.table)
         if address.uri is None:
             return
         snapshot = TableSnapshot(self.spark, table_location(self.spark, address))
         if snapshot.exists:
-            self._check_table(snapshot, plan)
+            self._check_table(snapshot, plan, parsed.include_headers)
 
     def prepare(self, plan: ReplayPlan) -> None:
         self._landing(plan, self.settings, checkpoint="")
@@ -88,11 +84,10 @@ class DeltaTarget(Target):
         given = {name: value for name, value in options.items() if name not in unlimited}
         return unlimited | (given or {limit: str(tasks * OFFSETS_PER_TASK)})
 
-    def _check_table(self, snapshot: TableSnapshot, plan: ReplayPlan) -> None:
+    def _check_table(self, snapshot: TableSnapshot, plan: ReplayPlan, include_headers: bool) -> None:
         found = snapshot.describe()
-        parsed = parse_options(source_options(plan.stream_options(self.settings)), streaming=True)
-        day_column = table_files(self.settings, parsed.storage).day_column
-        check_fit(self.table, found, table_schema(parsed.include_headers, day_column), day_column)
+        day_column = table_files(self.settings).day_column
+        check_fit(self.table, found, table_schema(include_headers, day_column), day_column)
         if plan.arguments.replace and (found.configuration or {}).get("delta.appendOnly", "false").lower() == "true":
             raise ConfigurationError(
                 f"the table {self.table} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
