@@ -31,7 +31,7 @@ class DeltaTarget(Target):
 
     spark: SparkSession
     table: str
-    settings: Mapping[str, str]
+    given: Mapping[str, str]
     lane: str = "auto"
     tasks: int | None = None
 
@@ -46,7 +46,7 @@ class DeltaTarget(Target):
         return f"{table_location(self.spark, address).rstrip('/')}/{CHECKPOINTS}/replay-{name}"
 
     def check(self, plan: ReplayPlan) -> None:
-        parsed = check_settings(plan.stream_options(self.settings), self.lane)
+        parsed = check_settings(self.settings(plan, self.given), self.lane)
         if plan.arguments.replace and self.lane == "direct":
             raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
         address = find_address(self.spark, self.table)
@@ -57,17 +57,26 @@ class DeltaTarget(Target):
             self._check_table(snapshot, plan, parsed.include_headers)
 
     def prepare(self, plan: ReplayPlan) -> None:
-        self._landing(plan, self.settings, checkpoint="")
+        self._landing(plan, self.settings(plan, self.given), checkpoint="")
 
-    def start(self, plan: ReplayPlan, options: Mapping[str, str], checkpoint: str) -> Start:
-        landing = self._landing(plan, options, checkpoint)
+    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
+        """With a limit to micro-batches, unless the user gave one, or all is to be one commit."""
+        settings, limit = plan.stream_options(given), MAX_OFFSETS_PER_TRIGGER.name
+        limits = {name for name in settings if name.lower() == limit.lower()}
+        if plan.arguments.replace:
+            return {name: value for name, value in settings.items() if name not in limits}
+        tasks = self.tasks or self.spark.sparkContext.defaultParallelism
+        return settings if limits else {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
+
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
+        landing = self._landing(plan, settings, checkpoint)
         return Start(landing.start(), f"{landing.lane.value} lane, {landing.reason}")
 
-    def _landing(self, plan: ReplayPlan, options: Mapping[str, str], checkpoint: str) -> Landing:
+    def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
         replaced = replace_where(plan) if plan.arguments.replace else None
         return plan_landing(
             self.spark,
-            options=self._limited(plan.stream_options(options), replaced is not None),
+            options=settings,
             table=self.table,
             checkpoint=checkpoint,
             lane=self.lane,
@@ -75,18 +84,9 @@ class DeltaTarget(Target):
             bounded=BoundedRun(plan.transaction_id, replaced, self.tasks),
         )
 
-    def _limited(self, options: Mapping[str, str], one_batch: bool) -> dict[str, str]:
-        limit = MAX_OFFSETS_PER_TRIGGER.name
-        unlimited = {name: value for name, value in options.items() if name.lower() != limit.lower()}
-        if one_batch:
-            return unlimited
-        tasks = self.tasks or self.spark.sparkContext.defaultParallelism
-        given = {name: value for name, value in options.items() if name not in unlimited}
-        return unlimited | (given or {limit: str(tasks * OFFSETS_PER_TASK)})
-
     def _check_table(self, snapshot: TableSnapshot, plan: ReplayPlan, include_headers: bool) -> None:
         found = snapshot.describe()
-        day_column = table_files(self.settings).day_column
+        day_column = table_files(self.given).day_column
         check_fit(self.table, found, table_schema(include_headers, day_column), day_column)
         if plan.arguments.replace and (found.configuration or {}).get("delta.appendOnly", "false").lower() == "true":
             raise ConfigurationError(

@@ -1,14 +1,14 @@
 """What a replay will read, said before anything is read: offsets, segments, bytes, GETs, time and money.
 
-Planned as the run plans its tasks, so that bytes and GETs are what the run then takes.
+Planned by the run's own planner, micro-batch by micro-batch, so that bytes and GETs are what the run then takes.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -20,6 +20,7 @@ from tiered_stream.locate.open import Tier, open_tier
 from tiered_stream.offsets import OffsetRange, OffsetReader, TopicPartition
 from tiered_stream.options import Options, parse_options
 from tiered_stream.plan.splits import Split, splits_for
+from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.positions import TimeRange
 from tiered_stream.replay.plan import ReplayPlan
 from tiered_stream.replay.times import show_range
@@ -150,71 +151,90 @@ class Estimate:
 
 def estimate(
     plan: ReplayPlan,
-    given: Mapping[str, str],
+    settings: Mapping[str, str],
     *,
     tasks: int,
     max_bytes_per_second: int | None = None,
     prices: Prices | None = None,
 ) -> Estimate:
-    """What the plan reads; nothing is written. `given` are the options of the run.
+    """What the plan reads; nothing is written. `settings` are those of the run's query (`Target.settings`).
 
     Raises:
-        DataLossError: an archive does not hold the plan's offsets.
+        DataLossError: a log or an archive does not hold the plan's offsets.
         BrokerError, StorageError: offsets or segments cannot be looked up.
     """
-    options = parse_options(source_options(plan.stream_options(given)), streaming=True)
+    options = parse_options(source_options(settings), streaming=True)
+    tallies = {partition: _Tally() for partition in plan.ranges}
     tier = open_tier(options)
     try:
-        splits = splits_for(plan.ranges, options, tier.locator, plan.topic_ids)
         after = _after_end(plan, tier.offset_reader)
-        of_partition: dict[TopicPartition, list[Split]] = defaultdict(list)
-        for split in splits:
-            of_partition[split.topic_partition].append(split)
+        for split in _splits(options, tier):
+            tallies[split.topic_partition].add(split, options)
         partitions = tuple(
-            _of_partition(partition, offsets, of_partition[partition], options, tier, after[partition])
-            for partition, offsets in sorted(plan.ranges.items(), key=lambda item: item[0])
+            tallies[partition].figures(partition, plan.ranges[partition], after[partition], options, tier)
+            for partition in sorted(plan.ranges)
         )
     finally:
         tier.close()
     return Estimate(plan, partitions, tasks, max_bytes_per_second, prices or Prices())
 
 
-def _of_partition(
-    partition: TopicPartition,
-    offsets: OffsetRange,
-    splits: Sequence[Split],
-    options: Options,
-    tier: Tier,
-    after_end: int,
-) -> PartitionEstimate:
-    locations = [location for split in splits for location in split.locations]
-    brokers = [split for split in splits if not split.locations]
-    return PartitionEstimate(
-        topic=partition.topic,
-        partition=partition.partition,
-        start_offset=offsets.start,
-        end_offset=offsets.end,
-        segments=len({location.segment.segment_id for location in locations}),
-        storage_bytes=sum(split.storage_bytes for split in splits),
-        gets=sum(_gets(split, options) for split in splits if split.locations),
-        broker_offsets=sum(len(split.offsets) for split in brokers),
-        broker_reason=_reason(brokers[-1], offsets, options, tier) if brokers else None,
-        skipped=len(offsets) - sum(len(split.offsets) for split in splits),
-        after_end=after_end,
-    )
+def _splits(options: Options, tier: Tier) -> Iterator[Split]:
+    """What the tasks of all micro-batches read."""
+    planner = StreamPlanner(options, tier.offset_reader, tier.locator)
+    planner.prepare_for_available_now()
+    start = planner.initial()
+    while (end := planner.next_end(start, limited=True)) != start:
+        yield from splits_for(planner.ranges(start, end), options, tier.locator, planner.topic_ids)
+        start = end
 
 
-def _gets(split: Split, options: Options) -> int:
-    parts = [(location.segment, location.bytes) for location in split.locations]
-    return sum(1 for _ in requests_of(split_fetcher(split.locations, options), parts, options.fetch))
+@dataclass(slots=True)
+class _Tally:
+    """What the splits of one partition add up to."""
 
+    segments: set[UUID] = field(default_factory=set)
+    storage_bytes: int = 0
+    gets: int = 0
+    offsets: int = 0
+    broker_offsets: int = 0
+    brokers_until: int = 0
 
-def _reason(last: Split, offsets: OffsetRange, options: Options, tier: Tier) -> str:
-    if tier.locator is None:
-        return NO_LOCATOR
-    if options.prefer == "local":
-        return KEPT_LOCALLY
-    return NOT_TIERED_YET if last.offsets.end == offsets.end else NO_SEGMENT
+    def add(self, split: Split, options: Options) -> None:
+        self.offsets += len(split.offsets)
+        self.storage_bytes += split.storage_bytes
+        self.segments.update(location.segment.segment_id for location in split.locations)
+        if split.locations:
+            parts = [(location.segment, location.bytes) for location in split.locations]
+            fetcher = split_fetcher(split.locations, options)
+            self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
+        else:
+            self.broker_offsets += len(split.offsets)
+            self.brokers_until = max(self.brokers_until, split.offsets.end)
+
+    def figures(
+        self, partition: TopicPartition, offsets: OffsetRange, after_end: int, options: Options, tier: Tier
+    ) -> PartitionEstimate:
+        return PartitionEstimate(
+            topic=partition.topic,
+            partition=partition.partition,
+            start_offset=offsets.start,
+            end_offset=offsets.end,
+            segments=len(self.segments),
+            storage_bytes=self.storage_bytes,
+            gets=self.gets,
+            broker_offsets=self.broker_offsets,
+            broker_reason=self._reason(offsets, options, tier) if self.broker_offsets else None,
+            skipped=len(offsets) - self.offsets,
+            after_end=after_end,
+        )
+
+    def _reason(self, offsets: OffsetRange, options: Options, tier: Tier) -> str:
+        if tier.locator is None:
+            return NO_LOCATOR
+        if options.prefer == "local":
+            return KEPT_LOCALLY
+        return NOT_TIERED_YET if self.brokers_until == offsets.end else NO_SEGMENT
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:

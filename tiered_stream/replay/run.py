@@ -123,7 +123,10 @@ class Replay:
     def estimate(self, *, tasks: int | None = None, prices: Prices | None = None) -> Estimate:
         """What the whole of it reads; raises as `estimate.estimate`."""
         return estimate(
-            self.plan, self.options, tasks=tasks or self.spark.sparkContext.defaultParallelism, prices=prices
+            self.plan,
+            self.target.settings(self.plan, self.options),
+            tasks=tasks or self.spark.sparkContext.defaultParallelism,
+            prices=prices,
         )
 
     def run(self, follow: Follow | None = None, say: Callable[[str], None] = log.info) -> ReplayReport:
@@ -133,8 +136,8 @@ class Replay:
         if store.finished:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
         with MetricsReceiver(self.spark.conf.get("spark.driver.host") or "127.0.0.1") as receiver:
-            options = {METRICS_ADDRESS.name: receiver.address, **self.options}
-            started = self.target.start(plan, options, store.folder)
+            settings = self.target.settings(plan, {METRICS_ADDRESS.name: receiver.address, **self.options})
+            started = self.target.start(plan, settings, store.folder)
             say(started.how)
             (follow or _wait)(started.query, plan, receiver)
             metrics = receiver.total()

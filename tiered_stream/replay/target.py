@@ -42,9 +42,10 @@ class Target(ABC):
     def prepare(self, plan: ReplayPlan) -> None:
         """Make what is missing."""
 
-    @abstractmethod
-    def start(self, plan: ReplayPlan, options: Mapping[str, str], checkpoint: str) -> Start:
-        """Start to bring the plan's records there, or go on with it.
+    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
+        """Those of the query that reads the plan, made from those that the user gave."""
+        return plan.stream_options(given)
 
-        `options` are those that the user gave, and with them go `plan.stream_options`.
-        """
+    @abstractmethod
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
+        """Start to bring the plan's records there, or go on with it; `settings` are those of the query."""
