@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.stack.jars import jar_paths
@@ -19,9 +19,10 @@ class SubmittedJob:
     Args:
         folder: for its settings file, its Spark properties and its log.
         settings: the lines of the settings file.
+        arguments: more words for its command line.
     """
 
-    def __init__(self, job: str, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, job: str, folder: Path, settings: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "job.log"
         jars = ",".join(map(str, jar_paths("delta")))
@@ -30,7 +31,7 @@ class SubmittedJob:
         (folder / "job.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._command = [
             *(str(SPARK_SUBMIT), "--properties-file", str(folder / "spark.conf"), str(ROOT / "jobs" / job)),
-            *("--settings", str(folder / "job.properties")),
+            *("--settings", str(folder / "job.properties"), *arguments),
         ]
         self._process: subprocess.Popen[bytes] | None = None
 

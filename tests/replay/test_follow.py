@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+from uuid import UUID
+
+import pytest
+from rich.console import Console
+
+from tiered_stream.metrics import MetricsReceiver, ReadMetrics
+from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.positions import TimeRange
+from tiered_stream.replay.follow import Follower, Standings
+from tiered_stream.replay.plan import ReplayArguments, ReplayPlan
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+PLAN = ReplayPlan(
+    "mend",
+    ReplayArguments(("subscribe", "t"), "0", None, "table x"),
+    TimeRange(0),
+    {T0: OffsetRange(100, 300), T1: OffsetRange(0, 200)},
+    {"t": UUID(int=1)},
+)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_standing_counts_micro_batches_that_ended_and_what_was_read_since() -> None:
+    clock = Clock()
+    standings = Standings(PLAN, clock)
+    clock.now = 10.0
+    assert standings.standing(ReadMetrics()).seconds_left is None
+    standings.batch_ended({T0: 100, T1: 0}, {T0: 200, T1: 200}, ReadMetrics(records=250))
+    standing = standings.standing(ReadMetrics(records=300, remote_fetch_bytes=10 << 20))
+    assert (standing.done, standing.offsets, standing.partitions_done, standing.seconds_left) == (350, 400, 1, 10 / 7)
+    assert str(standing) == ("350 of 400 offsets, 1 of 2 partitions done, 30 records/s, 1.0 MiB/s, 1 s left")
+    assert standings.standing(ReadMetrics(records=9999)).done == 400
+
+
+def test_what_an_earlier_run_did_is_done_and_does_not_count_for_the_rate() -> None:
+    clock = Clock()
+    standings = Standings(PLAN, clock)
+    standings.batch_ended({T0: 300, T1: 0}, {T0: 300, T1: 100}, ReadMetrics(records=90))
+    clock.now = 3600.0
+    standing = standings.standing(ReadMetrics(records=90))
+    assert (standing.done, standing.begun, standing.seconds_left) == (300, 200, 3600)
+    assert str(standing).endswith("1 h 0 min left")
+
+
+class Query:
+    """A query that is asked so often before it ends, each time a while later."""
+
+    def __init__(self, clock: Clock, looks: int, seconds: float, end: type[BaseException] | None = None) -> None:
+        self.clock, self.looks, self.seconds, self.end = clock, looks, seconds, end
+        self.stopped = False
+        self.lastProgress: Any = None
+
+    def awaitTermination(self, timeout: float) -> bool:  # noqa: N802 - Spark's name
+        self.clock.now += self.seconds
+        self.looks -= 1
+        if self.looks < 0 and self.end is not None:
+            raise self.end
+        return self.looks < 0
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def followed(query: Query, terminal: bool) -> str:
+    out = StringIO()
+    console = Console(file=out, force_terminal=terminal, width=200, highlight=False)
+    with MetricsReceiver() as receiver:
+        Follower(console, query.clock)(query, PLAN, receiver)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def test_without_a_terminal_there_is_a_line_a_minute() -> None:
+    assert len(followed(Query(Clock(), 130, 1.0), terminal=False).splitlines()) == 2
+
+
+def test_a_terminal_has_a_bar() -> None:
+    assert "of 400 offsets" in followed(Query(Clock(), 3, 1.0), terminal=True)
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, RuntimeError])
+def test_what_interrupts_stops_the_query(end: type[BaseException]) -> None:
+    query = Query(Clock(), 3, 1.0, end)
+    with pytest.raises(end):
+        followed(query, terminal=False)
+    assert query.stopped
