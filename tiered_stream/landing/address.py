@@ -87,9 +87,8 @@ def make_by_spark(
     properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
     with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
     with _spark_errors(str(address), "made"):
-        spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {address.sql_name} ({schema.toDDL()}) USING delta{partitioned}{with_properties}"
-        )
+        table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{partitioned}{with_properties}")
 
 
 @contextmanager

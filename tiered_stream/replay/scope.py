@@ -91,7 +91,7 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     try:
         lookup = OffsetLookup.of(options, tier.offset_reader)
         wanted = batch_ranges(options, lookup)
-        bounds = lookup.bounds({})
+        bounds = lookup.bounds({}, {})
     finally:
         tier.close()
     logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
