@@ -44,7 +44,7 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
     """
     if "/" in table:
         return TableAddress(table, None, table_uri(spark, table))
-    with _spark_errors(table, "found"):
+    with spark_errors(table, "found"):
         if not spark.catalog.tableExists(table):
             return TableAddress(None, table, None)
         detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
@@ -86,13 +86,13 @@ def make_by_spark(
     partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
     properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
     with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
-    with _spark_errors(str(address), "made"):
+    with spark_errors(str(address), "made"):
         table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{partitioned}{with_properties}")
 
 
 @contextmanager
-def _spark_errors(table: str, done: str) -> Iterator[None]:
+def spark_errors(table: str, done: str) -> Iterator[None]:
     """Errors of Spark and of what it calls as `TableError`, without the JVM's stack: the table could not be `done`."""
     try:
         yield

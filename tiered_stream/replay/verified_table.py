@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, TimestampType
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.landing.address import find_address
+from tiered_stream.landing.address import TableAddress, find_address, spark_errors
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.source import spark_schema
 
@@ -41,15 +41,12 @@ def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
 
     Raises:
         ConfigurationError: there is no Delta table, or its columns are not those of records.
+        TableError: Spark cannot reach it.
     """
     address = find_address(spark, table)
-    try:
-        latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
-        assert latest is not None
-        rows = spark.sql(f"SELECT * FROM {address.sql_name} VERSION AS OF {latest['version']}")
+    with spark_errors(table, "read"):
+        version, rows = _latest(spark, address)
         columns = {column.lower(): column for column in rows.columns}
-    except AnalysisException as error:
-        raise ConfigurationError(f"there is no Delta table {table}: {str(error).splitlines()[0]}") from error
     present = [name for name in (*_NEEDED, *HASHED) if name in columns]
     selected = [rows[columns[name]].cast(_cast(table, name, rows.schema[columns[name]].dataType)) for name in present]
     missing = [name for name in _NEEDED if name not in present]
@@ -59,7 +56,18 @@ def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
             "they must bear the names that they have in the source"
         )
     named = [column.alias(name) for name, column in zip(present, selected, strict=True)]
-    return VerifiedTable(str(address), latest["version"], tuple(present[len(_NEEDED) :]), rows.select(*named))
+    return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
+
+
+def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
+    """The table's latest version, and its rows."""
+    try:
+        latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
+        assert latest is not None
+        rows = spark.sql(f"SELECT * FROM {address.sql_name} VERSION AS OF {latest['version']}")
+    except AnalysisException as error:
+        raise ConfigurationError(f"there is no Delta table {address}: {str(error).splitlines()[0]}") from error
+    return latest["version"], rows
 
 
 def _cast(table: str, name: str, kind: DataType) -> DataType:
