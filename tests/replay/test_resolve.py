@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.archives import arrow_rows
-from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics, fill_topics
+from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
 from tests.stack.rows import Row
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.locate.open import open_tier
@@ -24,11 +24,6 @@ pytestmark = pytest.mark.stack
 ON_ONE_STACK = settings(
     max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
 )
-
-
-@pytest.fixture(scope="module")
-def topics(stack: TieredStack) -> ReplayedTopics:
-    return fill_topics(stack, seed=1)
 
 
 def plan(stack: TieredStack, times: TimeRange, exact: bool = False) -> ReplayPlan:

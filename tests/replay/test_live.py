@@ -1,0 +1,114 @@
+"""A replay from a running cluster: what a dry run says beforehand, and what brokers are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from pyspark.sql import SparkSession
+
+from tests.landing.archive import landed
+from tests.replay.topics import APPEND_TIME, CREATE_TIME, TOPICS, ReplayedTopics
+from tests.stack.broker import KafkaBroker
+from tests.stack.produce import RawProducer
+from tests.stack.rows import Record
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import create_tiered_topic
+from tiered_stream.errors import BrokerAuthorizationError
+from tiered_stream.replay.delta_target import DeltaTarget
+from tiered_stream.replay.estimate import NO_LOCATOR, NOT_TIERED_YET
+from tiered_stream.replay.run import plan_replay
+
+pytestmark = [pytest.mark.stack, pytest.mark.slow]
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+LATE = 4_102_444_800_000
+"""2100: the topics' records are of tomorrow."""
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_dry_run_says_what_storage_and_brokers_then_give(
+    stack: TieredStack, topics: ReplayedTopics, spark: SparkSession, tmp_path: Path, exact: bool
+) -> None:
+    given = {**stack.options(), "subscribe": ",".join(TOPICS), "maxOffsetsPerTrigger": "100"}
+    times = topics.times()
+    first, last = times[len(times) // 3], times[-len(times) // 3]
+    target = DeltaTarget(spark, str(tmp_path / "table"), given)
+    arguments = {"from_time": str(first), "to_time": str(last), "exact": exact, "now_ms": LATE}
+    planned = plan_replay(spark, options=given, target=target, **arguments)
+    figures = planned.estimate()
+    metrics = planned.run().metrics
+    assert figures.total("storage_bytes") == pytest.approx(metrics.remote_fetch_bytes, rel=0.02)
+    assert figures.total("gets") == pytest.approx(metrics.remote_fetch_requests, rel=0.02)
+    assert (figures.total("broker_offsets") > 0) is (metrics.broker_fetch_requests > 0) is exact
+    assert {each.broker_reason for each in figures.partitions if each.broker_offsets} <= {NOT_TIERED_YET}
+    assert landed(tmp_path / "table").num_rows == metrics.records <= figures.total("offsets")
+    assert any("--exact" in note for note in figures.notes())
+
+
+def test_without_a_locator_a_dry_run_says_why_all_comes_from_brokers(
+    stack: TieredStack, topics: ReplayedTopics, spark: SparkSession, tmp_path: Path
+) -> None:
+    given = {**stack.options(), "subscribe": APPEND_TIME, "remote.log.locator": "none"}
+    figures = plan_replay(
+        spark, options=given, target=DeltaTarget(spark, str(tmp_path / "table"), given), from_time="0", now_ms=LATE
+    ).estimate()
+    (partition,) = figures.partitions
+    assert (partition.broker_reason, partition.storage_bytes, partition.gets) == (NO_LOCATOR, 0, 0)
+    assert partition.broker_offsets == partition.offsets > 0 and figures.seconds > 0
+
+
+def test_partitions_of_a_topic_are_replayed_alone(
+    stack: TieredStack, topics: ReplayedTopics, spark: SparkSession, tmp_path: Path
+) -> None:
+    given = {**stack.options(), "assign": f'{{"{CREATE_TIME}":[1]}}', "includeHeaders": "true"}
+    target = DeltaTarget(spark, str(tmp_path / "table"), given)
+    plan_replay(spark, options=given, target=target, from_time="0", now_ms=LATE).run()
+    offsets = landed(tmp_path / "table")["offset"].to_pylist()
+    assert offsets == [row.offset for row in topics.rows[CREATE_TIME] if row.partition == 1]
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[KafkaBroker]:
+    """Bob may describe the topic `guarded`, and not read it."""
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": f'{PLAIN} required user_bob="bob-secret";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    (tmp_path / "tier").mkdir()
+    broker = KafkaBroker(
+        tmp_path / "broker", tmp_path / "tier", listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties
+    )
+    broker.start()
+    try:
+        create_tiered_topic(broker, "guarded")
+        with RawProducer(broker) as producer:
+            producer.send("guarded", [Record(value=b"v")])
+        resource = ResourcePattern(ResourceType.TOPIC, "guarded")
+        with broker.admin() as admin:
+            admin.create_acls([ACL("User:bob", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, resource)])
+        yield broker
+    finally:
+        broker.stop()
+
+
+def test_a_topic_that_may_not_be_read_is_refused_and_nothing_is_written(
+    guarded: KafkaBroker, spark: SparkSession, tmp_path: Path
+) -> None:
+    given = {
+        "kafka.bootstrap.servers": guarded.address("SASL"),
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{PLAIN} required username="bob" password="bob-secret";',
+        "remote.log.locator": "none",
+        "subscribe": "guarded",
+    }
+    with pytest.raises(BrokerAuthorizationError, match="READ on the topic") as refused:
+        target = DeltaTarget(spark, str(tmp_path / "table"), given)
+        plan_replay(spark, options=given, target=target, from_time="0")
+    assert "bob-secret" not in str(refused.value)
+    assert not (tmp_path / "table").exists()
