@@ -27,6 +27,7 @@ from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows_at
+from tiered_stream import read as read_module
 from tiered_stream.errors import CorruptDataError, DataLossError, FetchTimeoutError, StorageObjectNotFoundError
 from tiered_stream.locate.open import open_tier
 from tiered_stream.metrics import MetricsReceiver
@@ -340,3 +341,12 @@ def test_records_that_are_gone_are_data_loss(
         list(read_split(split, parse_options(options(stack, shortened), streaming=False)))
     lenient = parse_options(options(stack, shortened, {"failOnDataLoss": "false"}), streaming=False)
     assert [row.offset for row in rows_of(read_split(split, lenient))] == list(range(*held))
+
+
+def test_what_a_broker_sends_is_paced(stack: TieredStack, shortened: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    paced: list[int] = []
+    monkeypatch.setattr(read_module, "pace_of", lambda side, rate: paced.append)
+    split = Split(TopicPartition(shortened, 0), OffsetRange(40, 100))
+    reader = SplitReader(split, parse_options(options(stack, shortened), streaming=False))
+    assert len(rows_of(reader.batches())) == 60
+    assert sum(paced) == reader.metrics.broker_fetch_bytes > 0

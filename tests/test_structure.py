@@ -32,7 +32,7 @@ LAYERS = (
 """From the bottom up: a room imports itself and lower layers, never its neighbours."""
 BASE = {
     *("offsets", "positions", "segments", "options", "option_types", "option_table", "given_options"),
-    *("spark_options", "remote_options", "metrics", "settings"),
+    *("spark_options", "remote_options", "metrics", "settings", "throttle"),
 }
 """Modules that make up one room: the values that cross all others."""
 

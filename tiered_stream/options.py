@@ -124,6 +124,8 @@ class Options:
     topic_ids: Mapping[str, UUID]
     """The ids that the user pinned topics to."""
     metrics_addresses: tuple[str, ...]
+    max_bytes_per_second: int | None
+    """Of one task: fetched from storage or brokers, and, apart from that, written by it."""
     times: TimeRange | None
     """Records with other timestamps are left out; None: none are."""
 
@@ -177,6 +179,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
         fetcher_class_path=given.read(spark.FETCHER_CLASS_PATH),
         topic_ids=_topic_ids(given, subscription),
         metrics_addresses=tuple(filter(None, [given.read(remote.METRICS_ADDRESS)])),
+        max_bytes_per_second=given.read(remote.MAX_BYTES_PER_SECOND),
         times=_times(given),
     )
 

@@ -37,6 +37,7 @@ from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched
 from tiered_stream.segments import SegmentLocation
+from tiered_stream.throttle import pace_of
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class SplitReader:
         self._options = options
         self._max_rows = max_rows
         self._position = split.offsets.start
+        self._pace = pace_of("fetch", options.max_bytes_per_second)
         self.metrics = ReadMetrics()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -96,7 +98,8 @@ class SplitReader:
         parts = [(location.segment, location.bytes) for location in locations]
         current, decoder = 0, self._location_decoder(locations[0])
         fetcher = split_fetcher(locations, self._options)
-        for index, data in read_ahead(fetcher, parts, self._options.fetch, self.metrics.on_remote_fetch):
+        metrics, pace = self.metrics, self._pace
+        for index, data in read_ahead(fetcher, parts, self._options.fetch, metrics.on_remote_fetch, pace):
             while current < index:
                 self._finish(fetcher, locations[current], decoder)
                 current += 1
@@ -139,6 +142,8 @@ class SplitReader:
             poll_timeout_ms=self._options.poll_timeout_ms, topic_id=self._split.topic_id,
         ):  # fmt: skip
             self.metrics.on_broker_fetch(len(fetched.records))
+            # How much a Fetch brings is known afterwards; the next one waits for it.
+            self._pace(len(fetched.records))
             aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
             decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
             yield from decoder.feed(fetched.records)

@@ -127,6 +127,14 @@ RSM_CONFIG_PREFIX: Option[str] = Option(
 METRICS_ADDRESS: Option[str | None] = Option(
     "remote.metrics.address", types.text, None, "", "Where tasks report their counters to the driver.", internal=True
 )
+MAX_BYTES_PER_SECOND: Option[int | None] = Option(
+    "remote.max.bytes.per.second",
+    types.byte_size(1),
+    None,
+    "",
+    "The most that one task fetches, and the most that it writes, in a second.",
+    internal=True,
+)
 ENDING_OFFSETS: Option[AtOffsets | None] = Option(
     "remote.stream.ending.offsets",
     lambda text: AtOffsets(parse_partition_offsets(text, "remote.stream.ending.offsets")),

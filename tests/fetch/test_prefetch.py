@@ -165,3 +165,13 @@ def test_each_request_is_counted_with_its_bytes_and_seconds() -> None:
     )
     assert [size for size, _ in counted] == [10, 15]
     assert all(seconds >= 0 for _, seconds in counted)
+
+
+def test_each_request_is_paced_before_it_is_sent() -> None:
+    fetcher = MemoryFetcher()
+    told: list[tuple[int, int]] = []
+    parts = [(segment(95), ByteRange(5, 95)), (segment(7), ByteRange(0, 7))]
+    one_at_a_time = options(in_flight=1)
+    pieces = list(read_ahead(fetcher, parts, one_at_a_time, pace=lambda size: told.append((size, len(fetcher.begun)))))
+    assert [size for size, _ in told] == [len(data) for _, data in pieces]
+    assert [begun for _, begun in told] == list(range(len(pieces)))

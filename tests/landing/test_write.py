@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from tests.landing.archive import ODD, everything, in_order, options
 from tests.landing.made_batches import DAY_MS, ORDERS, decoded, plain
 from tests.stack.rows import Record
+from tiered_stream import read as read_module
 from tiered_stream.errors import TableError
 from tiered_stream.landing import write
 from tiered_stream.landing.files import DataFile
@@ -22,6 +24,7 @@ from tiered_stream.locate.open import open_tier
 from tiered_stream.options import parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+from tiered_stream.throttle import Pace
 
 
 @pytest.fixture
@@ -43,6 +46,25 @@ def test_every_record_of_the_splits_is_in_the_files(files: TableFiles, tmp_path:
     assert in_order(read(tmp_path, written)).equals(everything(ODD))
     assert metrics.records == written[0].records == everything(ODD).num_rows
     assert metrics.remote_fetch_bytes > 0
+
+
+def test_what_a_task_fetches_and_what_it_writes_is_paced(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    paced = Counter[str]()
+
+    def pace_of(side: str, rate: int | None) -> Pace:
+        assert rate == 1 << 20
+        return lambda size: paced.update({side: size})
+
+    monkeypatch.setattr(read_module, "pace_of", pace_of)
+    monkeypatch.setattr(write, "pace_of", pace_of)
+    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1000)
+    parsed = parse_options(options(ODD, {"remote.max.bytes.per.second": "1m"}), streaming=False)
+    tier = open_tier(parsed)
+    splits = plan_batch(parsed, tier)
+    tier.close()
+    (file,), metrics = write_splits(splits, parsed, files, task=7)
+    assert paced["fetch"] == metrics.remote_fetch_bytes > 0
+    assert 0.5 * file.size < paced["write"] <= file.size  # all but its footer
 
 
 def test_files_are_named_and_typed_as_spark_does_it(files: TableFiles, tmp_path: Path) -> None:

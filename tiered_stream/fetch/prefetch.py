@@ -11,6 +11,7 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.fetch.base import RemoteStorageFetcher
 from tiered_stream.options import FetchOptions
 from tiered_stream.segments import ByteRange, RemoteLogSegment
+from tiered_stream.throttle import Pace
 
 Request = tuple[int, RemoteLogSegment, ByteRange]
 """One GET: the position of its part in `parts`, the segment, the bytes."""
@@ -21,6 +22,7 @@ def read_ahead(
     parts: Sequence[tuple[RemoteLogSegment, ByteRange]],
     options: FetchOptions,
     on_fetch: Callable[[int, float], None] = lambda size, seconds: None,
+    pace: Pace = lambda size: None,
 ) -> Iterator[tuple[int, bytes]]:
     """The bytes of every part, in order, as pairs of the part's position in `parts` and the next bytes of it.
 
@@ -31,6 +33,7 @@ def read_ahead(
 
     Args:
         on_fetch: called in the consumer's thread with each request's bytes and seconds.
+        pace: called in the request's thread before it is sent.
 
     Raises:
         StorageError, CorruptDataError: at the place in the order where the bytes are missing.
@@ -44,7 +47,7 @@ def read_ahead(
     try:
         while upcoming or waiting:
             while upcoming and (held == 0 or held + len(upcoming[2]) <= options.memory_bytes):
-                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming)))
+                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace)))
                 held += len(upcoming[2])
                 upcoming = next(requests, None)
             (part, _, byte_range), future = waiting.popleft()
@@ -84,9 +87,10 @@ def _joined(ranges: Sequence[ByteRange], most: int) -> list[ByteRange]:
     return joined
 
 
-def _fetch(fetcher: RemoteStorageFetcher, request: Request) -> tuple[bytes, float]:
+def _fetch(fetcher: RemoteStorageFetcher, request: Request, pace: Pace) -> tuple[bytes, float]:
     """The bytes of one request, and how many seconds they took."""
     _, segment, wanted = request
+    pace(len(wanted))
     begin = perf_counter()
     data = fetcher.fetch_log_segment(segment, wanted.start, wanted.end)
     if len(data) != len(wanted):

@@ -29,6 +29,7 @@ from tiered_stream.offsets import TopicPartition
 from tiered_stream.options import Options
 from tiered_stream.plan.splits import Split
 from tiered_stream.read import SplitReader
+from tiered_stream.throttle import Pace, pace_of
 
 ROW_GROUP_BYTES = 16 << 20
 """Of Arrow memory: what one task's rows take while they wait. Larger ones gain nothing, and their memory costs time."""
@@ -50,7 +51,7 @@ def write_splits(
         TieredStreamError: as `read.read_split`.
     """
     metrics = ReadMetrics()
-    writer = TableWriter(files, task)
+    writer = TableWriter(files, task, pace_of("write", options.max_bytes_per_second))
     try:
         for split in splits:
             reader = SplitReader(split, options, BATCH_ROWS)
@@ -65,9 +66,10 @@ def write_splits(
 class TableWriter:
     """The files of one task, one for each day at a time where the table is partitioned by it."""
 
-    def __init__(self, files: TableFiles, task: int) -> None:
+    def __init__(self, files: TableFiles, task: int, pace: Pace = lambda size: None) -> None:
         self._files = files
         self._task = task
+        self._pace = pace
         with _named_errors(files):
             self._folder = open_folder(files.uri, files.storage)
         self._most = min(ROW_GROUP_BYTES, files.target_bytes)
@@ -129,7 +131,7 @@ class TableWriter:
             folder = f"{self._files.day_column}={day or NULL_DAY}"
             make_folder(self._folder, folder)
             path = f"{folder}/{path}"
-        return _OpenFile(self._folder, path, day, schema, self._files.compression)
+        return _OpenFile(self._folder, path, day, schema, self._files.compression, self._pace)
 
     def _finish(self, day: str | None) -> None:
         if day in self._open:
@@ -137,7 +139,15 @@ class TableWriter:
 
 
 class _OpenFile:
-    def __init__(self, folder: fs.FileSystem, path: str, day: str | None, schema: pa.Schema, compression: str) -> None:
+    def __init__(
+        self,
+        folder: fs.FileSystem,
+        path: str,
+        day: str | None,
+        schema: pa.Schema,
+        compression: str,
+        pace: Pace,
+    ) -> None:
         self._path = path
         self._day = day
         self._schema = file_schema(schema)
@@ -147,6 +157,8 @@ class _OpenFile:
         self._sink = folder.open_output_stream(path)
         self._compression = compression
         self._parquet: pq.ParquetWriter | None = None
+        self._pace = pace
+        self._paced = 0
 
     def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         self._statistics.add(partition, batch)
@@ -163,7 +175,11 @@ class _OpenFile:
         self._waiting.clear()
         self.waiting_bytes = 0
         self._parquet.write_table(rows, row_group_size=rows.num_rows)
-        return int(self._sink.tell())
+        size = int(self._sink.tell())
+        # How small a row group gets is known when it is written; the next one waits for it.
+        self._pace(size - self._paced)
+        self._paced = size
+        return size
 
     def finish(self) -> DataFile:
         assert self._parquet is not None, "a file is begun with rows"
