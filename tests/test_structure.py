@@ -104,6 +104,7 @@ def test_each_foreign_world_has_its_door() -> None:
     assert users_of("boto3") == {"fetch/s3.py"}
     assert {room(path) for path in users_of("pyspark")} <= {"source", "progress", "landing", "replay"}
     assert {room(path) for path in users_of("deltalake")} <= {"landing"}
+    assert {room(path) for path in users_of("confluent_kafka")} <= {"replay"}
     assert {room(path) for path in users_of("numba")} == {"records"}
     assert {room(path) for path in users_of("typer")} <= {"cli", "gateway"}
 

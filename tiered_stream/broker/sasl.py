@@ -49,15 +49,34 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
             "client certificates"
         )
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
-    entry = _jaas_entry(values, mechanism)
     if mechanism == "AWS_MSK_IAM":
+        _jaas_entry(values, mechanism)
         if protocol != "SASL_SSL":
             raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
     elif mechanism == "GSSAPI":
-        settings["sasl_kerberos_service_name"] = _kerberos_service(values, entry)
+        settings["sasl_kerberos_service_name"] = _kerberos_service(values, _jaas_entry(values, mechanism))
     else:
-        settings["sasl_plain_username"], settings["sasl_plain_password"] = _credentials(mechanism, entry)
+        username, settings["sasl_plain_password"] = credentials(values, mechanism)
+        if mechanism.startswith("SCRAM"):  # RFC 5802 `saslname`; kafka-python leaves it to its caller
+            username = username.replace("=", "=3D").replace(",", "=2C")
+        settings["sasl_plain_username"] = username
     return settings
+
+
+def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
+    """The user's name and password for PLAIN or SCRAM, as `sasl.jaas.config` has them.
+
+    Raises:
+        ConfigurationError: it is missing, not for the mechanism, or lacks one of them.
+    """
+    entry = _jaas_entry(values, mechanism)
+    options = entry.options if entry else {}
+    if options.get("tokenauth", "false").lower() == "true":
+        raise ConfigurationError("kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported")
+    for name in ("username", "password"):
+        if not options.get(name):
+            raise ConfigurationError(f"kafka.sasl.jaas.config: {mechanism} needs {name}")
+    return options["username"], options["password"]
 
 
 def parse_jaas(text: str) -> JaasEntry:
@@ -117,19 +136,6 @@ def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
             f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {_LOGIN_MODULES[mechanism]}"
         )
     return entry
-
-
-def _credentials(mechanism: str, entry: JaasEntry | None) -> tuple[str, str]:
-    options = entry.options if entry else {}
-    if options.get("tokenauth", "false").lower() == "true":
-        raise ConfigurationError("kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported")
-    for name in ("username", "password"):
-        if not options.get(name):
-            raise ConfigurationError(f"kafka.sasl.jaas.config: {mechanism} needs {name}")
-    username = options["username"]
-    if mechanism.startswith("SCRAM"):  # RFC 5802 `saslname`; kafka-python leaves it to its caller
-        username = username.replace("=", "=3D").replace(",", "=2C")
-    return username, options["password"]
 
 
 def _kerberos_service(values: ConfigValues, entry: JaasEntry | None) -> str:

@@ -44,10 +44,10 @@ def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 def _load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
     certificates = values.secret("ssl.truststore.certificates")
-    store = None if certificates else _pem_store(values, "truststore")
+    store = None if certificates else pem_store(values, "truststore")
     try:
         if certificates:
-            context.load_verify_locations(cadata=_with_line_ends(certificates))
+            context.load_verify_locations(cadata=with_line_ends(certificates))
         elif store:
             context.load_verify_locations(cafile=store)
         else:
@@ -60,13 +60,13 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
     chain, key = values.secret("ssl.keystore.certificate.chain"), values.secret("ssl.keystore.key")
     if bool(chain) != bool(key):
         raise ConfigurationError("kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain go together")
-    store = None if chain else _pem_store(values, "keystore")
+    store = None if chain else pem_store(values, "keystore")
     # Without a callback OpenSSL would ask for a missing password on the terminal.
     password = values.secret("ssl.key.password") or ""
     try:
         if chain and key:
             with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by its owner only
-                file.write(_with_line_ends(key) + _with_line_ends(chain))
+                file.write(with_line_ends(key) + with_line_ends(chain))
                 file.flush()
                 context.load_cert_chain(file.name, password=lambda: password)
         elif store:
@@ -78,7 +78,7 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
         ) from error
 
 
-def _pem_store(values: ConfigValues, store: str) -> str | None:
+def pem_store(values: ConfigValues, store: str) -> str | None:
     """The path of a store that is PEM by its type or, where no type is given, by its content; None: none is given."""
     location, kind = values.text(f"ssl.{store}.location"), values.text(f"ssl.{store}.type").upper()
     if not location:
@@ -95,7 +95,7 @@ def _pem_store(values: ConfigValues, store: str) -> str | None:
     return location
 
 
-def _with_line_ends(pem: str) -> str:
+def with_line_ends(pem: str) -> str:
     """PEM blocks in the 64-column form OpenSSL insists on; Kafka also takes them on one line."""
 
     def block(match: re.Match[str]) -> str:

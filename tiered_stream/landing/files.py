@@ -87,9 +87,13 @@ def _file(row: Row) -> DataFile:
 
 def observed(rows: DataFrame) -> DataFrame:
     """The rows, their sums reported in each `StreamingQueryProgress` under `OBSERVATION`."""
-    totals = [*map(_total, _TASK_FIELDS), "sum(size) AS file_bytes", "count(path) AS files"]
+    return observed_totals(rows, _TASK_FIELDS, "sum(size) AS file_bytes", "count(path) AS files")
+
+
+def observed_totals(rows: DataFrame, task_fields: Iterable[str], *others: str) -> DataFrame:
+    """The rows, the sums of their columns `task_NAME`, and other expressions, reported under `OBSERVATION`."""
     # As text: that is one call into the JVM for each, where functions of columns are five.
-    return rows.observe(OBSERVATION, *map(sql.expr, totals))
+    return rows.observe(OBSERVATION, *map(sql.expr, [*map(_total, task_fields), *others]))
 
 
 def _total(name: str) -> str:

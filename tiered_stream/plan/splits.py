@@ -26,6 +26,15 @@ class Split:
     locations: tuple[SegmentLocation, ...] = ()
     topic_id: UUID | None = None
 
+    def rest(self, offset: int) -> Split | None:
+        """What of it lies at or after the offset; None: nothing does."""
+        if offset <= self.offsets.start:
+            return self
+        if offset >= self.offsets.end:
+            return None
+        offsets = OffsetRange(offset, self.offsets.end)
+        return replace(self, offsets=offsets, locations=tuple(_within(self.locations, offsets)))
+
     @property
     def storage_bytes(self) -> int:
         """Bytes of the log that are to come from storage."""

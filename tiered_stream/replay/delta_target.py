@@ -16,13 +16,8 @@ from tiered_stream.landing.query import BoundedRun, Landing, check_settings, pla
 from tiered_stream.landing.target import table_files
 from tiered_stream.offsets import OffsetRange, TopicPartition
 from tiered_stream.replay.plan import ReplayPlan
-from tiered_stream.replay.target import Start, Target
+from tiered_stream.replay.target import CHECKPOINTS, Start, Target, in_batches
 from tiered_stream.spark_options import MAX_OFFSETS_PER_TRIGGER
-
-OFFSETS_PER_TASK = 8_000_000
-"""Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""
-CHECKPOINTS = "_checkpoints"
-"""In the table's folder; VACUUM leaves folders alone that begin so."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +56,11 @@ class DeltaTarget(Target):
 
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
         """With a limit to micro-batches, unless the user gave one, or all is to be one commit."""
-        settings, limit = plan.stream_options(given), MAX_OFFSETS_PER_TRIGGER.name
-        limits = {name for name in settings if name.lower() == limit.lower()}
+        settings = plan.stream_options(given)
         if plan.arguments.replace:
-            return {name: value for name, value in settings.items() if name not in limits}
-        tasks = self.tasks or self.spark.sparkContext.defaultParallelism
-        return settings if limits else {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
+            limit = MAX_OFFSETS_PER_TRIGGER.name.lower()
+            return {name: value for name, value in settings.items() if name.lower() != limit}
+        return in_batches(settings, self.tasks or self.spark.sparkContext.defaultParallelism)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
         landing = self._landing(plan, settings, checkpoint)

@@ -54,7 +54,7 @@ class ReplayStore:
         ends = {partition: offsets.end for partition, offsets in plan.ranges.items()}
         if starts == ends:
             return True
-        batch = self._last_commit()
+        batch = self._last_batch("commits")
         text = self._read(f"offsets/{batch}") if batch is not None else None
         return text is not None and offsets_from_dict(orjson.loads(text.splitlines()[_OFFSETS_LINE])) == ends
 
@@ -67,13 +67,22 @@ class ReplayStore:
         """Say that it did; `records` were read by the last run."""
         self._write(FINISHED, orjson.dumps({"finishedAtMs": time.time_ns() // 1_000_000, "records": records}))
 
-    def _last_commit(self) -> int | None:
+    @property
+    def begun(self) -> bool:
+        """Whether a micro-batch was planned, so that something may have been written."""
+        return self._last_batch("offsets") is not None
+
+    def _last_batch(self, log: str) -> int | None:
+        """The last batch in Spark's log of offsets or of commits."""
+        return max((int(name) for name in self.entries(log) if name.isdecimal()), default=None)
+
+    def entries(self, name: str = "") -> list[str]:
+        """The names in the folder, or in one in it; none where there is no such folder."""
         try:
-            files, commits = self._files(), self._child("commits")
-            names = [each.getPath().getName() for each in files.list(commits)] if files.exists(commits) else []
+            files, path = self._files(), self._child(name) if name else self._path
+            return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
         except Py4JJavaError as error:
             raise self._error(error, "read") from error
-        return max((int(name) for name in names if name.isdecimal()), default=None)
 
     def _read(self, name: str) -> bytes | None:
         try:

@@ -9,6 +9,12 @@ from typing import NamedTuple
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.spark_options import MAX_OFFSETS_PER_TRIGGER
+
+OFFSETS_PER_TASK = 8_000_000
+"""Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""
+CHECKPOINTS = "_checkpoints"
+"""In the target's folder. Spark's readers, and VACUUM, leave folders alone that begin so."""
 
 
 class Start(NamedTuple):
@@ -49,3 +55,10 @@ class Target(ABC):
     @abstractmethod
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
         """Start to bring the plan's records there, or go on with it; `settings` are those of the query."""
+
+
+def in_batches(options: Mapping[str, str], tasks: int) -> dict[str, str]:
+    """The options, with a limit to a micro-batch's size unless they have one."""
+    limited = any(name.lower() == MAX_OFFSETS_PER_TRIGGER.name.lower() for name in options)
+    limit = {} if limited else {MAX_OFFSETS_PER_TRIGGER.name: str(tasks * OFFSETS_PER_TASK)}
+    return {**options, **limit}

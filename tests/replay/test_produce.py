@@ -1,0 +1,142 @@
+"""What goes into one stretch, and what librdkafka cannot be given; without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.landing.made_batches import ORDERS, decoded, plain
+from tests.stack.rows import Record
+from tiered_stream.errors import UnsupportedDataError
+from tiered_stream.replay import produce
+from tiered_stream.replay.positions import Position
+from tiered_stream.replay.produce import Stretches, check_producible
+from tiered_stream.replay.target_producer import TargetProducer
+
+
+@dataclass
+class Recorder(TargetProducer):
+    """Notes what it is told; time passes with each batch of records."""
+
+    said: list[object] = field(default_factory=list)
+    now: float = 0.0
+    seconds_a_batch: float = 0.0
+
+    def open(self) -> None:
+        raise AssertionError("not for stretches")
+
+    def begin(self) -> None:
+        self.said.append("begin")
+
+    def produce(self, rows: pa.RecordBatch) -> None:
+        self.said.append(rows.num_rows)
+        self.now += self.seconds_a_batch
+
+    def end(self, position: Position) -> None:
+        self.said.append(position.offset)
+
+    def abandon(self) -> None:
+        self.said.append("abandon")
+
+
+def stretches(recorder: Recorder, **given: object) -> Stretches:
+    return Stretches(recorder, Position(0, 0), 10, clock=lambda: recorder.now, **given)  # type: ignore[arg-type]
+
+
+def test_a_stretch_ends_when_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = plain(10)
+    monkeypatch.setattr(produce, "STRETCH_BYTES", 2 * batch.nbytes)
+    recorder = Recorder()
+    out = stretches(recorder)
+    for number in range(5):
+        out.produce(plain(10, 100 * number))
+    out.end()
+    assert recorder.said == ["begin", 10, 10, 110, "begin", 10, 10, 310, "begin", 10, 410]
+
+
+def test_a_stretch_ends_when_it_is_long_also_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "_SLICE_BYTES", plain(100).nbytes // 4 + 1)
+    recorder = Recorder(seconds_a_batch=5)
+    out = stretches(recorder)
+    out.produce(plain(100))
+    assert recorder.said == ["begin", 25, 25, 50, "begin", 25, 25, 100]
+
+
+def test_a_position_moves_without_records_and_is_not_committed_twice() -> None:
+    recorder = Recorder()
+    out = stretches(recorder)
+    out.end()
+    out.reach(70)
+    out.end()
+    out.end()
+    out.close()
+    assert recorder.said == ["begin", 70]
+
+
+def test_what_is_open_when_something_fails_is_abandoned() -> None:
+    recorder = Recorder()
+    out = stretches(recorder)
+    out.produce(plain(1))
+    out.close()
+    assert recorder.said == ["begin", 1, "abandon"]
+
+
+def test_bytes_are_paced_before_they_are_produced() -> None:
+    recorder = Recorder()
+    out = stretches(recorder, pace=lambda size: recorder.said.append(f"{size} bytes"))
+    batch = plain(3)
+    out.produce(batch)
+    assert recorder.said == [f"{batch.nbytes} bytes", "begin", 3]
+
+
+def test_who_waits_for_records_leaves_nothing_open() -> None:
+    recorder = Recorder()
+    out = stretches(recorder)
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        yield plain(3)
+        while 3 not in recorder.said[2:]:  # until the stretch has ended at offset 3
+            pass
+        yield decoded([Record(b"k", b"v")], 3)
+
+    for batch in produce._awaited(slow(), 0.01, out.end):
+        out.produce(batch)
+    out.end()
+    assert recorder.said == ["begin", 3, 3, "begin", 1, 4]
+
+
+def test_what_reading_raises_is_raised() -> None:
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield plain(1)
+        raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        list(produce._awaited(broken(), 10, lambda: None))
+
+
+header_keys = st.text(st.sampled_from("ab\0é"), max_size=3)
+some_records = st.builds(
+    Record,
+    headers=st.lists(st.tuples(header_keys, st.none() | st.binary(max_size=2)), max_size=3).map(tuple),
+    timestamp_ms=st.sampled_from([-1, 0, 1, 10**12]),
+)
+
+
+@given(st.lists(some_records, min_size=1, max_size=12), st.integers(0, 5))
+def test_records_that_would_be_changed_are_refused(records: list[Record], skipped: int) -> None:
+    batch = decoded(records, 100).slice(min(skipped, len(records) - 1))
+    shown = records[min(skipped, len(records) - 1) :]
+    first = 100 + len(records) - len(shown)
+    zero = [first + at for at, record in enumerate(shown) if record.timestamp_ms == 0]
+    odd = [first + at for at, record in enumerate(shown) if any("\0" in key for key, _ in record.headers)]
+    if not zero and not odd:
+        check_producible(ORDERS, batch)
+        return
+    said = f"offset {zero[0]} of orders-3 .*timestamp is 0" if zero else f"offset {odd[0]} of orders-3 .*NUL"
+    with pytest.raises(UnsupportedDataError, match=said):
+        check_producible(ORDERS, batch)

@@ -1,0 +1,175 @@
+"""The splits of one source partition into the target's topic, in order, from where the replay has come to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.errors import UnsupportedDataError
+from tiered_stream.metrics import ReadMetrics
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.options import Options
+from tiered_stream.plan.splits import Split
+from tiered_stream.read import SplitReader
+from tiered_stream.replay.positions import Position, PositionGroup, lost_positions
+from tiered_stream.replay.target_producer import TargetProducer, target_producer
+from tiered_stream.replay.topic_settings import TopicWrites
+from tiered_stream.throttle import Pace, pace_of
+
+STRETCH_BYTES = 16 << 20
+_SLICE_BYTES = 64 << 10
+"""How much is produced between two looks at the clock."""
+
+
+def produce_splits(
+    splits: Sequence[Split], options: Options, writes: TopicWrites, report: Callable[[ReadMetrics], None]
+) -> ReadMetrics:
+    """Produce what the splits, all of one source partition and in order, hold beyond the replay's position.
+
+    `report` is told what each split cost.
+
+    Raises:
+        DataLossError: the target's cluster no longer knows the position.
+        UnsupportedDataError: a record cannot be produced as it is.
+        TieredStreamError: as `read.read_split`, and what the target says.
+    """
+    source = splits[0].topic_partition
+    group = PositionGroup(writes, source, stable=True)
+    try:
+        producer = target_producer(writes, source, group)
+        producer.open()
+        position = group.read()
+        if position is None:
+            raise lost_positions(writes, [source])
+        pace = pace_of("write", options.max_bytes_per_second)
+        out = Stretches(producer, position, writes.stretch_seconds, pace)
+        return _produce(filter(None, (split.rest(position.offset) for split in splits)), options, out, report)
+    finally:
+        group.close()
+
+
+def _produce(
+    splits: Iterable[Split], options: Options, out: Stretches, report: Callable[[ReadMetrics], None]
+) -> ReadMetrics:
+    total = ReadMetrics()
+    try:
+        for split in splits:
+            reader = SplitReader(split, options)
+            for batch in _awaited(reader.batches(), out.most_seconds, out.end):
+                check_producible(split.topic_partition, batch)
+                out.produce(batch)
+            out.reach(split.offsets.end)
+            report(reader.metrics)
+            total.add(reader.metrics)
+        out.end()
+        return total
+    finally:
+        out.close()
+
+
+class Stretches:
+    """Records put into stretches that are neither large nor long."""
+
+    def __init__(
+        self,
+        producer: TargetProducer,
+        position: Position,
+        seconds: float,
+        pace: Pace = lambda size: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._producer = producer
+        self.most_seconds = seconds
+        self._pace = pace
+        self._clock = clock
+        self._reached = self._committed = position
+        self._opened: float | None = None
+        self._bytes = 0
+
+    def produce(self, batch: pa.RecordBatch) -> None:
+        """Produce records, at least one, that follow those before in offset order."""
+        rows = max(1, batch.num_rows * _SLICE_BYTES // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            part = batch.slice(start, rows)
+            self._pace(part.nbytes)
+            self._open()
+            self._producer.produce(part)
+            self._bytes += part.nbytes
+            self.reach(part.column("offset")[-1].as_py() + 1)
+            if self._bytes >= STRETCH_BYTES or self._seconds() >= self.most_seconds:
+                self.end()
+
+    def reach(self, offset: int) -> None:
+        """Everything below the offset is produced."""
+        self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
+
+    def end(self) -> None:
+        """What was produced is in the target, and the position is committed."""
+        if self._reached != self._committed:
+            self._open()
+            self._producer.end(self._reached)
+            self._committed = self._reached
+            self._opened = None
+            self._bytes = 0
+
+    def close(self) -> None:
+        """Take back what is open: something has failed."""
+        if self._opened is not None:
+            self._producer.abandon()
+
+    def _open(self) -> None:
+        if self._opened is None:
+            self._opened = self._clock()
+            self._producer.begin()
+
+    def _seconds(self) -> float:
+        return 0.0 if self._opened is None else self._clock() - self._opened
+
+
+def _awaited(batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]) -> Iterator[pa.RecordBatch]:
+    """The batches; `idle` is called when one is waited for as long as that.
+
+    A transaction must not stay open while storage is slow, or while the pace holds it back.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="tiered-stream-read") as pool:
+        while True:
+            upcoming = pool.submit(next, batches, None)
+            if not wait([upcoming], seconds).done:
+                idle()
+            batch = upcoming.result()
+            if batch is None:
+                return
+            yield batch
+
+
+def check_producible(source: TopicPartition, batch: pa.RecordBatch) -> None:
+    """Whether librdkafka can produce every record as it is.
+
+    Raises:
+        UnsupportedDataError: it cannot; names the first that it would change.
+    """
+    offsets = batch.column("offset")
+    # librdkafka takes 0 for "now".
+    _refuse_first(source, offsets, pc.equal(batch.column("timestamp").cast(pa.int64()), 0), "its timestamp is 0")
+    headers = batch.column("headers")
+    odd = pc.match_substring(pc.list_flatten(headers).field("key"), "\0")
+    if pc.any(odd).as_py():
+        owners = pc.list_parent_indices(headers).filter(odd)
+        raise _unproducible(source, offsets[owners[0].as_py()].as_py(), "a header's key has a NUL character in it")
+
+
+def _refuse_first(source: TopicPartition, offsets: pa.Array, odd: pa.Array, why: str) -> None:
+    found = offsets.filter(odd)
+    if len(found):
+        raise _unproducible(source, found[0].as_py(), why)
+
+
+def _unproducible(source: TopicPartition, offset: int, why: str) -> UnsupportedDataError:
+    return UnsupportedDataError(
+        f"the record at offset {offset} of {source} cannot be produced as it is: {why}, which librdkafka would change. "
+        "Leave it out with --from, --to and --exact, or land the topic in a table"
+    )

@@ -1,0 +1,71 @@
+"""librdkafka's errors as errors of our own tree: what was wrong, and what to do."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tiered_stream import errors
+
+_FENCED = frozenset(
+    (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+)  # fmt: skip
+_ACLS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "WRITE on the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on the replay's consumer groups (prefix replay-)",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE on the replay's transactional ids (prefix replay-)",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IDEMPOTENT_WRITE on the cluster",
+}
+_LOGIN = frozenset((KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL))
+_PASSING = frozenset(
+    (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.NOT_COORDINATOR,
+     KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION,
+     KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD, KafkaError._TIMED_OUT,
+     KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+)  # fmt: skip
+_REFUSED_RECORDS = {
+    KafkaError.MSG_SIZE_TOO_LARGE: (
+        "a record is larger than the target takes: raise its max.message.bytes, or, where records are compressed "
+        "below it, target.kafka.max.request.size with target.kafka.compression.type"
+    ),
+    KafkaError.INVALID_TIMESTAMP: (
+        "a record's timestamp is refused: see the target's message.timestamp.before.max.ms and after.max.ms"
+    ),
+    KafkaError.INVALID_RECORD: (
+        "the target refuses a record. Where it is compacted, it takes none without a key; else see its "
+        "message.timestamp.* settings"
+    ),
+}
+
+
+def may_pass(error: KafkaError) -> bool:
+    """Whether the same call may succeed if it is made again."""
+    return error.code() in _PASSING or error.retriable()
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    """What librdkafka says."""
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def target_fault(error: KafkaError, doing: str) -> errors.TieredStreamError:
+    """The error to raise; `doing` says what of which topic, as `producing to orders-copy`."""
+    code, said = error.code(), f"{doing}: {error.str()}"
+    if code in _FENCED:
+        return errors.BrokerError(
+            f"{doing}: another task of this replay has taken over. Is the replay running twice? (Kafka: {error.name()})"
+        )
+    if code in _ACLS:
+        return errors.BrokerAuthorizationError(
+            f"{doing}: the user may not: grant {_ACLS[code]} (Kafka: {error.name()})"
+        )
+    if code in _LOGIN:
+        return errors.BrokerAuthorizationError(f"{said}; check target.kafka.sasl.*, ssl.* and security.protocol")
+    if code in _REFUSED_RECORDS:
+        return errors.ConfigurationError(f"{doing}: {_REFUSED_RECORDS[code]} (Kafka: {error.name()})")
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+        return errors.UnknownTopicError(f"{doing}: there is no such topic or partition (Kafka: {error.name()})")
+    if code in _PASSING:
+        return errors.BrokerUnavailableError(f"{said}. Are the target's brokers up?")
+    return errors.BrokerError(f"{said} (Kafka: {error.name()})")

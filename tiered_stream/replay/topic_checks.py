@@ -1,0 +1,135 @@
+"""Whether a topic can take a replay's records, as far as its cluster tells before anything is written."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # its __init__ has no __all__
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.metadata import TopicMetadata
+from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
+from tiered_stream.offsets import TopicPartition
+from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.replay.positions import again
+from tiered_stream.replay.target_producer import check_transactions
+from tiered_stream.replay.times import show_time
+from tiered_stream.replay.topic_settings import TopicWrites
+
+log = logging.getLogger(__name__)
+
+_APPEND_TIME = "LogAppendTime"
+
+
+def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
+    """Check each target topic of the plan, and what the user may.
+
+    Raises:
+        UnknownTopicError: a topic is not there.
+        BrokerAuthorizationError: the login fails, or the user may not do what a replay does.
+        ConfigurationError: it is the source itself, has too few partitions, or would change or refuse timestamps.
+        BrokerError: its cluster cannot be asked.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    topics = {writes.target(source): source for source in sorted({each.topic for each in plan.ranges})}
+    # By our own client, which says what is wrong with a login where librdkafka says that it timed out.
+    with BrokerClient(writes.properties) as client:
+        found = {topic: _metadata(client, topic) for topic in topics}
+    admin = AdminClient(dict(writes.connection))
+    for topic, source in topics.items():
+        if source in plan.topic_ids and plan.topic_ids[source] == found[topic].topic_id:
+            raise ConfigurationError(f"the target {topic} is the topic that is replayed: give another")
+        if not writes.by_key:
+            _check_partitions(topic, len(found[topic].partitions), plan.ranges, source)
+        _check_writable(admin, topic)
+        _check_settings(topic, _settings(admin, topic), now_ms - plan.times.from_ms)
+    for partition in list(plan.ranges)[:1]:
+        _check_group(admin, writes.name_of(partition))
+        if writes.transactional:
+            check_transactions(writes, partition)
+
+
+def _metadata(client: BrokerClient, topic: str) -> TopicMetadata:
+    try:
+        return client.metadata([topic])[topic]
+    except UnknownTopicError as error:
+        raise UnknownTopicError(
+            f"the target {topic} is not there: make it, with as many partitions as the source has "
+            "(Kafka: UNKNOWN_TOPIC_OR_PARTITION)"
+        ) from error
+
+
+def _check_partitions(topic: str, count: int, partitions: Collection[TopicPartition], source: str) -> None:
+    needed = 1 + max(each.partition for each in partitions if each.topic == source)
+    if count < needed:
+        raise ConfigurationError(
+            f"the target {topic} has {count} partitions, but partition {needed - 1} of {source} is to keep its number: "
+            f"give it {needed} partitions, or set target.partition.by=key"
+        )
+
+
+def _check_settings(topic: str, settings: Mapping[str, str], age_ms: int) -> None:
+    """`age_ms`: of the oldest record."""
+    if settings.get("message.timestamp.type") == _APPEND_TIME:
+        raise ConfigurationError(
+            f"the target {topic} has message.timestamp.type={_APPEND_TIME}, which would replace the records' "
+            "timestamps: set it to CreateTime"
+        )
+    oldest = int(settings.get("message.timestamp.before.max.ms", age_ms))
+    if oldest < age_ms:
+        raise ConfigurationError(
+            f"the target {topic} has message.timestamp.before.max.ms={oldest}, which refuses records from before "
+            f"{show_time(time.time_ns() // 1_000_000 - oldest)}: set it higher"
+        )
+    kept = int(settings.get("retention.ms", -1))
+    if 0 <= kept < age_ms and "delete" in settings.get("cleanup.policy", "delete"):
+        log.warning(
+            "the target %s has retention.ms=%d: its brokers delete records from before %s soon after they were written",
+            topic, kept, show_time(time.time_ns() // 1_000_000 - kept),
+        )  # fmt: skip
+
+
+def _check_writable(admin: AdminClient, topic: str) -> None:
+    wanted = TopicCollection([topic])
+    described = _told(
+        lambda: admin.describe_topics(wanted, include_authorized_operations=True), f"describing the target {topic}"
+    )
+    if described.authorized_operations is not None and AclOperation.WRITE not in described.authorized_operations:
+        raise BrokerAuthorizationError(f"the target {topic}: the user may not: grant WRITE on the topic")
+
+
+def _check_group(admin: AdminClient, group: str) -> None:
+    """All groups of a replay have the same prefix: one is enough."""
+    described = _told(
+        lambda: admin.describe_consumer_groups([group], include_authorized_operations=True),
+        f"describing the consumer group {group}",
+    )
+    if described.authorized_operations is not None and AclOperation.READ not in described.authorized_operations:
+        raise BrokerAuthorizationError(
+            f"the consumer group {group}: the user may not: grant READ on groups with the prefix replay-"
+        )
+
+
+def _told(ask: Callable[[], Mapping[Any, Future[Any]]], doing: str) -> Any:
+    """The only answer to a question, asked again while that may help."""
+
+    def answer() -> Any:
+        (future,) = ask().values()
+        return future.result()
+
+    return again(answer, doing)
+
+
+def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
+    """The topic's settings; none where the user may not see them, which producing does not need."""
+    doing = f"describing the settings of the target {topic}"
+    try:
+        entries = _told(lambda: admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]), doing)
+    except BrokerAuthorizationError:
+        return {}
+    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
