@@ -11,7 +11,7 @@ TWO_AT_ONCE := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv java stack demo test test-unit test-slow lint soak bench clean
+.PHONY: help venv java stack demo test test-unit test-slow lint soak race bench clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test-slow: venv java ## Run the tests that `make test` leaves out because they t
 
 soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
 	@$(BIN)/python -m tests.landing.soak
+
+race: venv java ## Let a table's writers race in S3, the driver killed in the midst, and count every record in the end
+	@$(BIN)/python -m tests.landing.race --bare --kills 1
 
 bench: venv java ## Measure throughput against Spark's own kafka source
 	@$(BIN)/python -m tests.bench

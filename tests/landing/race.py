@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BUCKET = "race"
-_SECONDS_BETWEEN_STATEMENTS = 10
+_SECONDS_BETWEEN_STATEMENTS = 20
 _CHEAP = {
     "spark.databricks.delta.allFilesInCrc.enabled": "false",  # else each commit reads the table's whole state
     "spark.scheduler.mode": "FAIR",
@@ -137,7 +137,7 @@ class Race:
             "timestamp", "0 AS timestampType",
         )  # fmt: skip
         writer = shaped.writeStream.format("delta").option("checkpointLocation", f"{self.checkpoints}/spark")
-        return writer.trigger(processingTime="0 seconds").start(self.table)
+        return writer.trigger(processingTime="3 seconds").start(self.table)
 
     def _maintain(self, spark: SparkSession, append: StreamingQuery) -> None:
         statements = (
