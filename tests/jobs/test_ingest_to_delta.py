@@ -80,7 +80,8 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
     assert len(summary) == 2 and "Traceback" not in printed
     assert summary[0].startswith(f"  ingest {tmp_path}/missing: no such topic: 'missing'")
     assert summary[1].startswith(f"  ingest {tmp_path}/unwritable: ")
-    assert orjson.loads(metrics.read_bytes())["records"] == sum(counts.values())
+    # What a sick topic's tasks had read before the query ended counts, too.
+    assert orjson.loads(metrics.read_bytes())["records"] >= sum(counts.values())
 
 
 def run_main(*arguments: str) -> tuple[int, str]:

@@ -53,4 +53,7 @@ def log_of(files: TableFiles, version: int) -> list[dict[str, Any]]:
 
 def overwrite(files: TableFiles, version: int, actions: list[dict[str, Any]]) -> None:
     """As a writer does that has looked for the version before it was there."""
-    log_file(files, version).write_bytes(b"\n".join(map(orjson.dumps, actions)))
+    overwritten = log_file(files, version)
+    overwritten.write_bytes(b"\n".join(map(orjson.dumps, actions)))
+    # Hadoop keeps a checksum beside a local file, and would take what is there now for damaged.
+    overwritten.with_name(f".{overwritten.name}.crc").unlink(missing_ok=True)

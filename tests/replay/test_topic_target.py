@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.replay.topic_rows import check_topic
-from tests.replay.topics import APPEND_TIME, CREATE_TIME, fill_topics
+from tests.replay.topics import APPEND_TIME, CREATE_TIME, ReplayedTopics
 from tests.stack.consume import read_topic
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record, Row
@@ -114,9 +114,8 @@ def test_a_key_goes_where_kafkas_own_producer_puts_it(
 
 
 def test_topics_with_transactions_and_time_ranges_into_topics_by_a_template(
-    stack: TieredStack, spark: SparkSession, tmp_path: Path
+    stack: TieredStack, spark: SparkSession, topics: ReplayedTopics, tmp_path: Path
 ) -> None:
-    topics = fill_topics(stack, seed=3)
     times = sorted(row.timestamp_ms for row in topics.rows[CREATE_TIME])
     for source in (CREATE_TIME, APPEND_TIME):
         create_tiered_topic(stack.broker, f"{source}-copy", 4)
