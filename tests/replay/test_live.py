@@ -32,7 +32,8 @@ LATE = 4_102_444_800_000
 def test_a_dry_run_says_what_storage_and_brokers_then_give(
     stack: TieredStack, topics: ReplayedTopics, spark: SparkSession, tmp_path: Path, exact: bool
 ) -> None:
-    given = {**stack.options(), "subscribe": ",".join(TOPICS), "maxOffsetsPerTrigger": "100"}
+    given = {**stack.options(), "subscribe": ",".join(TOPICS), "includeHeaders": "true"}
+    given |= {"maxOffsetsPerTrigger": "100"}
     times = topics.times()
     first, last = times[len(times) // 3], times[-len(times) // 3]
     target = DeltaTarget(spark, str(tmp_path / "table"), given)
