@@ -19,6 +19,7 @@ from kafka.admin import (
 )
 
 from tests.broker.certificates import CertificateAuthority
+from tests.broker.secure import login_module, secure_broker
 from tests.stack.broker import KafkaBroker
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
@@ -36,8 +37,6 @@ from tiered_stream.read import read_split
 
 pytestmark = pytest.mark.stack
 
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 TOPIC = "guarded"
 PARTITION = TopicPartition(TOPIC, 0)
 
@@ -55,8 +54,7 @@ class SecureBroker:
         return BrokerClient({**own, **trusted, "default.api.timeout.ms": "60000", **given})
 
     def login(self, listener: str, protocol: str, mechanism: str, username: str, password: str) -> BrokerClient:
-        module = PLAIN if mechanism == "PLAIN" else SCRAM
-        jaas = f'{module} required username="{username}" password="{password}";'
+        jaas = login_module(mechanism, username, password)
         return self.client(listener, protocol, sasl_mechanism=mechanism, sasl_jaas_config=jaas)
 
 
@@ -65,33 +63,15 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """Alice and erin may read, bob may describe, carol nothing; TLS clients are known by their certificate."""
     folder = tmp_path_factory.mktemp("secure")
     authority = CertificateAuthority()
-    trust_store = authority.write(folder / "trust.pem")
-    key_store = authority.issue("broker").write(folder / "broker.pem")
-    (folder / "tier").mkdir()
-    users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob", "carol", "erin"))
-    properties = {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-        "listener.name.sasl.plain.sasl.jaas.config": f"{PLAIN} required {users};",
-        "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-        "listener.name.saslssl.plain.sasl.jaas.config": f"{PLAIN} required {users};",
-        "listener.name.saslssl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(key_store),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(trust_store),
-        "listener.name.tls.ssl.client.auth": "required",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:CN=reader",
-    }
-    listeners = {"SASL": "SASL_PLAINTEXT", "SASLSSL": "SASL_SSL", "TLS": "SSL"}
-    broker = KafkaBroker(folder / "broker", folder / "tier", listeners=listeners, properties=properties)
+    sasl = {"SASL": "SASL_PLAINTEXT", "SASLSSL": "SASL_SSL"}
+    broker = secure_broker(folder, authority, sasl, ("alice", "bob", "carol", "erin"), "reader")
     broker.start()
     try:
         create_tiered_topic(broker, TOPIC)
         _admit(broker)
         with RawProducer(broker) as producer:
             producer.send(TOPIC, [Record(value=b"v")] * 3)
-        yield SecureBroker(broker, authority, trust_store)
+        yield SecureBroker(broker, authority, folder / "trust.pem")
     finally:
         broker.stop()
 
@@ -166,7 +146,7 @@ def test_auto_needs_read_on_the_metadata_topic_and_says_so(
             "kafka.bootstrap.servers": secure.broker.address("SASL"),
             "kafka.security.protocol": "SASL_PLAINTEXT",
             "kafka.sasl.mechanism": "PLAIN",
-            "kafka.sasl.jaas.config": f'{PLAIN} required username="{user}" password="{user}-secret";',
+            "kafka.sasl.jaas.config": login_module("PLAIN", user, f"{user}-secret"),
             "remote.storage.uri": secure.broker.tier_dir.as_uri(),
             "subscribe": TOPIC,
         },

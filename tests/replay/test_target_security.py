@@ -20,6 +20,7 @@ from kafka.admin import (
 )
 
 from tests.broker.certificates import CertificateAuthority
+from tests.broker.secure import login_module, secure_broker
 from tests.landing.made_batches import plain
 from tests.stack.broker import KafkaBroker
 from tests.stack.consume import read_topic
@@ -35,8 +36,6 @@ from tiered_stream.replay.topic_settings import TopicWrites, as_options, topic_w
 
 pytestmark = pytest.mark.stack
 
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 SOURCE = TopicPartition("orders", 0)
 TOPIC = "guarded"
 
@@ -58,8 +57,7 @@ class SecureBroker:
         return topic_writes(as_options({**settings, "target.transactional": "true"}, TOPIC, plan))
 
     def login(self, plan: ReplayPlan, user: str, protocol: str = "SASL_SSL", mechanism: str = "PLAIN") -> TopicWrites:
-        module = PLAIN if mechanism == "PLAIN" else SCRAM
-        jaas = f'{module} required username="{user}" password="{user}-secret";'
+        jaas = login_module(mechanism, user, f"{user}-secret")
         listener = protocol.replace("_", "")
         return self.writes(plan, listener, protocol, sasl_mechanism=mechanism, sasl_jaas_config=jaas)
 
@@ -74,24 +72,8 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     """Alice may write as a replay does, bob only to the topic, dave not in transactions; carol may only describe it."""
     folder = tmp_path_factory.mktemp("secure")
     authority = CertificateAuthority()
-    authority.write(folder / "trust.pem")
-    authority.issue("broker").write(folder / "broker.pem")
-    (folder / "tier").mkdir()
-    users = " ".join(f'user_{user}="{user}-secret"' for user in ("alice", "bob", "carol", "dave"))
-    properties = {
-        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-        "listener.name.saslssl.plain.sasl.jaas.config": f"{PLAIN} required {users};",
-        "listener.name.saslssl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(folder / "broker.pem"),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(folder / "trust.pem"),
-        "listener.name.tls.ssl.client.auth": "required",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:CN=writer",
-    }
-    listeners = {"SASLSSL": "SASL_SSL", "TLS": "SSL"}
-    broker = KafkaBroker(folder / "broker", folder / "tier", listeners=listeners, properties=properties)
+    users = ("alice", "bob", "carol", "dave")
+    broker = secure_broker(folder, authority, {"SASLSSL": "SASL_SSL"}, users, "writer")
     broker.start()
     try:
         create_tiered_topic(broker, TOPIC)

@@ -10,16 +10,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.stack.errors import StackError
 from tests.stack.jars import cache_dir
-from tests.stack.processes import ServiceProcess, free_ports
-from tests.stack.s3_client import REGION, answers, s3_client
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3.client import S3Client
+from tests.stack.s3_client import REGION
+from tests.stack.s3_server import S3Server
 
 MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSION = "v1.8.0"
@@ -64,39 +61,21 @@ def _build() -> None:
         Path(folder, "versitygw").replace(_executable())
 
 
-class VersityGateway:
-    """One endpoint over `base_dir`; it keeps its port over `stop` and `start`. Its log is in `folder`."""
+class VersityGateway(S3Server):
+    """See `S3Server`."""
 
-    def __init__(self, folder: Path, base_dir: Path, access_key: str = "lake-user", secret_key: str = "lake-secret"):
-        self.folder = folder
-        self.base_dir = base_dir
-        self.access_key = access_key
-        self.secret_key = secret_key
-        (self.port,) = free_ports(1)
-        self._process: ServiceProcess | None = None
+    name = "versitygw"
 
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+    def __init__(
+        self, folder: Path, base_dir: Path, access_key: str = "lake-user", secret_key: str = "lake-secret"
+    ) -> None:
+        super().__init__(folder, base_dir, access_key, secret_key)
 
-    def start(self) -> None:
-        """Start it and wait until it answers a ListBuckets request."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def command(self) -> Sequence[str]:
         metadata = self.folder / "metadata"  # in files: not every file system has extended attributes
-        for each in (self.base_dir, metadata):
-            each.mkdir(parents=True, exist_ok=True)
-        command = [
+        metadata.mkdir(exist_ok=True)
+        return [
             str(versitygw_executable()), "--port", f"127.0.0.1:{self.port}", "--region", REGION, "--quiet",
             "--access", self.access_key, "--secret", self.secret_key,
             "posix", "--sidecar", str(metadata), str(self.base_dir),
         ]  # fmt: skip
-        self._process = ServiceProcess("versitygw", command, self.folder / "versitygw.log")
-        self._process.start(lambda: answers(self.client))
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.stop(grace=10.0)
-
-    def client(self) -> S3Client:
-        """A boto3 client with the endpoint's credentials."""
-        return s3_client(self.endpoint, self.access_key, self.secret_key)

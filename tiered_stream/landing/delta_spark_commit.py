@@ -50,12 +50,23 @@ class DeltaSparkTable:
         self._path = _known_scheme(spark, spark_path(address))
 
     def begin(self) -> DeltaSparkTransaction:
+        found = self.find()
+        if found is None:
+            raise TableError(f"the table {self._address} cannot be opened: there is none")
+        return found
+
+    def find(self) -> DeltaSparkTransaction | None:
+        """As `begin`; None where there is no table.
+
+        Raises:
+            TableError: it cannot be read.
+        """
         with _java_errors(self._address, "opened"):
             _activate(self._spark)
             delta_log = self._log()
             transaction = delta_log.startTransaction(delta_log.initialCatalogTable(), _none(self._spark))
             if transaction.snapshot().version() < 0:
-                raise TableError(f"the table {self._address} cannot be opened: there is none")
+                return None
             return DeltaSparkTransaction(self._spark, self._address, transaction)
 
     @contextmanager

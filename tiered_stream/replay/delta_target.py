@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.landing.address import find_address, table_location
-from tiered_stream.landing.delta_log import TableSnapshot
+from tiered_stream.landing.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.landing.lane import check_fit, table_schema
 from tiered_stream.landing.query import BoundedRun, Landing, check_settings, plan_landing
 from tiered_stream.landing.target import table_files
@@ -47,9 +47,9 @@ class DeltaTarget(Target):
         address = find_address(self.spark, self.table)
         if address.uri is None:
             return
-        snapshot = TableSnapshot(self.spark, table_location(self.spark, address))
-        if snapshot.exists:
-            self._check_table(snapshot, plan, parsed.include_headers)
+        found = DeltaSparkTable(self.spark, address).find()
+        if found is not None:
+            self._check_table(found, plan, parsed.include_headers)
 
     def prepare(self, plan: ReplayPlan) -> None:
         self._landing(plan, self.settings(plan, self.given), checkpoint="")
@@ -78,15 +78,15 @@ class DeltaTarget(Target):
             bounded=BoundedRun(plan.transaction_id, replaced, self.tasks),
         )
 
-    def _check_table(self, snapshot: TableSnapshot, plan: ReplayPlan, include_headers: bool) -> None:
-        found = snapshot.describe()
+    def _check_table(self, table: DeltaSparkTransaction, plan: ReplayPlan, include_headers: bool) -> None:
+        found = table.state.description
         day_column = table_files(self.given).day_column
         check_fit(self.table, found, table_schema(include_headers, day_column), day_column)
         if plan.arguments.replace and (found.configuration or {}).get("delta.appendOnly", "false").lower() == "true":
             raise ConfigurationError(
                 f"the table {self.table} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
             )
-        if snapshot.transaction_version(plan.transaction_id) is not None:
+        if table.last_batch(plan.transaction_id) is not None:
             raise ConfigurationError(
                 f"the table {self.table} has records of a replay named {plan.name} already, but its checkpoint is not "
                 "there: where it stopped is not known, and records would come twice. Give its --checkpoint, or another "
