@@ -50,7 +50,8 @@ class SegmentsLeftOut:
         self._segments = segments
         self._lock, self._access_lock = threading.Lock(), threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
-        self._reasons: dict[TopicPartition, StorageError] = {}
+        self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
+        """Of each partition's first segment that fails, whichever thread comes first: its base offset, and the error."""
         self._out_of_reach = 0
         self._access: bool | None = None
 
@@ -74,14 +75,15 @@ class SegmentsLeftOut:
         with self._lock:
             self._counts[segment.topic_partition] += 1
             self._out_of_reach += isinstance(error, StorageUnavailableError)
-            if error is not None:
-                self._reasons.setdefault(segment.topic_partition, error)
+            told = self._reasons.get(segment.topic_partition)
+            if error is not None and (told is None or segment.base_offset < told[0]):
+                self._reasons[segment.topic_partition] = segment.base_offset, error
         return None
 
     def tell(self) -> None:
         """Log what was left out, and why."""
         for partition, count in self._counts.items():
-            reason = self._reasons.get(partition) or next(iter(self._reasons.values()))
+            _, reason = self._reasons.get(partition) or next(iter(self._reasons.values()))
             log.warning(
                 "%s: %d segment%s of this micro-batch %s read from the broker, because storage failed: %s",
                 partition, count, "s" * (count > 1), "are" if count > 1 else "is", reason,
