@@ -51,7 +51,7 @@ class SegmentsLeftOut:
         self._lock, self._access_lock = threading.Lock(), threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
-        """Of each partition's first segment that fails, whichever thread comes first: its base offset, and the error."""
+        """Of each partition's first segment that fails, whichever thread is first: its base offset, and the error."""
         self._out_of_reach = 0
         self._access: bool | None = None
 
