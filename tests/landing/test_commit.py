@@ -203,6 +203,18 @@ def test_what_was_compacted_or_deleted_before_its_commit_was_overwritten_is_not_
     assert offsets(files) == [*range(10), *range(15, 20)]
 
 
+def test_what_nobody_knows_to_be_out_of_hand_is_not_put_back(files: TableFiles) -> None:
+    """Neither the commit nor what came of its files is in the log any more: only that can be said."""
+    commits = table_commits(files)
+    commits.commit(QUERY, 0, written(files, 10))
+    overwrite(files, 1, [{"commitInfo": {"operation": "WRITE"}}])
+    table(files).create_checkpoint()
+    log_file(files, 1).unlink()
+    with pytest.raises(TableError, match="batch 0, which brought .* Its files could not be put back: the log's older"):
+        commits.commit(QUERY, 1, written(files, 5, 10))
+    assert offsets(files) == []
+
+
 def test_a_commit_is_looked_for_among_those_of_others(files: TableFiles) -> None:
     commits, others = table_commits(files), table_commits(files)
     for batch_id in range(3):
@@ -240,6 +252,19 @@ def test_a_table_that_forgets_transactions_cannot_miss_one(tmp_path: Path) -> No
     files = TableFiles((tmp_path / "forgets").as_uri())
     make_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
     assert not table_commits(files).is_committed(QUERY, 7)
+
+
+def test_a_batch_that_the_table_has_forgotten_while_the_query_runs_is_not_taken_for_lost(tmp_path: Path) -> None:
+    files = TableFiles((tmp_path / "forgets").as_uri())
+    make_table(files, table_schema(True, None), {"delta.setTransactionRetentionDuration": "interval 1 days"})
+    commits = table_commits(files)
+    commits.commit(QUERY, 0, written(files, 10))
+    overwrite(files, 1, [action for action in log_of(files, 1) if "txn" not in action])
+    table_commits(files).commit("another query", 0, written(files, 1, 10))
+    table(files).create_checkpoint()
+    log_file(files, 1).unlink()
+    commits.commit(QUERY, 1, written(files, 5, 11))
+    assert offsets(files) == list(range(16))
 
 
 def test_a_table_that_was_replaced_is_not_written_to(files: TableFiles) -> None:

@@ -104,8 +104,8 @@ class TableCommits:
     def _look_back(self, query_id: str, batch_id: int) -> _Last:
         transaction = self._begin()
         found = transaction.last_batch(query_id)
-        expires = _TRANSACTION_RETENTION in (transaction.state.description.configuration or {})
-        if (-1 if found is None else found) < batch_id - 1 and not (found is None and expires):
+        forgotten = found is None and _forgets(transaction)
+        if (-1 if found is None else found) < batch_id - 1 and not forgotten:
             self._on_gap(found, batch_id - 1)
         return _Last(transaction.state.version + 1, -1 if found is None else found)
 
@@ -151,6 +151,8 @@ class TableCommits:
             newest = self._log.newest_batch(query_id, last.version, version)
         if newest is None:
             newest = transaction.last_batch(query_id)
+            if newest is None and _forgets(transaction):
+                newest = last.batch_id
         if last.files is not None and (newest is None or newest < last.batch_id):
             raise _LastIsGoneError
         return max(last.batch_id, -1 if newest is None else newest)
@@ -187,6 +189,8 @@ class TableCommits:
             version = self._table.begin().state.version
             # Whoever had seen the commit may have compacted or deleted its files: their rows are not to come back.
             gone_on = self._log.mentioned([file.path for file in last.files], last.version, version)
+            if gone_on is None:
+                raise TableError("the log's older files, which would say what became of them, are removed already")
             files = [file for file in last.files if file.path not in gone_on]
             self._until_committed(BatchCommit(query_id, last.batch_id, files, self._planned.files.day_column))
         except TableError as error:
@@ -195,3 +199,8 @@ class TableCommits:
             f"{said}Its files are part of the table again. Start the query again when the other writer has stopped, or "
             "commits in the same way: it goes on after that batch."
         )
+
+
+def _forgets(transaction: DeltaTransaction) -> bool:
+    """Whether the table drops application transactions after a while."""
+    return _TRANSACTION_RETENTION in (transaction.state.description.configuration or {})

@@ -42,8 +42,8 @@ class TableLog:
                 return None
         return newest
 
-    def mentioned(self, paths: Collection[str], first: int, last: int) -> set[str]:
-        """Those of the data files that the versions `first` to `last`, as far as they are there, added or removed.
+    def mentioned(self, paths: Collection[str], first: int, last: int) -> set[str] | None:
+        """Those of the data files that the versions `first` to `last` added or removed; None as above.
 
         Raises:
             TableError: the log cannot be read.
@@ -58,7 +58,7 @@ class TableLog:
                         if path in wanted:
                             found.add(wanted[path])
             except FileNotFoundError:
-                continue
+                return None
         return found
 
     def _actions(self, version: int, having: bytes) -> Iterator[dict[str, Any]]:
