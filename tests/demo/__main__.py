@@ -3,8 +3,9 @@
 A real broker tiers a topic's segments to a real S3 endpoint and drops its own copies. The ingest job, through
 spark-submit, reads them straight from there into a Delta table; more records come, and the job goes on from its
 checkpoint. Beside that, a gateway tells another reader, who has no storage credential, where the segments are; he gets
-the topic into a second table by Spark's own Delta sink. Then every record of the first table is compared with what a
-plain Kafka consumer returns, and the second table with the first.
+the topic into a second table by Spark's own Delta sink. Then records are deleted from the first table, and a replay of
+that time puts them back and verifies it. In the end every record of the first table is compared with what a plain
+Kafka consumer returns, and the second table with the first.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.demo.compare import count_mismatches, expected_table, landed_table
+from tests.demo.mended import lose, mend, middle_half
 from tests.demo.runs import Run, submit, write_settings
 from tests.demo.second_table import count_differences, land_through_gateway
 from tests.demo.topic import PARTITIONS, TOPIC, bytes_not_tiered, count_segments, fill
@@ -64,18 +66,24 @@ def main() -> int:
         wait_until_tiered(stack.broker, TOPIC)
         with ThreadPoolExecutor(2) as beside:
             second = beside.submit(submit, settings, folder)
-            consumer = beside.submit(lambda: expected_table(read_topic(stack.broker, TOPIC)))
+            consumer = beside.submit(read_topic, stack.broker, TOPIC)
             spark = spark_session("demo", groups=("delta",), config=SHORT_LIVED)
             through_gateway = land_through_gateway(stack, folder, second_table)
             runs |= {"second run, from the checkpoint": second.result()}
             runs |= {"signed URLs from a gateway, Spark lane": through_gateway}
+            consumed = consumer.result()
+            times = middle_half(consumed)
+            lost = lose(spark, table, times)
+            console.print(f"{lost:,} records were deleted; replaying {times[0]} to {times[1]}, and verifying that time")
+            mend(settings, folder, times)
             console.print("comparing every record with what a Kafka consumer returns, and the tables with each other")
             differences = beside.submit(count_differences, spark, table, second_table)
-            expected = consumer.result()
+            expected = expected_table(consumed)
             mismatches = count_mismatches(expected, landed_table(table)) + differences.result()
         spark.stop()
         tiered_bytes = max(0, through_gateway.metrics.broker_fetch_bytes - bytes_not_tiered(stack))
         figures = {"records": expected.num_rows, "segments in S3": count_segments(stack)}
+        figures |= {"records deleted, and replayed": lost}
         figures |= {"tiered bytes through the broker": tiered_bytes, "mismatches": mismatches}
         reports.print(report(runs, figures))
     return 1 if mismatches or tiered_bytes else 0

@@ -1,10 +1,10 @@
-"""Runs of the ingest job, as a user starts it."""
+"""Runs of the jobs, as a user starts them."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,18 +45,26 @@ def write_settings(stack: TieredStack, folder: Path, table: Path) -> Path:
 
 
 def submit(settings: Path, folder: Path) -> Run:
-    """One run of the job through spark-submit.
+    """One run of the ingest job.
 
     Raises:
         StackError: it failed.
     """
     metrics_file = folder / "metrics.json"
+    begin = time.perf_counter()
+    spark_submit("ingest_to_delta.py", ["--settings", str(settings), "--metrics-file", str(metrics_file)], folder)
+    return Run(time.perf_counter() - begin, ReadMetrics(**json.loads(metrics_file.read_text())))
+
+
+def spark_submit(job: str, words: Sequence[str], folder: Path) -> None:
+    """Run a job by spark-submit.
+
+    Raises:
+        StackError: it failed.
+    """
     jars = ",".join(map(str, jar_paths("delta")))
     conf = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.jars": jars}
     command = [str(SPARK_SUBMIT)]
     command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    command += [str(ROOT / "jobs" / "ingest_to_delta.py"), "--settings", str(settings)]
-    command += ["--metrics-file", str(metrics_file)]
-    begin = time.perf_counter()
-    run_logged("the ingest job", command, folder / "spark.log", spark_environment())
-    return Run(time.perf_counter() - begin, ReadMetrics(**json.loads(metrics_file.read_text())))
+    command += [str(ROOT / "jobs" / job), *words]
+    run_logged(f"the job {job}", command, folder / "spark.log", spark_environment())

@@ -45,7 +45,7 @@ def soak(stack: TieredStack, topics: ReplayedTopics, folder: Path, kinds: list[s
     # Without the brokers' help, so that it fails while the storage is away.
     given = {**stack.options(), "remote.fallback": "fail", "maxOffsetsPerTrigger": str(LIMIT), "includeHeaders": "true"}
     options = given | {"subscribe": ",".join(TOPICS)}
-    arguments = {"from_time": "0", "table": str(table), "name": NAME}
+    arguments = {"from_time": "0", "into": str(table), "name": NAME}
     for number, kind in enumerate(kinds, 1):
         lane = chance.choice(["direct", "spark"])
         driver = Run(options, {**arguments, "lane": lane}, workers_die=kind == WORKERS).start(log)

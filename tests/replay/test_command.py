@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 from tests.jobs.submitted import SubmittedJob
@@ -20,12 +22,12 @@ from tests.stack.processes import wait_until
 from tests.stack.spark import LOCAL, ROOT, SHORT_LIVED, spark_environment
 from tiered_stream.cli import app
 
-COMMAND = [sys.executable, "-c", "from tiered_stream.cli import app; app()", "replay"]
+COMMAND = [sys.executable, "-c", "from tiered_stream.cli import app; app()"]
 SLOWLY = {"maxOffsetsPerTrigger": "100"}
 
 
 def arguments(folder: Path, *more: str) -> list[str]:
-    return ["--from", "0", "--table", str(folder / "table"), "--name", "all", *more]
+    return ["--from", "0", "--into", str(folder / "table"), "--name", "all", *more]
 
 
 def settings_file(folder: Path) -> str:
@@ -36,10 +38,15 @@ def settings_file(folder: Path) -> str:
     return str(file)
 
 
-def command(*words: str) -> list[str]:
+def command(*words: str, name: str = "replay") -> list[str]:
     jars = ",".join(map(str, jar_paths("delta")))
     conf = {**LOCAL, **SHORT_LIVED, "spark.driver.memory": "1g", "spark.jars": jars}
-    return [*COMMAND, *words, *(word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}"))]
+    return [
+        *COMMAND,
+        name,
+        *words,
+        *(word for name, value in conf.items() for word in ("--spark-conf", f"{name}={value}")),
+    ]
 
 
 def start(words: Sequence[str]) -> subprocess.Popen[str]:
@@ -83,13 +90,54 @@ def test_a_dry_run_for_programs_is_json_and_writes_nothing(tmp_path: Path) -> No
     assert not (tmp_path / "table").exists()
 
 
+def run(words: Sequence[str]) -> tuple[int, str]:
+    """The exit status, and what was printed."""
+    running = start(words)
+    said, errors = running.communicate(timeout=SECONDS)
+    return running.returncode, said + errors
+
+
+@pytest.mark.stack
+@pytest.mark.slow
+def test_a_replay_is_verified_and_later_by_itself_too(tmp_path: Path) -> None:
+    given = [*arguments(tmp_path), "--settings", settings_file(tmp_path)]
+    status, printed = run(command(*given, "--verify", "--max-bytes-per-second", "100m", "--lane", "direct"))
+    assert status == 0, printed
+    assert "is equal to its topics: 18,687 records compared" in printed
+
+    DeltaTable(tmp_path / "table").delete("offset = 77")
+    status, printed = run(command(*given, "--verify"))
+    assert status == 3, printed
+    assert "has finished before, and nothing was done" in printed and "offset 77 is missing from the table" in printed
+
+    alone = ["--table", str(tmp_path / "table"), "--settings", settings_file(tmp_path)]
+    status, printed = run(command(*alone, "--json", name="verify"))
+    assert status == 3, printed
+    assert '"offset": 77' in printed
+
+
+@pytest.mark.stack
+@pytest.mark.slow
+def test_a_replay_goes_into_a_folder_and_only_a_table_is_verified(tmp_path: Path) -> None:
+    words = ["--from", "0", "--into", f"parquet:{tmp_path / 'folder'}", "--settings", settings_file(tmp_path)]
+    status, printed = run(command(*words, "--verify"))
+    assert status == 2, printed
+    assert "--verify is for a Delta table, and the target is parquet" in printed
+    assert not (tmp_path / "folder").exists()
+    status, printed = run(command(*words))
+    assert status == 0, printed
+    files = (tmp_path / "folder").glob("*.parquet")
+    assert sum(parquet.read_metadata(file).num_rows for file in files) == everything(LONG).num_rows
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--from", "-3h", "--to", "-4h", "--table", "a/b"], "is not after --from"),
-        (["--from", "2026-11-01T00:00:00", "--table", "a/b"], "write 2026-11-01T00:00:00Z for UTC"),
-        (["--from", "-3h", "--table", "a/b", "--option", "x"], "name=value"),
-        (["--from", "-3h", "--table", "a/b", "--settings", "absent.properties"], "absent.properties cannot be read"),
+        (["--from", "-3h", "--into", "a/b", "--max-bytes-per-second", "fast"], "must be a size"),
+        (["--from", "-3h", "--to", "-4h", "--into", "a/b"], "is not after --from"),
+        (["--from", "2026-11-01T00:00:00", "--into", "a/b"], "write 2026-11-01T00:00:00Z for UTC"),
+        (["--from", "-3h", "--into", "a/b", "--option", "x"], "name=value"),
+        (["--from", "-3h", "--into", "a/b", "--settings", "absent.properties"], "absent.properties cannot be read"),
     ],
 )
 def test_wrong_input_is_refused_before_spark_starts(words: list[str], said: str) -> None:
@@ -97,6 +145,12 @@ def test_wrong_input_is_refused_before_spark_starts(words: list[str], said: str)
     assert result.exit_code == 2 and said in result.output.replace("\n", " ")
 
 
-def test_the_help_has_the_exit_codes() -> None:
-    result = CliRunner().invoke(app, ["replay", "--help"])
-    assert "Exit codes: 0 done" in " ".join(result.output.split())
+def test_a_verification_of_nothing_is_refused_before_spark_starts() -> None:
+    result = CliRunner().invoke(app, ["verify", "--subscribe", "orders"])
+    assert result.exit_code == 2 and "say by --table" in result.output
+
+
+@pytest.mark.parametrize("name", ["replay", "verify"])
+def test_the_help_has_the_exit_codes(name: str) -> None:
+    result = CliRunner().invoke(app, [name, "--help"])
+    assert "Exit codes: 0 " in " ".join(result.output.split())

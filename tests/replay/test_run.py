@@ -281,7 +281,7 @@ def test_a_damaged_plan_and_a_checkpoint_out_of_reach_are_said(replayer: Replaye
 
 def test_the_package_itself_is_the_function(spark: SparkSession, tmp_path: Path) -> None:
     report = tiered_stream.replay(
-        spark, options=options(LONG), from_time=str(FIRST_MS), to_time=str(FIRST_MS + 10), table=str(tmp_path / "table")
+        spark, options=options(LONG), from_time=str(FIRST_MS), to_time=str(FIRST_MS + 10), into=str(tmp_path / "table")
     )
     assert report.records == 10 and callable(tiered_stream.replay)
 
@@ -293,7 +293,7 @@ def test_a_table_by_name_and_by_day_is_replayed_into(spark: SparkSession, tmp_pa
         arguments = {
             "from_time": str(FIRST_MS),
             "to_time": str(FIRST_MS + 10),
-            "table": "replayed_by_name",
+            "into": "replayed_by_name",
             "lane": lane,
         }
         for finished in (False, True):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.archives import planned
 from tests.landing.archive import ODD, everything, options
 from tiered_stream.options import parse_options
+from tiered_stream.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.records.row_hash import row_hashes
 from tiered_stream.replay import sums
@@ -86,7 +87,7 @@ def test_only_rows_of_the_times_are_hashed() -> None:
     rows = everything(ODD)
     micros = rows["timestamp"].cast(pa.int64()).to_pylist()
     start, end = sorted(micros)[len(micros) // 3] // 1000, max(micros) // 1000
-    found = pa.Table.from_batches(hashed(Hashing(("value",), (start, end), each_row=True)))
+    found = pa.Table.from_batches(hashed(Hashing(("value",), TimeRange(start, end), each_row=True)))
     kept = [start * 1000 <= each < end * 1000 for each in micros]
     assert 0 < found.num_rows < rows.num_rows
     assert found["offset"].to_pylist() == [
@@ -95,5 +96,5 @@ def test_only_rows_of_the_times_are_hashed() -> None:
 
 
 def test_what_is_hashed_travels_as_text() -> None:
-    for hashing in (Hashing(HASHED), Hashing((), (-5, 2**40), each_row=True)):
+    for hashing in (Hashing(HASHED), Hashing((), TimeRange(-5, 2**40), each_row=True), Hashing((), TimeRange(7))):
         assert Hashing.from_json(hashing.to_json()) == hashing

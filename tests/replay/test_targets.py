@@ -36,6 +36,7 @@ def test_what_names_nothing_is_refused(text: str, lane: str) -> None:
 
 
 def test_tasks_share_the_pace() -> None:
-    assert paced({"a": "b"}, 1000, 3) == {"a": "b", "remote.max.bytes.per.second": "333"}
-    assert paced({}, 2, 5) == {"remote.max.bytes.per.second": "1"}
-    assert paced({"a": "b"}, None, 3) == {"a": "b"}
+    assert paced(NO_SPARK, {"a": "b"}, 1000, 3) == {"a": "b", "remote.max.bytes.per.second": "333"}
+    assert paced(NO_SPARK, {"a": "b"}, None, 3) == {"a": "b"}
+    with pytest.raises(ConfigurationError, match="2 bytes a second are not enough for 5 tasks"):
+        paced(NO_SPARK, {}, 2, 5)

@@ -16,6 +16,7 @@ from tests.landing.archive import LONG, ODD, everything, options
 from tiered_stream import land, verify
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.positions import TimeRange
 from tiered_stream.replay import comparison, differences
 from tiered_stream.replay.verify_report import Difference, Kind, VerifyReport, render
 
@@ -242,7 +243,7 @@ def test_only_records_of_the_times_are_compared(spark: SparkSession, table: Path
         f"OR timestamp >= timestamp_millis({end})"
     )
     settings = options(LONG, {"endingOffsets": "latest"})
-    report = verify(spark, options=settings, table=str(table), times=(start, end))
+    report = verify(spark, options=settings, table=str(table), times=TimeRange(start, end))
     kept = sum(start * 1000 <= each < end * 1000 for each in micros)
     assert (report.equal, report.records) == (True, kept)
     assert firsts(verify(spark, options=settings, table=str(table))).keys() == {partition}
@@ -304,4 +305,4 @@ def test_times_need_a_column(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     spark.sql(f"CREATE TABLE delta.`{table}` (topic STRING, partition INT, offset BIGINT, value BINARY) USING delta")
     with pytest.raises(ConfigurationError, match="has no column timestamp"):
-        verify(spark, options=options(LONG), table=str(table), times=(0, 1))
+        verify(spark, options=options(LONG), table=str(table), times=TimeRange(0, 1))

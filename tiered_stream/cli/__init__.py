@@ -6,9 +6,11 @@ import typer
 
 from tiered_stream.cli.gateway import gateway
 from tiered_stream.cli.replay import EXIT_CODES, replay
+from tiered_stream.cli.verify import VERIFY_EXIT_CODES, verify
 from tiered_stream.cli.warm import warm
 
 app = typer.Typer(no_args_is_help=True, help="Kafka topics straight from tiered storage, for Spark.")
 app.command()(warm)
 app.command()(gateway)
 app.command(epilog=EXIT_CODES)(replay)
+app.command(epilog=VERIFY_EXIT_CODES)(verify)

@@ -1,4 +1,4 @@
-"""`tiered-stream replay`: what topics held from one time to another, into a Delta table."""
+"""`tiered-stream replay`: what topics held from one time to another, into a table, a topic, or a folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ import typer
 from rich.console import Console
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.option_types import byte_size
 from tiered_stream.settings import parse_assignment
 
 EXIT_CODES = """\
 Exit codes: 0 done, or finished before; 1 failed while it ran: the same command goes on; 2 refused, nothing was written;
-130 stopped by Ctrl-C or SIGTERM: the same command goes on.
+3 done, and --verify has found that the table differs; 130 stopped by Ctrl-C or SIGTERM: the same command goes on.
 """
 _TIME = "2026-11-01T00:00:00Z (with a zone), milliseconds since the epoch, or back from now: -90m, -3h, -2d"
+
+
+def _rate(text: str) -> int:
+    try:
+        return byte_size(1)(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} {error}") from None
 
 
 def replay(
@@ -26,10 +34,13 @@ def replay(
     subscribe: Annotated[str | None, typer.Option(help="Topics, separated by commas.")] = None,
     subscribe_pattern: Annotated[str | None, typer.Option(help="A pattern of topics' names.")] = None,
     assign: Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')] = None,
-    table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(help="A Delta table (its path or name in the catalog), kafka:TOPIC or parquet:FOLDER."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The replay's name; default: made from the arguments.")] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="Its checkpoint; default: in the table, _checkpoints/replay-NAME.")
+        str | None, typer.Option(help="Its checkpoint; default: in the table or folder, _checkpoints/replay-NAME.")
     ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Every record of that time, and no other.")] = False,
     replace: Annotated[
@@ -37,22 +48,27 @@ def replay(
     ] = False,
     lane: Annotated[str | None, typer.Option(help="auto, direct or spark.")] = None,
     tasks: Annotated[int | None, typer.Option(min=1, help="The most tasks at once.")] = None,
+    max_bytes_per_second: Annotated[
+        int | None,
+        typer.Option(parser=_rate, metavar="SIZE", help="The most that is fetched, and the most that is written: 50m."),
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="In the end, compare the table with the topics.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and stop.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --dry-run: for programs.")] = False,
     get_price: Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")] = None,
     gib_price: Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")] = None,
     spark_conf: Annotated[list[str] | None, typer.Option(help="name=value for Spark; may be repeated.")] = None,
 ) -> None:
-    """Replay what topics held from one time to another into a Delta table, each record once.
+    """Replay what topics held from one time to another into a table, a topic, or a folder, each record once.
 
     Stopped at any moment, the same command goes on. A partition begins at its first offset whose timestamp is at or
     after --from and ends before the first at or after --to, as Kafka's offsetsForTimes has it.
     """
     reads = {"subscribe": subscribe, "subscribePattern": subscribe_pattern, "assign": assign}
     given = {each: value for each, value in reads.items() if value is not None}
-    places = {"settings": settings, "table": table, "name": name, "checkpoint": checkpoint}
+    places = {"settings": settings, "into": into, "name": name, "checkpoint": checkpoint}
     ways: dict[str, Any] = {"exact": exact, "replace": replace, "lane": lane, "tasks": tasks}
-    ways |= {"dry_run": dry_run, "json": json}
+    ways |= {"dry_run": dry_run, "json": json, "verify": verify, "max_bytes_per_second": max_bytes_per_second}
     _run(from_time, to_time, option or [], given, spark_conf or [], (get_price, gib_price), places | ways)
 
 
@@ -66,8 +82,9 @@ def _run(
     ways: dict[str, Any],
 ) -> None:
     # Imported late: other commands need no Spark.
-    from tiered_stream.replay.command import REFUSED, ReplayCommand, run_command
+    from tiered_stream.replay.command import ReplayCommand, run_command
     from tiered_stream.replay.estimate import priced
+    from tiered_stream.replay.exit_codes import REFUSED
 
     console = Console(highlight=False, soft_wrap=True, stderr=ways["json"])
     try:

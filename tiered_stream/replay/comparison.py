@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 
 from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.positions import TimeRange
 from tiered_stream.records.hashed_columns import row_hash_sql
 from tiered_stream.replay.hashing import BUCKET_BITS, HASHES, SUMS, Hashing
 from tiered_stream.replay.scope import Ranges, Scope, narrowed
@@ -45,7 +46,7 @@ class Sides:
     spark: SparkSession
     settings: Mapping[str, str]
     table: VerifiedTable
-    times: tuple[int, int] | None
+    times: TimeRange | None
 
     def hashing(self, *, each_row: bool) -> Hashing:
         return Hashing(self.table.columns, self.times, each_row)
@@ -66,8 +67,7 @@ class Sides:
         rows = self.table.rows.where(condition)
         if self.times is None:
             return rows
-        start, end = self.times
-        return rows.where(f"timestamp >= timestamp_millis({start}) AND timestamp < timestamp_millis({end})")
+        return rows.where(timestamps_within(self.times))
 
     def table_hashed(self, bounds: Bounds) -> DataFrame:
         """The hashes of the table's rows within the bounds of few partitions."""
@@ -107,6 +107,12 @@ def within(bounds: Bounds) -> str:
         condition = f"(partition = {partition.partition} AND offset >= {start} AND offset < {end})"
         topics.setdefault(partition.topic, []).append(condition)
     return " OR ".join(f"(topic = {_quoted(topic)} AND ({' OR '.join(some)}))" for topic, some in topics.items())
+
+
+def timestamps_within(times: TimeRange) -> str:
+    """SQL that holds for the rows with these timestamps."""
+    end = "" if times.to_ms is None else f" AND timestamp < timestamp_millis({times.to_ms})"
+    return f"timestamp >= timestamp_millis({times.from_ms}){end}"
 
 
 def of_topics(partitions: Iterable[TopicPartition]) -> str:

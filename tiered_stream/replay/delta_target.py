@@ -15,6 +15,7 @@ from tiered_stream.landing.lane import check_fit, table_schema
 from tiered_stream.landing.query import BoundedRun, Landing, check_settings, plan_landing
 from tiered_stream.landing.target import table_files
 from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.replay.comparison import timestamps_within
 from tiered_stream.replay.plan import ReplayPlan
 from tiered_stream.replay.target import CHECKPOINTS, Start, Target, in_batches
 from tiered_stream.spark_options import MAX_OFFSETS_PER_TRIGGER
@@ -99,8 +100,7 @@ def replace_where(plan: ReplayPlan) -> str:
     where = " OR ".join(_within(partition, offsets) for partition, offsets in sorted(plan.ranges.items(), key=_key))
     if not plan.arguments.exact:
         return f"({where})"
-    end = "" if plan.times.to_ms is None else f" AND timestamp < timestamp_millis({plan.times.to_ms})"
-    return f"({where}) AND timestamp >= timestamp_millis({plan.times.from_ms}){end}"
+    return f"({where}) AND {timestamps_within(plan.times)}"
 
 
 def _key(item: tuple[TopicPartition, Any]) -> TopicPartition:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
+from tiered_stream.positions import TimeRange
+
 BUCKET_BITS = 16
 BUCKET = 1 << BUCKET_BITS
 """Offsets whose rows are summed up together, those from a multiple of it on."""
@@ -21,13 +23,13 @@ HASHES = ("topic", "partition", "offset", "hash")
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """What is hashed: the `columns` beside the offset, of rows whose timestamp (ms) is in `times`, end not included.
+    """What is hashed: the `columns` beside the offset, of rows whose timestamp is in `times`.
 
     `each_row`: the hashes are wanted, not their sums.
     """
 
     columns: tuple[str, ...]
-    times: tuple[int, int] | None = None
+    times: TimeRange | None = None
     each_row: bool = False
 
     @property
@@ -44,4 +46,4 @@ class Hashing:
         """Inverse of `to_json`."""
         given = orjson.loads(text)
         times = given["times"]
-        return cls(tuple(given["columns"]), None if times is None else (times[0], times[1]), given["each_row"])
+        return cls(tuple(given["columns"]), None if times is None else TimeRange(**times), given["each_row"])

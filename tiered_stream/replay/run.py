@@ -25,7 +25,10 @@ from tiered_stream.replay.plan import ReplayArguments, ReplayPlan, check_name, w
 from tiered_stream.replay.resolve import resolve
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
+from tiered_stream.replay.targets import paced, target_of
 from tiered_stream.replay.times import parse_range
+from tiered_stream.replay.verify import verify
+from tiered_stream.replay.verify_report import VerifyReport
 
 log = logging.getLogger(__name__)
 
@@ -56,31 +59,35 @@ def replay(
     options: Mapping[str, str],
     from_time: str,
     to_time: str | None = None,
-    table: str,
+    into: str,
     name: str | None = None,
     checkpoint: str | None = None,
     exact: bool = False,
     replace: bool = False,
     lane: str = "auto",
     tasks: int | None = None,
+    max_bytes_per_second: int | None = None,
 ) -> ReplayReport:
-    """Bring what topics held from one time to another into a Delta table, each record once, and wait until it is there.
+    """Bring what topics held from one time to another to a target, each record once, and wait until it is there.
 
-    Stopped at any moment and called again with the same arguments, it ends with the same table; called once more, it
+    Stopped at any moment and called again with the same arguments, it ends with the same target; called once more, it
     does nothing. A partition begins at its first offset whose timestamp is at or after `from_time` and ends before the
     first at or after `to_time`, as `Consumer.offsetsForTimes` says.
 
     Args:
-        options: those of `format("tiered_stream")`, positions left out, and `ingest.*` settings for the table.
+        options: those of `format("tiered_stream")`, positions left out, and `ingest.*` settings for a table, `target.*`
+            for a topic.
         from_time, to_time: ISO 8601 with a zone, milliseconds since the epoch, or back from now as `-3h`; without
             `to_time` up to the log's end.
-        table: a path (it has a slash in it), or a name in the catalog; it is made when it is missing.
+        into: a Delta table, by its path (it has a slash in it) or its name in the catalog, which is made when it is
+            missing; or `kafka:TOPIC`, or `parquet:FOLDER`.
         name: the replay's; by default made from the arguments.
-        checkpoint: by default in the table's folder: `_checkpoints/replay-NAME`.
+        checkpoint: by default in the table's or the folder's `_checkpoints/replay-NAME`; for a topic it must be given.
         exact: take every record with such a timestamp and no other, wherever in the log it is behind the start.
         replace: take the table's rows of the same offsets out, in the same commit.
-        lane: `direct`, `spark`, or `auto`.
+        lane: into a table `direct`, `spark`, or `auto`.
         tasks: the most at once; None: as many as Spark runs.
+        max_bytes_per_second: the most that all tasks fetch together, and the most that they write.
 
     Raises:
         ConfigurationError: an argument or option is wrong, the table does not fit; nothing is written then.
@@ -89,11 +96,11 @@ def replay(
         TableError: the table or the checkpoint cannot be reached.
         StreamingQueryException: the run failed.
     """
-    target = DeltaTarget(spark, table, options, lane, tasks)
+    given = paced(spark, options, max_bytes_per_second, tasks)
     return plan_replay(
         spark,
-        options=options,
-        target=target,
+        options=given,
+        target=target_of(spark, into, given, lane=lane, tasks=tasks),
         from_time=from_time,
         to_time=to_time,
         name=name,
@@ -120,14 +127,29 @@ class Replay:
         """Whether it came to its end before."""
         return self.store is not None and self.store.finished
 
-    def estimate(self, *, tasks: int | None = None, prices: Prices | None = None) -> Estimate:
+    def estimate(
+        self, *, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
+    ) -> Estimate:
         """What the whole of it reads; raises as `estimate.estimate`."""
         return estimate(
             self.plan,
             self.target.settings(self.plan, self.options),
             tasks=tasks or self.spark.sparkContext.defaultParallelism,
+            max_bytes_per_second=max_bytes_per_second,
             prices=prices,
         )
+
+    @property
+    def verifiable(self) -> bool:
+        """Whether `verify` can say something of the target: it is a Delta table."""
+        return isinstance(self.target, DeltaTarget)
+
+    def verify(self) -> VerifyReport:
+        """Whether the table has what the plan reads, each record once; errors as `verify.verify`."""
+        if not isinstance(self.target, DeltaTarget):
+            raise ConfigurationError(f"only a Delta table can be verified, and the target is {self.target.described}")
+        times = self.plan.times if self.plan.arguments.exact else None
+        return verify(self.spark, options=self.options, table=self.target.table, ranges=self.plan.ranges, times=times)
 
     def run(self, follow: Follow | None = None, say: Callable[[str], None] = log.info) -> ReplayReport:
         """Bring it to its end; errors as `replay`. `say` gets a line on how it goes about it."""

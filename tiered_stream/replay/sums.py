@@ -43,9 +43,10 @@ def _wanted_hashes(batch: pa.RecordBatch, hashing: Hashing) -> tuple[Numbers, Nu
     offsets, hashes = numbers(batch["offset"]), row_hashes(batch, hashing.columns)
     if hashing.times is None:
         return offsets, hashes
-    start, end = (time * 1000 for time in hashing.times)
     timestamps = numbers(batch["timestamp"])
-    wanted = (timestamps >= start) & (timestamps < end)
+    wanted = timestamps >= hashing.times.from_ms * 1000
+    if hashing.times.to_ms is not None:
+        wanted &= timestamps < hashing.times.to_ms * 1000
     return offsets[wanted], hashes[wanted]
 
 

@@ -36,8 +36,19 @@ def target_of(
     return DeltaTarget(spark, text, given, lane, tasks)
 
 
-def paced(given: Mapping[str, str], bytes_per_second: int | None, tasks: int) -> dict[str, str]:
-    """The settings, with each task's share of what all may fetch, and write, in a second."""
+def paced(
+    spark: SparkSession, given: Mapping[str, str], bytes_per_second: int | None, tasks: int | None
+) -> dict[str, str]:
+    """The settings, with each task's share of what all may fetch, and write, in a second.
+
+    Raises:
+        ConfigurationError: there is not a byte for each task.
+    """
     if bytes_per_second is None:
         return dict(given)
-    return {**given, MAX_BYTES_PER_SECOND.name: str(max(1, bytes_per_second // tasks))}
+    at_once = tasks or spark.sparkContext.defaultParallelism
+    if bytes_per_second < at_once:
+        raise ConfigurationError(
+            f"{bytes_per_second} bytes a second are not enough for {at_once} tasks at once: give more, or fewer tasks"
+        )
+    return {**given, MAX_BYTES_PER_SECOND.name: str(bytes_per_second // at_once)}

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.landing.target import source_options
 from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.replay.comparison import Compared, Sides, compare, table_ends
 from tiered_stream.replay.differences import first_differences
@@ -24,7 +25,7 @@ def verify(
     options: Mapping[str, str],
     table: str,
     ranges: Ranges | None = None,
-    times: tuple[int, int] | None = None,
+    times: TimeRange | None = None,
 ) -> VerifyReport:
     """Compare a Delta table with the topics that it was ingested from, wherever that was done.
 
@@ -38,7 +39,7 @@ def verify(
             the table's lowest to its highest offset. `startingOffsets=latest` counts as none.
         table: a path (it has a slash in it), or a name in the catalog.
         ranges: the offsets to compare, in place of what the options say.
-        times: compare only records with timestamps from the first to before the second, in ms since the epoch.
+        times: compare only records with these timestamps.
 
     Raises:
         ConfigurationError: an option is wrong, there is no such table, or it lacks columns.

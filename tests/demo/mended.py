@@ -1,0 +1,36 @@
+"""A part of a table is lost; a replay of that time puts it back, and its verification says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.demo.runs import spark_submit
+from tests.stack.rows import Row
+
+
+def middle_half(rows: Sequence[Row]) -> tuple[str, str]:
+    """From when to when the middle half of the records were made, as `--from` and `--to` take it."""
+    times = sorted(row.timestamp_ms for row in rows)
+    quarter = len(times) // 4
+    first, last = (datetime.fromtimestamp(times[at] / 1000, UTC) for at in (quarter, 3 * quarter))
+    return first.isoformat(timespec="milliseconds"), last.isoformat(timespec="milliseconds")
+
+
+def lose(spark: SparkSession, table: Path, times: tuple[str, str]) -> int:
+    """Delete every third record of that time; how many there were."""
+    where = f"timestamp >= '{times[0]}' AND timestamp < '{times[1]}' AND offset % 3 = 1"
+    return int(spark.sql(f"DELETE FROM delta.`{table}` WHERE {where}").first()[0])  # type: ignore[index]
+
+
+def mend(settings: Path, folder: Path, times: tuple[str, str]) -> None:
+    """Replay that time into the ingest job's table, in place of what the table has of it, and verify it.
+
+    Raises:
+        StackError: it failed, or the table differs.
+    """
+    words = ["--settings", str(settings), "--from", times[0], "--to", times[1], "--replace", "--verify"]
+    spark_submit("replay_from_timestamp.py", words, folder)
