@@ -49,9 +49,9 @@ def measure_landing(
 ) -> dict[str, Landed]:
     """Land the whole topic in each way in turn, into a new table, with a checkpoint; every record must be there."""
     ways = {
-        "direct lane": (_lane(stack, spark, "direct"), runs),
-        "Spark lane": (_lane(stack, spark, "spark"), kafka_runs),
-        "kafka, 16 MiB fetches": (_kafka(stack, spark), kafka_runs),
+        "direct lane": (lane_into(stack, spark, "direct"), runs),
+        "Spark lane": (lane_into(stack, spark, "spark"), kafka_runs),
+        "kafka, 16 MiB fetches": (kafka_into(stack, spark), kafka_runs),
     }
     landed = {name: Landed() for name in ways}
     for name, (start, _) in ways.items():
@@ -86,7 +86,7 @@ def _land(start: Start, lake: Lake, topic: str, records: int | None, landed: Lan
     return seconds
 
 
-def _lane(stack: TieredStack, spark: SparkSession, lane: str) -> Start:
+def lane_into(stack: TieredStack, spark: SparkSession, lane: str) -> Start:
     def start(topic: str, table: str, checkpoint: Path) -> StreamingQuery:
         options = {**stack.options(), "subscribe": topic, "startingOffsets": "earliest"}
         return land(spark, options=options, table=table, checkpoint=str(checkpoint), lane=lane)
@@ -94,7 +94,7 @@ def _lane(stack: TieredStack, spark: SparkSession, lane: str) -> Start:
     return start
 
 
-def _kafka(stack: TieredStack, spark: SparkSession) -> Start:
+def kafka_into(stack: TieredStack, spark: SparkSession) -> Start:
     options = {"kafka.bootstrap.servers": stack.bootstrap_servers, "startingOffsets": "earliest", **TUNED}
 
     def start(topic: str, table: str, checkpoint: Path) -> StreamingQuery:

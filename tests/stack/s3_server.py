@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.stack.errors import StackError
 from tests.stack.processes import ServiceProcess, free_ports
 from tests.stack.s3_client import answers, s3_client
 
@@ -34,6 +35,17 @@ class S3Server(ABC):
     @abstractmethod
     def command(self) -> Sequence[str]:
         """What runs it; both folders are there."""
+
+    @property
+    def process(self) -> ServiceProcess:
+        """The last run.
+
+        Raises:
+            StackError: there was none.
+        """
+        if self._process is None:
+            raise StackError(f"{self.name} was never started")
+        return self._process
 
     def start(self) -> None:
         """Start it and wait until it answers a ListBuckets request."""

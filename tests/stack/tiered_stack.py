@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.stack.broker import KafkaBroker
+from tests.stack.broker import JVM_OPTIONS, KafkaBroker
 from tests.stack.jars import jar_paths
 from tests.stack.s3_client import REGION
 from tests.stack.s3proxy import S3Proxy
@@ -23,7 +23,7 @@ class TieredStack:
 
     Args:
         folder: for their data and logs, which stay; without it all is gone in the end.
-        listeners, properties: as for `KafkaBroker`.
+        listeners, properties, jvm_options: as for `KafkaBroker`.
     """
 
     def __init__(
@@ -32,13 +32,16 @@ class TieredStack:
         *,
         listeners: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
+        jvm_options: tuple[str, ...] = JVM_OPTIONS,
     ) -> None:
         self._keeps = folder is not None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="tiered-stack-"))
         storage = self.folder / "storage"
         self.bucket = BUCKET
         self.tier_dir = storage / BUCKET
-        self.broker = KafkaBroker(self.folder / "broker", storage, listeners=listeners, properties=properties)
+        self.broker = KafkaBroker(
+            self.folder / "broker", storage, listeners=listeners, properties=properties, jvm_options=jvm_options
+        )
         self.s3proxy = S3Proxy(self.folder / "s3proxy", storage)
         self.bootstrap_servers = self.broker.bootstrap_servers
         self.logs_dir = self.broker.logs_dir
