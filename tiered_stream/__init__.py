@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from tiered_stream.landing.query import land as land
     from tiered_stream.replay.run import replay as replay
     from tiered_stream.replay.verify import verify as verify
+    from tiered_stream.source import register as register
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "land", "replay", "verify"]
+__all__ = ["__version__", "land", "register", "replay", "verify"]
 
 
 def __getattr__(name: str) -> Any:
@@ -24,6 +25,10 @@ def __getattr__(name: str) -> Any:
         from tiered_stream.replay.verify import verify
 
         return verify
+    if name == "register":
+        from tiered_stream.source import register
+
+        return register
     if name == "replay":
         return importlib.import_module("tiered_stream.replay")  # which can be called
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -38,6 +38,7 @@ from tiered_stream.options import Options, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from tiered_stream.driver_log import BatchLog
     from tiered_stream.locate.open import Tier
@@ -97,6 +98,15 @@ class TieredStreamDataSource(DataSource):
             return StreamReader(_checked(schema, parse_options(self.options, streaming=True)))
         except ConfigurationError as error:
             return RefusedStreamReader(error)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("tiered_stream")` known to the session; to do it again is no harm.
+
+    Spark looks sources up by itself, once in a driver's life, and gives up for good where its Python process takes
+    longer than ten seconds to start (Spark: `DataSourceManager`, `PythonWorkerFactory`).
+    """
+    spark.dataSource.register(TieredStreamDataSource)
 
 
 def _checked(schema: StructType, options: Options) -> Options:

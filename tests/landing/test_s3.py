@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from deltalake import DeltaTable
@@ -155,7 +156,7 @@ def test_keys_of_the_tables_own_go_before_those_of_the_session(spark: SparkSessi
 
 
 def test_keys_in_a_credential_file_are_found(spark: SparkSession, tmp_path: Path, lake: VersityGateway) -> None:
-    bucket, store = "keys-in-a-file", f"jceks://file{tmp_path}/keys.jceks"
+    bucket, store = "keys-in-a-file", f"jceks://file{quote(str(tmp_path))}/keys.jceks"
     jvm = spark._jvm
     assert jvm is not None
     shell = jvm.org.apache.hadoop.security.alias.CredentialShell()

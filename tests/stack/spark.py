@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests.stack.build import ROOT
 from tests.stack.jars import jar_paths
 from tests.stack.java import java_executable
+from tiered_stream import register
 
 SPARK_SUBMIT = Path(sys.executable).with_name("spark-submit")
 LOCAL = {
@@ -54,7 +55,9 @@ def spark_session(
     builder = SparkSession.builder.appName(name)
     for key, value in {**LOCAL, **(DELTA if "delta" in groups else {}), "spark.jars": jars, **(config or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    register(session)
+    return session
 
 
 def spark_environment() -> dict[str, str]:

@@ -37,7 +37,7 @@ from tiered_stream.landing.target import (
     table_storage,
 )
 from tiered_stream.options import Options, parse_options
-from tiered_stream.source import TieredStreamDataSource
+from tiered_stream.source import register
 
 if TYPE_CHECKING:
     from tiered_stream.landing.commit import TableCommits
@@ -153,8 +153,7 @@ class Landing:
         return TableCommits(self.committer.open(self.spark, self.address, self.files), planned, gap)
 
     def _start_spark(self) -> StreamingQuery:
-        # Spark's own look-up gives up for good where its Python process takes longer than 10 s to start.
-        self.spark.dataSource.register(TieredStreamDataSource)
+        register(self.spark)
         records = self.spark.readStream.format("tiered_stream").options(**source_options(self.settings)).load()
         day = self.files.day_column
         if day:

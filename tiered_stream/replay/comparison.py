@@ -16,6 +16,7 @@ from tiered_stream.replay.hashing import BUCKET_BITS, HASHES, SUMS, Hashing
 from tiered_stream.replay.scope import Ranges, Scope, narrowed
 from tiered_stream.replay.sums_source import HASHING, SOURCE, SumsDataSource
 from tiered_stream.replay.verified_table import VerifiedTable
+from tiered_stream.source import register
 
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
@@ -53,13 +54,14 @@ class Sides:
 
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
         """What one of our sources gives of the ranges."""
+        register(self.spark)
+        self.spark.dataSource.register(SumsDataSource)
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
         given = {**narrowed(self.settings, ranges), **headers, **options}
         return self.spark.read.format(source).options(**given).load()
 
     def topic_hashed(self, ranges: Ranges, *, each_row: bool) -> DataFrame:
         """The topic's sums, some of the same bucket, or its rows' hashes."""
-        self.spark.dataSource.register(SumsDataSource)
         return self.topic_rows(SOURCE, ranges, **{HASHING: self.hashing(each_row=each_row).to_json()})
 
     def table_rows(self, condition: str) -> DataFrame:

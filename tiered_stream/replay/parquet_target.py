@@ -16,6 +16,7 @@ from tiered_stream.landing.target import source_options
 from tiered_stream.replay.plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Start, Target, in_batches
+from tiered_stream.source import register
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class ParquetTarget(Target):
         return in_batches(source_options(plan.stream_options(given)), tasks)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
+        register(self.spark)
         rows = self.spark.readStream.format("tiered_stream").options(**settings).load()
         writer = (rows.coalesce(self.tasks) if self.tasks else rows).writeStream.format("parquet")
         writer = writer.option("path", self.folder).option("checkpointLocation", checkpoint)
