@@ -10,6 +10,7 @@ thousands come in minutes.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -137,7 +138,7 @@ class Race:
             "timestamp", "0 AS timestampType",
         )  # fmt: skip
         writer = shaped.writeStream.format("delta").option("checkpointLocation", f"{self.checkpoints}/spark")
-        return writer.trigger(processingTime="3 seconds").start(self.table)
+        return writer.trigger(processingTime="8 seconds").start(self.table)
 
     def _maintain(self, spark: SparkSession, append: StreamingQuery) -> None:
         statements = (
@@ -145,17 +146,19 @@ class Race:
             f"DELETE FROM delta.`{self.table}` WHERE topic = '{SHORT_LIVED_TOPIC}'",
         )
 
-        def again_and_again(statement: str) -> None:
-            while append.isActive:
+        def again_and_again() -> None:
+            # In turn, as in a nightly job: side by side each OPTIMIZE would take the files from under a DELETE.
+            for statement in itertools.cycle(statements):
                 time.sleep(random.uniform(0, _SECONDS_BETWEEN_STATEMENTS))  # for the others, who need the processor too
+                if not append.isActive:
+                    return
                 try:
                     spark.sql(statement)
                 except (PySparkException, Py4JJavaError) as error:
                     if "Concurrent" not in str(error):  # those are no news: who loses tries again
                         console.print(f"{statement}: {str(error)[:500]}", markup=False)
 
-        for each in statements:
-            threading.Thread(target=again_and_again, args=(each,), daemon=True).start()
+        threading.Thread(target=again_and_again, daemon=True).start()
 
 
 def _landed(query: StreamingQuery) -> int:
