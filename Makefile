@@ -53,10 +53,10 @@ test-slow: venv java ## Run the tests that `make test` leaves out because they t
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
 soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
-	@$(BIN)/python -m tests.landing.soak
+	@$(BIN)/python -m tests.delta.soak
 
 race: venv java ## Let a table's writers race in S3, the driver killed in the midst, and count every record in the end
-	@$(BIN)/python -m tests.landing.race --bare --kills 1
+	@$(BIN)/python -m tests.delta.race --bare --kills 1
 
 bench: venv java ## Measure throughput against Spark's own kafka source
 	@$(BIN)/python -m tests.bench

@@ -29,14 +29,14 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from tiered_stream.delta.ingest_settings import check_names
+from tiered_stream.delta.landing import AVAILABLE_NOW, check_settings, plan_landing
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.given_options import GivenOptions
-from tiered_stream.landing.query import AVAILABLE_NOW, check_settings, plan_landing
-from tiered_stream.landing.target import check_names
-from tiered_stream.metrics import MetricsReceiver, ReadMetrics, describe
-from tiered_stream.progress import describe_progress
-from tiered_stream.settings import parse_assignment, read_settings
-from tiered_stream.spark_options import SUBSCRIBE
+from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics, describe
+from tiered_stream.observe.progress import describe_progress
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.properties_files import parse_assignment, read_settings
+from tiered_stream.options.spark_options import SUBSCRIBE
 
 console = Console(highlight=False, soft_wrap=True)
 

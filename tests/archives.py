@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.fetch.golden_aiven import KEY_PREFIX, segments
 from tests.golden import golden
 from tests.stack.rows import Row
-from tiered_stream.locate.open import open_tier
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import Options, parse_options
+from tests.storage.golden_aiven import KEY_PREFIX, segments
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.plan.splits import Split, splits_for
+from tiered_stream.plan.splits import splits_for
 from tiered_stream.read import read_split
 
 PLAIN, TRANSFORMED = "aiven-plain", "aiven-zstd-aesgcm"

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tiered_stream.errors import StorageAccessError
-from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
-from tiered_stream.fetch.file import FileStore
-from tiered_stream.fetch.local import LocalLayoutFetcher
-from tiered_stream.segments import RemoteLogSegment
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.file_store import FileStore
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
 
 
 class FailingFetcher(RemoteStorageFetcher):

@@ -13,9 +13,9 @@ from tests.stack.produce import produce_segments
 from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, wait_until_tiered
-from tiered_stream.locate.open import open_tier
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import parse_options
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import parse_options
 
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 SEGMENT_STEP_MS = 10_000

@@ -14,10 +14,10 @@ from tests.stack.topics import TIERED, alter_topic, create_tiered_topic, roll, w
 from tests.stack.transactions import TransactionalProducer
 from tests.test_read import rows_of
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.fetch import fetch_records
-from tiered_stream.locate.open import open_tier
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel, parse_options
+from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel, parse_options
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import read_split
 from tiered_stream.records.header import whole_batches

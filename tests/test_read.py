@@ -29,14 +29,12 @@ from tests.stack.transactions import TransactionalProducer
 from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows_at
 from tiered_stream import read as read_module
 from tiered_stream.errors import CorruptDataError, DataLossError, FetchTimeoutError, StorageObjectNotFoundError
-from tiered_stream.locate.open import open_tier
-from tiered_stream.metrics import MetricsReceiver
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import FetchOptions, Options, parse_options
-from tiered_stream.plan.splits import Split, plan_splits
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, Split, TopicPartition
+from tiered_stream.observe.metrics import MetricsReceiver
+from tiered_stream.options.parsing import FetchOptions, Options, parse_options
+from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import SplitReader, read_split
-from tiered_stream.records.transactions import AbortedTransaction
-from tiered_stream.segments import SegmentLocation
 
 SMALL_REQUESTS = FetchOptions(request_bytes=1000, in_flight=3, memory_bytes=4000)
 

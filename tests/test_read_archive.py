@@ -23,12 +23,12 @@ from tests.archives import (
     planned,
     read_all,
 )
-from tests.fetch.golden_aiven import KEY_PREFIX, segments
 from tests.golden import NAMES, golden
 from tests.stack.rows import Row
+from tests.storage.golden_aiven import KEY_PREFIX, segments
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.fetch import open as opened
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.storage import open_fetcher as opened
 
 
 @pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])

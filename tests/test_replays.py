@@ -23,7 +23,7 @@ from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import add_partitions, create_tiered_topic, recreate_topic
 from tests.stack.transactions import TransactionalProducer
-from tiered_stream.offsets import offsets_from_dict, offsets_to_json
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_json
 
 ROWS = 10
 EARLIEST = {"startingOffsets": "earliest"}

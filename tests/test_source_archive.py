@@ -26,7 +26,7 @@ from tests.reading import batch, run_available_now, stream
 from tests.stack.rows import Row
 from tests.stack.s3_client import REGION
 from tests.stack.s3proxy import S3Proxy
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 
 pytestmark = pytest.mark.stack
 

@@ -14,7 +14,7 @@ from tests.reading import batch, options, stream, tier_segments
 from tests.stack.processes import free_ports
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.errors import StorageBucketNotFoundError
-from tiered_stream.options import parse_options
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.source import StreamReader
 
 TOPIC = "for-errors"

@@ -6,6 +6,7 @@ import ast
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,24 +18,21 @@ import tiered_stream
 PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
-    {"errors", "uuids"},
+    {"errors"},
+    {"model"},
     {"records"},
-    {"base"},
-    {"fetch", "broker"},
+    {"options"},
+    {"observe"},
+    {"storage", "broker"},
     {"locate"},
     {"plan"},
-    {"read", "driver_log"},
+    {"read"},
     {"source"},
-    {"landing", "gateway", "progress"},
+    {"delta", "gateway"},
     {"replay"},
     {"cli"},
 )
-"""From the bottom up: a room imports itself and lower layers, never its neighbours."""
-BASE = {
-    *("offsets", "positions", "segments", "options", "option_types", "option_table", "given_options"),
-    *("spark_options", "remote_options", "metrics", "settings", "throttle"),
-}
-"""Modules that make up one room: the values that cross all others."""
+"""From the bottom up: a package imports itself and lower layers, never its neighbours."""
 
 FILE_LINES_MEDIAN, FILE_LINES_MAX = 150, 500
 FUNCTION_LINES_P90, FUNCTION_LINES_MAX = 30, 60
@@ -60,17 +58,16 @@ def imports(tree: ast.AST) -> Iterator[str]:
                 yield node.module
 
 
-def room(name: str) -> str:
-    """The room of a module, `name` being its path or the part of its dotted name after `tiered_stream.`."""
-    first = name.replace("/", ".").split(".")[0]
-    return "base" if first in BASE else first
+def package(name: str) -> str:
+    """The package of a module, `name` being its path or the part of its dotted name after `tiered_stream.`."""
+    return name.removesuffix(".py").replace("/", ".").split(".")[0]
 
 
-def layer(a_room: str) -> int:
-    for number, rooms in enumerate(LAYERS):
-        if a_room in rooms:
+def layer(of: str) -> int:
+    for number, packages in enumerate(LAYERS):
+        if of in packages:
             return number
-    raise AssertionError(f"say in LAYERS or BASE where the new room {a_room} belongs")
+    raise AssertionError(f"say in LAYERS where the new package {of} belongs")
 
 
 def users_of(library: str) -> set[str]:
@@ -85,7 +82,7 @@ def test_imports_go_one_way() -> None:
         if path != "__init__.py"
         for name in imports(tree)
         if name.startswith("tiered_stream.")
-        for ours, theirs in [(room(path), room(name.removeprefix("tiered_stream.")))]
+        for ours, theirs in [(package(path), package(name.removeprefix("tiered_stream.")))]
         if ours != theirs and layer(theirs) >= layer(ours)
     ]
     assert upward == []
@@ -93,20 +90,20 @@ def test_imports_go_one_way() -> None:
 
 def test_the_log_format_knows_nobody() -> None:
     for path, tree in modules().items():
-        if room(path) == "records":
+        if package(path) == "records":
             names = set(imports(tree))
-            rooms = {room(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
-            assert rooms <= {"records", "errors"}, path
+            ours = {package(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
+            assert ours <= {"records", "errors", "model"}, path
             assert not {name.split(".")[0] for name in names} & {"socket", "asyncio", "boto3", "pyspark"}, path
 
 
-def test_each_foreign_world_has_its_door() -> None:
-    assert users_of("boto3") == {"fetch/s3.py"}
-    assert {room(path) for path in users_of("pyspark")} <= {"source", "progress", "landing", "replay"}
-    assert {room(path) for path in users_of("deltalake")} <= {"landing"}
-    assert {room(path) for path in users_of("confluent_kafka")} <= {"replay"}
-    assert {room(path) for path in users_of("numba")} == {"records"}
-    assert {room(path) for path in users_of("typer")} <= {"cli", "gateway"}
+def test_each_library_is_imported_in_its_place() -> None:
+    assert users_of("boto3") == {"storage/s3_store.py"}
+    assert {package(path) for path in users_of("pyspark")} <= {"source", "observe", "delta", "replay", "cli"}
+    assert {package(path) for path in users_of("deltalake")} <= {"delta"}
+    assert {package(path) for path in users_of("confluent_kafka")} <= {"replay"}
+    assert {package(path) for path in users_of("numba")} == {"records"}
+    assert {package(path) for path in users_of("typer")} <= {"cli", "gateway"}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +111,7 @@ def test_each_foreign_world_has_its_door() -> None:
     [
         ("tiered_stream", {"pyspark", "boto3", "numba", "kafka", "pyarrow"}),
         ("tiered_stream.source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
-        ("tiered_stream.options", {"pyspark", "boto3", "numba", "kafka", "pyarrow"}),
+        ("tiered_stream.options.parsing", {"pyspark", "boto3", "numba", "kafka", "pyarrow"}),
         ("tiered_stream.records.decoder", {"pyspark", "boto3", "asyncio"}),
         ("tiered_stream.replay.sums_source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.replay.verify", {"boto3", "botocore", "numba", "deltalake"}),
@@ -128,6 +125,45 @@ def test_importing_a_module_does_not_bring_in_what_it_does_not_need(module: str,
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
     )
     assert not absent & set(loaded.stdout.split())
+
+
+def test_no_two_modules_have_one_name() -> None:
+    names = Counter(name for path in modules() for name in [Path(path).stem] if name != "__init__")
+    names.update({each for path in modules() for each in Path(path).parts[:-1]})
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_module_needs_anothers_private_names() -> None:
+    """Neither those of a module or an object, nor those of a class that it inherits from."""
+    foreign = [
+        f"{path}:{node.lineno} {name}"
+        for path, tree in modules().items()
+        for defined in [set(_defined(tree))]
+        for node in ast.walk(tree)
+        for name in _private_names(node)
+        if name not in defined
+    ]
+    assert foreign == []
+
+
+def _private_names(node: ast.AST) -> Iterator[str]:
+    names: list[str] = []
+    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tiered_stream"):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+        names = [node.attr]
+    yield from (name for name in names if name.startswith("_") and not name.endswith("__"))
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr
+            case ast.Name(ctx=ast.Store()):
+                yield node.id
 
 
 def test_files_are_small() -> None:

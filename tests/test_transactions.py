@@ -22,12 +22,11 @@ from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
-from tiered_stream.locate.open import open_tier
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import parse_options
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.read import read_split
-from tiered_stream.segments import SegmentLocation
 
 pytestmark = pytest.mark.stack
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.uuids import uuid_from_text, uuid_to_text
+from tiered_stream.model import uuid_from_text, uuid_to_text
 
 
 def test_the_text_is_kafkas() -> None:

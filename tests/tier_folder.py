@@ -10,10 +10,15 @@ from uuid import UUID
 
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record, Row
-from tiered_stream.fetch.local import object_key
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.records.transactions import AbortedTransaction
-from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.model import (
+    AbortedTransaction,
+    ByteRange,
+    OffsetRange,
+    RemoteLogSegment,
+    SegmentLocation,
+    TopicPartition,
+)
+from tiered_stream.storage.local_layout import object_key
 
 PARTITION = TopicPartition("orders", 3)
 

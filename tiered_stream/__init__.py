@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tiered_stream.landing.query import land as land
-    from tiered_stream.replay.run import replay as replay
+    from tiered_stream.delta.landing import land as land
+    from tiered_stream.replay.run_replay import replay as replay
     from tiered_stream.replay.verify import verify as verify
     from tiered_stream.source import register as register
 
@@ -18,7 +18,7 @@ __all__ = ["__version__", "land", "register", "replay", "verify"]
 def __getattr__(name: str) -> Any:
     # Only when it is asked for: whoever reads needs neither Spark's streaming API nor Arrow's Parquet writer.
     if name == "land":
-        from tiered_stream.landing.query import land
+        from tiered_stream.delta.landing import land
 
         return land
     if name == "verify":

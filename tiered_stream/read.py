@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
-from tiered_stream.broker.offsets import BrokerOffsetReader
-from tiered_stream.broker.open import open_client
-from tiered_stream.broker.ranges import read_range
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.broker.open_client import open_client
+from tiered_stream.broker.range_reader import read_range
 from tiered_stream.errors import (
     CorruptDataError,
     DataLossError,
@@ -24,19 +24,17 @@ from tiered_stream.errors import (
     TopicRecreatedError,
     UnsupportedDataError,
 )
-from tiered_stream.fetch.base import RemoteStorageFetcher
-from tiered_stream.fetch.prefetch import read_ahead
-from tiered_stream.locate.fetchers import split_fetcher
-from tiered_stream.metrics import ReadMetrics, send
-from tiered_stream.offsets import OffsetRange
-from tiered_stream.options import IsolationLevel, Options
-from tiered_stream.plan.splits import Split
-from tiered_stream.positions import TimeRange
+from tiered_stream.locate.split_fetcher import split_fetcher
+from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, Split
+from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.options.parsing import IsolationLevel, Options
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
-from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched
-from tiered_stream.segments import SegmentLocation
-from tiered_stream.throttle import pace_of
+from tiered_stream.records.transactions import aborted_in_fetched
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.read_ahead import read_ahead
+from tiered_stream.storage.throttle import pace_of
 
 log = logging.getLogger(__name__)
 

@@ -33,16 +33,16 @@ from pyspark.sql.types import (
 )
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.offsets import offsets_from_dict, offsets_to_dict
-from tiered_stream.options import Options, parse_options
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
+from tiered_stream.options.parsing import Options, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from tiered_stream.driver_log import BatchLog
-    from tiered_stream.locate.open import Tier
-    from tiered_stream.plan.splits import Split
+    from tiered_stream.locate.open_tier import Tier
+    from tiered_stream.model import Split
+    from tiered_stream.observe.driver_log import BatchLog
     from tiered_stream.plan.stream import StreamPlanner
 
 _NO_LIMIT = 2**63 - 1
@@ -118,7 +118,7 @@ def _checked(schema: StructType, options: Options) -> Options:
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    from tiered_stream.driver_log import show_log
+    from tiered_stream.observe.driver_log import show_log
     from tiered_stream.read import read_split
 
     show_log()
@@ -157,8 +157,8 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        from tiered_stream.driver_log import show_log
-        from tiered_stream.locate.open import open_tier
+        from tiered_stream.locate.open_tier import open_tier
+        from tiered_stream.observe.driver_log import show_log
         from tiered_stream.plan.batch import plan_batch
 
         show_log()
@@ -188,8 +188,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _open(self) -> tuple[Tier, StreamPlanner]:
         if self._opened is None:
             with _collection_paused():
-                from tiered_stream.driver_log import BatchLog, show_log
-                from tiered_stream.locate.open import open_tier
+                from tiered_stream.locate.open_tier import open_tier
+                from tiered_stream.observe.driver_log import BatchLog, show_log
                 from tiered_stream.plan.stream import StreamPlanner
 
                 show_log()

@@ -25,8 +25,8 @@ from tests.bench.noop import PARTITIONS, TUNED, WARM_UP_TOPIC
 from tests.bench.turns import take_turns
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream import land
-from tiered_stream.landing.files import PEAK_MEMORY
-from tiered_stream.metrics import OBSERVATION
+from tiered_stream.delta.data_files import PEAK_MEMORY
+from tiered_stream.observe.metrics import OBSERVATION
 
 Start = Callable[[str, str, Path], StreamingQuery]
 """The topic, where its table is to be, and a folder for the checkpoint."""

@@ -22,12 +22,12 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.bench.lakes import Lake, serving
-from tests.landing.archive import LONG, options
+from tests.delta.archive import LONG, options
 from tests.stack.processes import wait_until
 from tests.stack.spark import spark_session
 from tiered_stream import land
-from tiered_stream.landing.deltalake_commit import DEFAULT_CHECKPOINT_INTERVAL
-from tiered_stream.landing.lane import table_schema
+from tiered_stream.delta.deltalake_commit import DEFAULT_CHECKPOINT_INTERVAL
+from tiered_stream.delta.lane import table_schema
 
 RECORDS = 18_687
 WAYS = {

@@ -23,9 +23,9 @@ from tiered_stream.broker.fetch_messages import (
     decode_segments,
     encode_segments,
 )
-from tiered_stream.broker.locations import LocatedSegments, LocationTerms, locate_segments
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel
+from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
 
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack

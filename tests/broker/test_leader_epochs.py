@@ -10,9 +10,9 @@ from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.leader_epochs import current_leader_epochs, leader_epoch_end_offsets, lineages
-from tiered_stream.broker.offsets import BrokerOffsetReader
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.options import IsolationLevel
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
 
 pytestmark = pytest.mark.stack
 

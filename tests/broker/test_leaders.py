@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, metadata, offsets
 from tiered_stream.broker import client as client_module
-from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import (
     BrokerAuthorizationError,
     BrokerError,
@@ -16,8 +16,8 @@ from tiered_stream.errors import (
     CorruptDataError,
     UnknownTopicError,
 )
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.options import IsolationLevel
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
 
 PARTITION = TopicPartition("t", 0)
 NOT_LEADER, UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST = 6, 3, 29, 42

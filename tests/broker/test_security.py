@@ -25,13 +25,13 @@ from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.fetch import fetch_records
-from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
-from tiered_stream.locate.open import open_tier
-from tiered_stream.locate.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel, parse_options
+from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel, parse_options
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import read_split
 

@@ -13,7 +13,7 @@ from tests.stack.jars import jar_paths
 from tests.stack.processes import run_logged
 from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 from tests.stack.tiered_stack import TieredStack
-from tiered_stream.metrics import ReadMetrics
+from tiered_stream.observe.metrics import ReadMetrics
 
 
 @dataclass(frozen=True)

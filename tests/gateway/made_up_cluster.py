@@ -24,13 +24,13 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
-from tiered_stream.locate.remote_log_metadata import (
+from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     RemoteLogSegmentMetadataRecord,
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 
 TOPIC = "made-up"
 TOPIC_ID, METADATA_TOPIC_ID = UUID(int=7), UUID(int=8)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tests.stack.rows import Row
-from tiered_stream.locate.open import open_tier
-from tiered_stream.metrics import ReadMetrics
-from tiered_stream.options import Options, parse_options
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import Split
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.plan.splits import Split
 from tiered_stream.read import SplitReader
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fetch.scripted_http import SILENCE, ScriptedHttp, answer
 from tests.gateway.reading import options, plan, read, tiered_only, with_urls
 from tests.gateway.running import RunningGateway
 from tests.reading import BY_STEP, FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, records, tier_segments
@@ -17,10 +16,11 @@ from tests.stack.consume import read_topic
 from tests.stack.produce import produce_segments
 from tests.stack.rows import Row
 from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, wait_until_tiered
+from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer
 from tiered_stream.errors import StorageError
-from tiered_stream.metrics import ReadMetrics
-from tiered_stream.options import Options
-from tiered_stream.plan.splits import Split
+from tiered_stream.model import Split
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.parsing import Options
 
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack

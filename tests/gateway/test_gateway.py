@@ -22,12 +22,12 @@ from tests.stack.transactions import TransactionalProducer
 from tests.stack.wire import BrokerConnection
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.fetch_messages import FetchRequest
-from tiered_stream.fetch.file import FileStore
-from tiered_stream.fetch.local import LocalLayoutFetcher
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.locate.metadata_topic import MetadataTopicLocator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel
+from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.storage.file_store import FileStore
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
 
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack

@@ -17,10 +17,10 @@ from tests.gateway.requests import (
     read,
 )
 from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
+from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError, RequestHead, frame
-from tiered_stream.gateway.location_fetch import LocationRequest, leave_request, location_request
-from tiered_stream.gateway.metrics import GatewayMetrics
+from tiered_stream.gateway.location_requests import LocationRequest, leave_request, location_request
 from tiered_stream.gateway.relay import CHUNK_BYTES, Relay, RelayServices, Streams
 
 OTHER_API = bytes.fromhex("0024 0002")

@@ -22,11 +22,11 @@ from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.fetch import fetch_records
+from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import BrokerAuthorizationError
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

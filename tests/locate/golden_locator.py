@@ -8,19 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from tests.fetch import golden_aiven
 from tests.golden import golden
-from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
+from tests.storage import golden_aiven
 from tiered_stream.locate.lineage import END_OF_LOG, visible_segments
-from tiered_stream.locate.remote_log_metadata import decode_remote_log_metadata
-from tiered_stream.locate.segment_table import SegmentTable
-from tiered_stream.locate.tier import TierLocator, Visible
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.options import IsolationLevel
+from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
+from tiered_stream.locate.visible_locator import TierLocator, Visible
+from tiered_stream.model import AbortedTransaction, ByteRange, RemoteLogSegment, SegmentLocation, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
 from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.records.snapshots import parse_producer_snapshot
-from tiered_stream.records.transactions import AbortedTransaction
-from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 Row = tuple[int, bytes | None]
 

@@ -20,13 +20,11 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.stack.batches import ProducerState, record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import StorageObjectNotFoundError
-from tiered_stream.fetch.aiven import AivenLayoutFetcher, main_path
-from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
-from tiered_stream.fetch.encryption import KeyRing
-from tiered_stream.fetch.stores import ObjectStore
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.segments import ByteRange, LeaderEpoch, RemoteLogSegment
-from tiered_stream.uuids import uuid_to_text
+from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, uuid_to_text
+from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher, main_path
+from tiered_stream.storage.aiven.encryption import KeyRing
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.object_store import ObjectStore
 
 PARTITION = TopicPartition("modelled", 0)
 TOPIC_ID = UUID(int=99)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.segments import LeaderEpoch, RemoteLogSegment
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 
 TOPIC_ID = UUID(int=7)
 PARTITION = TopicPartition("orders", 0)

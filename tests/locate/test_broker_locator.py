@@ -13,10 +13,8 @@ from tests.broker.test_fetch_messages import segment
 from tiered_stream.broker.fetch_messages import encode_segments
 from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel
-from tiered_stream.records.transactions import AbortedTransaction
-from tiered_stream.segments import ByteRange, LeaderEpoch
+from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
 
 UNKNOWN_TOPIC_ID = 100
 PARTITION = TopicPartition("t", 0)

@@ -21,11 +21,10 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
 )
-from tiered_stream.locate.open import open_tier
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel, parse_options
-from tiered_stream.plan.splits import Split, plan_splits
-from tiered_stream.segments import ByteRange
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import ByteRange, OffsetRange, Split, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel, parse_options
+from tiered_stream.plan.splits import plan_splits
 
 SEGMENTS, RECORDS = 40, 10
 ALL = {PARTITION: OffsetRange(0, SEGMENTS * RECORDS)}

@@ -10,9 +10,9 @@ import pytest
 
 from tests.locate.segments import segment
 from tiered_stream.errors import StorageUnavailableError
-from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
 from tiered_stream.locate.index_cache import IndexCache
-from tiered_stream.segments import RemoteLogSegment
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 OFFSET = (IndexType.OFFSET,)
 

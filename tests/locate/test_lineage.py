@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.locate.segments import segment
 from tiered_stream.locate.lineage import END_OF_LOG, VisibleSegment, lineage_of, visible_segments
-from tiered_stream.segments import LeaderEpoch, RemoteLogSegment
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment
 
 ONE_EPOCH = {0: END_OF_LOG}
 

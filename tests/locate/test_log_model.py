@@ -12,18 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.locate.log_model import PARTITION, CurrentFetcher, Log, MemoryBucket, Row, TieredSegment, tiered
-from tiered_stream.fetch.base import RemoteStorageFetcher
-from tiered_stream.locate.archive import ArchiveLocator
-from tiered_stream.locate.archive_offsets import ArchiveOffsetReader
-from tiered_stream.locate.archived import Archive
-from tiered_stream.locate.base import Locator
+from tiered_stream.locate.archive.archive_locator import ArchiveLocator
+from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
+from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.lineage import lineage_of, visible_segments
-from tiered_stream.locate.tier import TierLocator, Visible
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel, parse_options
+from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.visible_locator import TierLocator, Visible
+from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel, parse_options
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import read_split
-from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 TRANSACTIONAL, IDEMPOTENT = range(1, 5), range(11, 13)
 KINDS = {"plain": 2, "idempotent": 1, "data": 5, "commit": 1, "abort": 2, "cut": 3}

@@ -7,9 +7,9 @@ from collections.abc import Collection
 import pytest
 
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
-from tiered_stream.broker.offsets import BrokerOffsetReader
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.locate.prefer_local import PreferLocal
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TIERED = {T0: [TieredLog(0, 50), TieredLog(50, 100)], T1: [TieredLog(0, 100)]}

@@ -7,12 +7,11 @@ from uuid import UUID
 import pytest
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError
-from tiered_stream.fetch.file import FileStore
-from tiered_stream.fetch.local import LocalLayoutFetcher, object_key
-from tiered_stream.locate.base import Locator
+from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.storage_check import CheckedStorage
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
+from tiered_stream.storage.file_store import FileStore
+from tiered_stream.storage.local_layout import LocalLayoutFetcher, object_key
 
 T0 = TopicPartition("t", 0)
 SEGMENT = RemoteLogSegment(T0, UUID(int=1), UUID(int=2), base_offset=0, end_offset=9, size=100)

@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
+from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import TieredStreamError, UnknownTopicError
-from tiered_stream.offsets import OffsetReader, TopicDescription, TopicPartition
+from tiered_stream.model import TopicDescription, TopicPartition
 
 
 @dataclass

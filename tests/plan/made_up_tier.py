@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tiered_stream.locate.base import Locator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.segments import ByteRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.locate.locator import Locator
+from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 
 MADE_UP_ID = UUID(int=1)
 SIGNED_URL = "https://storage/segment?signature=do-not-show"

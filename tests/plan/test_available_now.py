@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tiered_stream.errors import DataLossError
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 from tiered_stream.plan.available_now import check_target
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

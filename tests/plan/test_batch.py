@@ -8,12 +8,10 @@ import pytest
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MADE_UP_ID, MadeUpTier, TieredLog
 from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
-from tiered_stream.locate.open import Tier
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import parse_options
+from tiered_stream.locate.open_tier import Tier
+from tiered_stream.model import OffsetRange, Split, TopicPartition, uuid_to_text
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.plan.splits import Split
-from tiered_stream.uuids import uuid_to_text
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.numRetries": "1"}

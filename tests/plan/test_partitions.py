@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from tiered_stream.errors import DataLossError
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
 

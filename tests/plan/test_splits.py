@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import parse_options
-from tiered_stream.plan.splits import Split, divide, parts_of, plan_splits, splits_for
+from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.splits import divide, parts_of, plan_splits, splits_for
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 PARTITIONS = (T0, T1, T2)

@@ -4,8 +4,8 @@ import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import ConfigurationError, DataLossError
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import parse_options
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import InitialOffsets, batch_ranges, fitted_initial_offsets, initial_offsets
 

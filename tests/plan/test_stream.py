@@ -6,8 +6,8 @@ import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log, SegmentEnds
 from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import parse_options
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.stream import StreamPlanner
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))

@@ -8,9 +8,9 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.stack.batches import ProducerState, record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import CorruptDataError
+from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import RecordBatchDecoder
-from tiered_stream.records.transactions import AbortedTransaction
 
 ANYWHERE = PartBounds(0, 1 << 40)
 P, Q = 5, 6

@@ -22,9 +22,10 @@ from tests.records.batches import (
 from tests.stack.batches import CODECS, ProducerState, record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.arrow import SCHEMA, SCHEMA_WITH_HEADERS
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
-from tiered_stream.records.transactions import AbortedTransaction, aborted_in_fetched
+from tiered_stream.records.transactions import aborted_in_fetched
 
 EVERYTHING = 1 << 60
 

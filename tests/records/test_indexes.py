@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.indexes import parse_offset_index, parse_time_index, parse_transaction_index
-from tiered_stream.records.transactions import AbortedTransaction
 
 BASE = 1000
 SIZE = 1 << 20

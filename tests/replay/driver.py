@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.landing.driver import kill_group, kill_workers
+from tests.delta.driver import kill_group, kill_workers
 from tests.stack.processes import LONG
 from tests.stack.spark import ROOT
 

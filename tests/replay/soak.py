@@ -16,16 +16,16 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from rich.console import Console
 
-from tests.landing.archive import in_order, landed
+from tests.delta.archive import in_order, landed
 from tests.replay.driver import Driver, Run
 from tests.replay.topics import TOPICS, ReplayedTopics, fill_topics
 from tests.stack.build import build_folder
 from tests.stack.processes import wait_until
 from tests.stack.rows import Row
 from tests.stack.tiered_stack import TieredStack
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayPlan
 
 DRIVER, WORKERS, STORAGE = "driver", "workers", "storage away"
 LIMIT = 15

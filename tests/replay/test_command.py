@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+from tests.delta.archive import LONG, everything, landed, options
 from tests.jobs.submitted import SubmittedJob
-from tests.landing.archive import LONG, everything, landed, options
 from tests.stack.jars import jar_paths
 from tests.stack.processes import LONG as SECONDS
 from tests.stack.processes import wait_until

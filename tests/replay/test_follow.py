@@ -7,11 +7,11 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 
-from tiered_stream.metrics import MetricsReceiver, ReadMetrics
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.positions import TimeRange
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.replay.follow import Follower, Standings
-from tiered_stream.replay.plan import ReplayArguments, ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 PLAN = ReplayPlan(

@@ -9,7 +9,7 @@ import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from pyspark.sql import SparkSession
 
-from tests.landing.archive import landed
+from tests.delta.archive import landed
 from tests.replay.topics import APPEND_TIME, CREATE_TIME, TOPICS, ReplayedTopics
 from tests.stack.broker import KafkaBroker
 from tests.stack.produce import RawProducer
@@ -19,7 +19,7 @@ from tests.stack.topics import create_tiered_topic
 from tiered_stream.errors import BrokerAuthorizationError
 from tiered_stream.replay.delta_target import DeltaTarget
 from tiered_stream.replay.estimate import NO_LOCATOR, NOT_TIERED_YET
-from tiered_stream.replay.run import plan_replay
+from tiered_stream.replay.run_replay import plan_replay
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.landing.made_batches import ORDERS, decoded, plain
+from tests.delta.made_batches import ORDERS, decoded, plain
 from tests.stack.rows import Record
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.replay import produce
-from tiered_stream.replay.positions import Position
 from tiered_stream.replay.produce import Stretches, check_producible
+from tiered_stream.replay.target_positions import Position
 from tiered_stream.replay.target_producer import TargetProducer
 
 

@@ -10,13 +10,13 @@ from tests.archives import arrow_rows
 from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
 from tests.stack.rows import Row
 from tests.stack.tiered_stack import TieredStack
-from tiered_stream.locate.open import open_tier
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.options import parse_options
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.positions import TimeRange
 from tiered_stream.read import read_split
-from tiered_stream.replay.plan import ReplayArguments, ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 from tiered_stream.replay.resolve import resolve
 
 pytestmark = pytest.mark.stack

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.landing.archive import LONG, options
+from tests.delta.archive import LONG, options
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.replay.scope import NO_END, Scope, look_up_scope, narrowed
 
 PARTITION = TopicPartition(LONG, 0)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.archives import planned
-from tests.landing.archive import ODD, everything, options
-from tiered_stream.options import parse_options
-from tiered_stream.positions import TimeRange
+from tests.delta.archive import ODD, everything, options
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.records.row_hash import row_hashes
 from tiered_stream.replay import sums

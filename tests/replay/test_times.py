@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.positions import TimeRange
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.replay.times import parse_range, parse_time, show_range, show_time
 
 NOW = 1_795_000_000_000

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from kafka.protocol.consumer.offsets import OffsetSpec
 
-from tests.landing.driver import kill_group
+from tests.delta.driver import kill_group
 from tests.replay.topic_driver import TopicRun, kill_a_worker
 from tests.replay.topic_rows import check_topic
 from tests.stack.consume import READ_UNCOMMITTED, read_topic

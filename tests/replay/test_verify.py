@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tests.landing.archive import LONG, ODD, everything, options
+from tests.delta.archive import LONG, ODD, everything, options
 from tiered_stream import land, verify
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.positions import TimeRange
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.replay import comparison, differences
 from tiered_stream.replay.verify_report import Difference, Kind, VerifyReport, render
 

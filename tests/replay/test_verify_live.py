@@ -12,8 +12,8 @@ from tests.stack.bulk import produce_bulk
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, wait_until_tiered
 from tiered_stream import land, verify
-from tiered_stream.metrics import MetricsReceiver
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.observe.metrics import MetricsReceiver
 from tiered_stream.replay.hashing import BUCKET
 from tiered_stream.replay.verify_report import Kind, PartitionReport, VerifyReport
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.landing.driver import LOCAL_TASKS
+from tests.delta.driver import LOCAL_TASKS
 from tests.stack.spark import ROOT, spark_session
 
 FROM_TIME = "1970-01-01T00:00:00Z"
@@ -53,7 +53,7 @@ def _is_worker(pid: int, session: int) -> bool:
 
 
 def main() -> None:
-    from tiered_stream.replay.run import plan_replay
+    from tiered_stream.replay.run_replay import plan_replay
     from tiered_stream.replay.topic_target import TopicTarget
 
     run = TopicRun(**json.loads(sys.argv[1]))

@@ -18,7 +18,7 @@ from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 
 CREATE_TIME, APPEND_TIME, COMPACTED = "replayed-create-time", "replayed-append-time", "replayed-compacted"
 TOPICS = (CREATE_TIME, APPEND_TIME, COMPACTED)

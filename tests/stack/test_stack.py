@@ -15,14 +15,7 @@ from tests.stack.consume import READ_UNCOMMITTED, read_topic
 from tests.stack.produce import RawProducer, produce_segments
 from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import (
-    KEEP_LOCAL,
-    create_tiered_topic,
-    offsets,
-    roll,
-    wait_until_tiered,
-    wait_until_tiered_to,
-)
+from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, offsets, roll, wait_until_tiered, wait_until_tiered_to
 from tests.stack.transactions import TransactionalProducer
 
 STEP = 10_000

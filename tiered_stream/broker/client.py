@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
-from tiered_stream.broker.config import BrokerConfig
+from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
+from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.connections import Connections, Deadline
 from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
-from tiered_stream.broker.metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
 from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 
 T = TypeVar("T")
 

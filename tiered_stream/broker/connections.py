@@ -16,7 +16,7 @@ from kafka.errors import NodeNotReadyError
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
-from tiered_stream.broker.config import BrokerConfig
+from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.faults import connection_fault
 from tiered_stream.errors import BrokerUnavailableError
 

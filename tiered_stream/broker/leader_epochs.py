@@ -9,7 +9,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, by_topic
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 
 NO_EPOCH = -1
 

@@ -10,11 +10,11 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import PartitionMetadata
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.faults import answer_fault, code_name, is_retriable, is_unknown
-from tiered_stream.broker.metadata import PartitionMetadata
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 
 log = logging.getLogger(__name__)
 

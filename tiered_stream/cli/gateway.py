@@ -17,9 +17,9 @@ def gateway(
 ) -> None:
     """Stand in front of Kafka brokers and tell clients where tiered segments are, until SIGTERM or Ctrl-C."""
     # Imported late: other commands need no asyncio server and no boto3.
-    from tiered_stream.gateway.run import run_gateway
-    from tiered_stream.gateway.settings import GatewaySettings
-    from tiered_stream.settings import read_settings
+    from tiered_stream.gateway.gateway_settings import GatewaySettings
+    from tiered_stream.gateway.run_gateway import run_gateway
+    from tiered_stream.options.properties_files import read_settings
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("tiered_stream").setLevel(logging.DEBUG if verbose else logging.INFO)

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.option_types import byte_size
-from tiered_stream.settings import parse_assignment
+from tiered_stream.options.properties_files import parse_assignment
+from tiered_stream.options.types import byte_size
 
 EXIT_CODES = """\
 Exit codes: 0 done, or finished before; 1 failed while it ran: the same command goes on; 2 refused, nothing was written;

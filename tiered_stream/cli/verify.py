@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.settings import parse_assignment
+from tiered_stream.options.properties_files import parse_assignment
 
 VERIFY_EXIT_CODES = """\
 Exit codes: 0 the table is equal to its topics; 1 failed while it ran; 2 refused; 3 the table differs; 130 stopped.

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tiered_stream.gateway.conversation import Conversation, Handling, Pending
-from tiered_stream.gateway.desk import LocationDesk
+from tiered_stream.gateway.connection_state import Conversation, Handling, Pending
+from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.frames import (
     HEAD_BYTES,
     LARGEST_WHOLE_FRAME,
@@ -20,7 +20,7 @@ from tiered_stream.gateway.frames import (
     frame_size,
     request_head,
 )
-from tiered_stream.gateway.metrics import GatewayMetrics
+from tiered_stream.gateway.location_workers import LocationDesk
 from tiered_stream.gateway.rewrite import Advertise, rewrite_response
 
 CHUNK_BYTES = 256 << 10

@@ -10,19 +10,19 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import metadata_request
 from tiered_stream.broker.fetch_messages import LOCATIONS, SIGNED_LOCATIONS
-from tiered_stream.broker.metadata import metadata_request
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.fetch.open import open_fetcher
-from tiered_stream.gateway.answers import LocationAnswers
-from tiered_stream.gateway.desk import LocationDesk
+from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address, Endpoints
 from tiered_stream.gateway.frames import FrameError
-from tiered_stream.gateway.metrics import GatewayMetrics
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.location_answers import LocationAnswers
+from tiered_stream.gateway.location_workers import LocationDesk
 from tiered_stream.gateway.relay import CHUNK_BYTES, Relay, RelayServices, Streams
-from tiered_stream.gateway.settings import GatewaySettings
+from tiered_stream.gateway.segment_lookup import GatewayTier
 from tiered_stream.gateway.signing import LocationSigner
-from tiered_stream.gateway.tier import GatewayTier
+from tiered_stream.storage.open_fetcher import open_fetcher
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import time
 from collections import OrderedDict
 from uuid import UUID
 
-from tiered_stream.fetch.base import RemoteStorageFetcher
-from tiered_stream.segments import RemoteLogSegment
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _CACHED = 200_000  # some 100 MB
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.leader_epochs import NO_EPOCH, lineages
 from tiered_stream.locate.lineage import END_OF_LOG, Lineage
-from tiered_stream.offsets import TopicPartition
+from tiered_stream.model import TopicPartition
 
 
 @dataclass(slots=True)

@@ -11,13 +11,19 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.fetch_messages import decode_segments
-from tiered_stream.broker.locations import LocatedSegments, LocationTerms, locate_segments
+from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.base import Locator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import IsolationLevel
-from tiered_stream.records.transactions import AbortedTransaction
-from tiered_stream.segments import ByteRange, LeaderEpoch, RemoteLogSegment, SegmentLocation
+from tiered_stream.locate.locator import Locator
+from tiered_stream.model import (
+    AbortedTransaction,
+    ByteRange,
+    LeaderEpoch,
+    OffsetRange,
+    RemoteLogSegment,
+    SegmentLocation,
+    TopicPartition,
+)
+from tiered_stream.options.parsing import IsolationLevel
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,9 @@ from tiered_stream.errors import (
     StorageUnavailableError,
     UnsupportedDataError,
 )
-from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.segments import RemoteLogSegment
+from tiered_stream.model import RemoteLogSegment, TopicPartition
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
 

@@ -8,9 +8,8 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from uuid import UUID
 
-from tiered_stream.fetch.base import IndexType, RemoteStorageFetcher
-from tiered_stream.segments import RemoteLogSegment
-from tiered_stream.uuids import uuid_to_text
+from tiered_stream.model import RemoteLogSegment, uuid_to_text
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 DEFAULT_CACHE_BYTES = 64 << 20
 

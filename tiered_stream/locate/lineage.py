@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tiered_stream.offsets import OffsetRange
-from tiered_stream.segments import LeaderEpoch, RemoteLogSegment
+from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment
 
 END_OF_LOG = (1 << 63) - 1
 

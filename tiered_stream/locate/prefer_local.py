@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tiered_stream.broker.offsets import BrokerOffsetReader
-from tiered_stream.locate.base import Locator, WrappedLocator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.segments import SegmentLocation
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.locate.locator import Locator, WrappedLocator
+from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 
 
 class PreferLocal(WrappedLocator):

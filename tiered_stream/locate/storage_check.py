@@ -10,10 +10,9 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
-from tiered_stream.fetch.base import RemoteStorageFetcher
-from tiered_stream.locate.base import Locator, WrappedLocator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.segments import SegmentLocation
+from tiered_stream.locate.locator import Locator, WrappedLocator
+from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _WITNESSES = 3
 

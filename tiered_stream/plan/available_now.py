@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tiered_stream.errors import DataLossError
-from tiered_stream.offsets import PartitionOffsets, TopicPartition, listed
+from tiered_stream.model import PartitionOffsets, TopicPartition, listed
 
 _ADVICE = "restart the query; if it happens again, topics are being deleted or made anew while it runs"
 

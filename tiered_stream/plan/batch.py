@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from tiered_stream.locate.open import Tier
-from tiered_stream.options import Options
+from tiered_stream.locate.open_tier import Tier
+from tiered_stream.model import Split
+from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
-from tiered_stream.plan.splits import Split, splits_for
+from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.starting import batch_ranges
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tiered_stream.offsets import OffsetRange, PartitionOffsets, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 
 
 def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:

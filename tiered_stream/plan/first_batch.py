@@ -12,8 +12,8 @@ import logging
 from dataclasses import dataclass
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.offsets import PartitionOffsets, TopicPartition, listed
-from tiered_stream.options import Options
+from tiered_stream.model import PartitionOffsets, TopicPartition, listed
+from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import InitialOffsets, fitted_initial_offsets, initial_offsets

@@ -14,9 +14,10 @@ from functools import cache
 from typing import TypeVar
 from uuid import UUID
 
+from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import OpenTransactionError, TieredStreamError, UnknownTopicError
-from tiered_stream.offsets import OffsetReader, PartitionOffsets, TopicDescription, TopicPartition, listed
-from tiered_stream.options import Options, Subscription
+from tiered_stream.model import PartitionOffsets, TopicDescription, TopicPartition, listed
+from tiered_stream.options.parsing import Options, Subscription
 
 logger = logging.getLogger(__name__)
 

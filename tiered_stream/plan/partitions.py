@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from tiered_stream.offsets import OffsetRange, PartitionOffsets, TopicPartition, listed
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed, uuid_to_text
 from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.uuids import uuid_to_text
 
 
 def new_partitions(start: PartitionOffsets, end: PartitionOffsets) -> frozenset[TopicPartition]:

@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import UUID
 
-from tiered_stream.locate.base import Locator
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.options import Options
+from tiered_stream.locate.locator import Locator
+from tiered_stream.model import OffsetRange, SegmentLocation, Split, TopicPartition, within
+from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.segments import SegmentLocation
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Offsets of one partition that one task reads: from the segments that hold them all, or from the broker.
-
-    `locations` are in offset order and together hold `offsets`; without any, the broker is asked. With a `topic_id`,
-    another topic by the same name is not read. Small and picklable, without a secret.
-    """
-
-    topic_partition: TopicPartition
-    offsets: OffsetRange
-    locations: tuple[SegmentLocation, ...] = ()
-    topic_id: UUID | None = None
-
-    def rest(self, offset: int) -> Split | None:
-        """What of it lies at or after the offset; None: nothing does."""
-        if offset <= self.offsets.start:
-            return self
-        if offset >= self.offsets.end:
-            return None
-        offsets = OffsetRange(offset, self.offsets.end)
-        return replace(self, offsets=offsets, locations=tuple(_within(self.locations, offsets)))
-
-    @property
-    def storage_bytes(self) -> int:
-        """Bytes of the log that are to come from storage."""
-        return sum(len(location.bytes) for location in self.locations)
 
 
 def splits_for(
@@ -224,14 +195,7 @@ def _cut_inside(splits: Sequence[Split], parts: int) -> list[Split]:
     """As many splits as were asked for, where there are fewer places to cut: by offsets, bytes read more than once."""
     counts = parts_of([len(split.offsets) for split in splits], parts)
     return [
-        Split(split.topic_partition, piece, tuple(_within(split.locations, piece)))
+        Split(split.topic_partition, piece, tuple(within(split.locations, piece)))
         for split, count in zip(splits, counts, strict=True)
         for piece in divide(split.offsets, count)
     ]
-
-
-def _within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
-    for location in locations:
-        common = location.offsets.intersect(offsets)
-        if len(common):
-            yield replace(location, offsets=common)

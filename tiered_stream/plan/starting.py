@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.offsets import EARLIEST, LATEST, OffsetRange, OffsetReader, PartitionOffsets, TopicPartition, listed
-from tiered_stream.options import Options
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed
+from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.parsing import Options
+from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup, assigned, check_decided
 from tiered_stream.plan.partitions import within_log
-from tiered_stream.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position
 
 
 @dataclass(frozen=True, slots=True)

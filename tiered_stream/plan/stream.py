@@ -9,22 +9,17 @@ import time
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from tiered_stream.locate.base import Locator
-from tiered_stream.offsets import OffsetRange, OffsetReader, PartitionOffsets, TopicPartition
-from tiered_stream.options import Options
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.locate.locator import Locator
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
+from tiered_stream.options.parsing import Options
+from tiered_stream.options.positions import AtOffsets
 from tiered_stream.plan.available_now import check_target
 from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
-from tiered_stream.plan.partitions import (
-    check_topic_ids,
-    ends_within,
-    new_partitions,
-    offset_ranges,
-    within_log,
-)
-from tiered_stream.positions import AtOffsets
+from tiered_stream.plan.partitions import check_topic_ids, ends_within, new_partitions, offset_ranges, within_log
 
 
 class StreamPlanner:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tiered_stream.errors import CorruptDataError
+from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import kernels
 from tiered_stream.records.header import MAGIC_AT
-from tiered_stream.records.transactions import AbortedTransaction
 
 _BASE_OFFSET = struct.Struct(">q")
 _FIRST_EXACT_MAGIC = 2  # before it, a compressed set has the offset of its last message

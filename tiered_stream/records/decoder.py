@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import kernels
 from tiered_stream.records.arrow import RecordBuffers
 from tiered_stream.records.checks import PartCheck
@@ -17,7 +18,6 @@ from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
 from tiered_stream.records.header import LENGTH_AT, LENGTH_END, crc_is_right
 from tiered_stream.records.legacy import decode_legacy
 from tiered_stream.records.memory import allocate
-from tiered_stream.records.transactions import AbortedTransaction
 
 MAX_ROWS = 16_384
 """Rows of one Arrow batch that is yielded, unless the decoder is told otherwise: as many as Spark's JVM takes well."""

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.records.transactions import AbortedTransaction
+from tiered_stream.model import AbortedTransaction
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
+from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.header import whole_batches
 
 _WRITER = struct.Struct(">21xh20xq")
 """Attributes and producer id in a batch of magic 2; the whole layout is in `kernels`."""
 _MAGIC = 2
 _CONTROL_BIT = 0x20
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class AbortedTransaction:
-    """Producer `producer_id`'s transactional records from `first_offset` to `last_offset` (its marker) are void."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 def aborted_in_fetched(

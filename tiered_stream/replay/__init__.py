@@ -12,7 +12,7 @@ from typing import Any
 
 class _CallablePackage(ModuleType):
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        from tiered_stream.replay.run import replay
+        from tiered_stream.replay.run_replay import replay
 
         return replay(*arguments, **named)
 

@@ -17,15 +17,15 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.metrics import describe
+from tiered_stream.observe.metrics import describe
+from tiered_stream.replay.choose_target import paced, target_of
 from tiered_stream.replay.estimate import Prices
 from tiered_stream.replay.estimate_report import render
 from tiered_stream.replay.exit_codes import DIFFERS, DONE, FAILED, REFUSED, STOPPED, WRONG_INPUT, said
 from tiered_stream.replay.follow import Follower
 from tiered_stream.replay.job_settings import LANE, given_settings, of_the_job, of_the_source, table_of_the_job
-from tiered_stream.replay.run import Replay, plan_replay
+from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.session import command_session, end_session
-from tiered_stream.replay.targets import paced, target_of
 from tiered_stream.replay.times import parse_range, show_range
 from tiered_stream.replay.verify_report import render as render_verified
 

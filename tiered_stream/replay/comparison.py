@@ -9,8 +9,8 @@ import orjson
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
 
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.positions import TimeRange
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import row_hash_sql
 from tiered_stream.replay.hashing import BUCKET_BITS, HASHES, SUMS, Hashing
 from tiered_stream.replay.scope import Ranges, Scope, narrowed

@@ -8,17 +8,17 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.address import find_address, table_location
+from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.ingest_settings import table_files
+from tiered_stream.delta.landing import BoundedRun, Landing, check_settings, plan_landing
+from tiered_stream.delta.lane import check_fit, table_schema
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.landing.address import find_address, table_location
-from tiered_stream.landing.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
-from tiered_stream.landing.lane import check_fit, table_schema
-from tiered_stream.landing.query import BoundedRun, Landing, check_settings, plan_landing
-from tiered_stream.landing.target import table_files
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.spark_options import MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.replay.comparison import timestamps_within
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.target import CHECKPOINTS, Start, Target, in_batches
-from tiered_stream.spark_options import MAX_OFFSETS_PER_TRIGGER
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sql
 
-from tiered_stream.offsets import OffsetRange, TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.replay.comparison import Bounds, Sides, within
 from tiered_stream.replay.hashing import HASHES
 from tiered_stream.replay.scope import Ranges

@@ -12,18 +12,19 @@ from uuid import UUID
 
 import orjson
 
-from tiered_stream.fetch.prefetch import requests_of
-from tiered_stream.landing.target import source_options
-from tiered_stream.landing.tasks import ASSUMED_RECORD_BYTES
-from tiered_stream.locate.fetchers import split_fetcher
-from tiered_stream.locate.open import Tier, open_tier
-from tiered_stream.offsets import OffsetRange, OffsetReader, TopicPartition
-from tiered_stream.options import Options, parse_options
-from tiered_stream.plan.splits import Split, splits_for
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.delta.ingest_settings import source_options
+from tiered_stream.delta.task_splits import ASSUMED_RECORD_BYTES
+from tiered_stream.locate.open_tier import Tier, open_tier
+from tiered_stream.locate.split_fetcher import split_fetcher
+from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
-from tiered_stream.positions import TimeRange
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.times import show_range
+from tiered_stream.storage.read_ahead import requests_of
 
 STORAGE_BYTES_PER_SECOND = 60 << 20
 """That one task reads, decodes and writes: half of what it does on a quiet machine, for an estimate that holds."""

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from tiered_stream.errors import (
-    BrokerAuthorizationError,
-    ConfigurationError,
-    DataLossError,
-    UnknownTopicError,
-)
+from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, DataLossError, UnknownTopicError
 
 DONE, FAILED, REFUSED, DIFFERS, STOPPED = 0, 1, 2, 3, 130
 WRONG_INPUT = (ConfigurationError, UnknownTopicError, BrokerAuthorizationError, DataLossError)

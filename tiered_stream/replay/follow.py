@@ -14,10 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tiered_stream.metrics import MetricsReceiver, ReadMetrics
-from tiered_stream.offsets import PartitionOffsets, TopicPartition
-from tiered_stream.progress import source_offsets
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.model import PartitionOffsets, TopicPartition
+from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics
+from tiered_stream.observe.progress import source_offsets
+from tiered_stream.replay.replay_plan import ReplayPlan
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from tiered_stream.positions import TimeRange
+from tiered_stream.options.positions import TimeRange
 
 BUCKET_BITS = 16
 BUCKET = 1 << BUCKET_BITS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tiered_stream.replay.run import READS
-from tiered_stream.settings import read_settings
+from tiered_stream.options.properties_files import read_settings
+from tiered_stream.replay.run_replay import READS
 
 TABLE, LANE = "ingest.table", "ingest.lane"
 _OF_THE_JOB = frozenset({TABLE, LANE, "ingest.checkpointlocation", "ingest.trigger"})

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.landing.target import source_options
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Start, Target, in_batches
 from tiered_stream.source import register

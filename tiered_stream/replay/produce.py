@@ -10,15 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.errors import UnsupportedDataError
-from tiered_stream.metrics import ReadMetrics
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.options import Options
-from tiered_stream.plan.splits import Split
+from tiered_stream.model import Split, TopicPartition
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.parsing import Options
 from tiered_stream.read import SplitReader
-from tiered_stream.replay.positions import Position, PositionGroup, lost_positions
+from tiered_stream.replay.target_positions import Position, PositionGroup, lost_positions
 from tiered_stream.replay.target_producer import TargetProducer, target_producer
 from tiered_stream.replay.topic_settings import TopicWrites
-from tiered_stream.throttle import Pace, pace_of
+from tiered_stream.storage.throttle import Pace, pace_of
 
 STRETCH_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10

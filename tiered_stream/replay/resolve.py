@@ -13,17 +13,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tiered_stream.broker.fetch import fetch_records
-from tiered_stream.broker.open import open_client
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.broker.open_client import open_client
+from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import ConfigurationError, UnknownTopicError
-from tiered_stream.locate.base import Locator
-from tiered_stream.locate.open import Tier
-from tiered_stream.offsets import OffsetRange, OffsetReader, PartitionOffsets, TopicPartition, listed
-from tiered_stream.options import Options, Subscription
+from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.open_tier import Tier
+from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed
+from tiered_stream.options.parsing import Options, Subscription
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
-from tiered_stream.positions import TimeRange
 from tiered_stream.replay.times import show_time
 
 ARCHIVE = "archive"

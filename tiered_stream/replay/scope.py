@@ -13,13 +13,14 @@ from typing import Any
 
 import orjson
 
-from tiered_stream import spark_options as spark
-from tiered_stream.given_options import GivenOptions
-from tiered_stream.locate.open import open_tier
-from tiered_stream.offsets import OffsetRange, TopicPartition, offsets_to_json
-from tiered_stream.option_table import OPTIONS
-from tiered_stream.option_types import Option, Queries
-from tiered_stream.options import parse_options
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options import spark_options as spark
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.tables import OPTIONS
+from tiered_stream.options.types import Option, Queries
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
 

@@ -13,8 +13,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import CorruptDataError, TableError
-from tiered_stream.offsets import offsets_from_dict
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.options.offset_json import offsets_from_dict
+from tiered_stream.replay.replay_plan import ReplayPlan
 
 _OFFSETS_LINE = 2
 """Of a file of Spark's offset log: version, metadata, then a line for each source."""

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.metrics import send
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.options import Options
-from tiered_stream.plan.splits import Split
+from tiered_stream.model import Split, TopicPartition
+from tiered_stream.observe.metrics import send
+from tiered_stream.options.parsing import Options
 from tiered_stream.read import SplitReader
 from tiered_stream.records.arrow import repeated_int32, repeated_text
 from tiered_stream.records.row_hash import numbers, row_hashes

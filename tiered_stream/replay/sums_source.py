@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from tiered_stream.options import Options, parse_options
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.replay.hashing import Hashing
 from tiered_stream.source import BatchReader, SplitPartition, settle_worker
 
@@ -51,7 +51,7 @@ class SumsReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
             return
-        from tiered_stream.driver_log import show_log
+        from tiered_stream.observe.driver_log import show_log
         from tiered_stream.replay.sums import hashed_split
 
         show_log()

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.replay.plan import ReplayPlan
-from tiered_stream.spark_options import MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.options.spark_options import MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.replay.replay_plan import ReplayPlan
 
 OFFSETS_PER_TASK = 8_000_000
 """Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tiered_stream.offsets import TopicPartition as Source
-from tiered_stream.replay.positions import PATIENCE_SECONDS, Position, PositionGroup, again
+from tiered_stream.model import TopicPartition as Source
 from tiered_stream.replay.target_faults import error_of, target_fault
+from tiered_stream.replay.target_positions import PATIENCE_SECONDS, Position, PositionGroup, again
 from tiered_stream.replay.topic_settings import TopicWrites
 
 _ANY_PARTITION = -1

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.positions import TimeRange
+from tiered_stream.options.positions import TimeRange
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _MILLISECOND = timedelta(milliseconds=1)

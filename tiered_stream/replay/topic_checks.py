@@ -12,11 +12,11 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # its __init__ has no __all__
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.metadata import TopicMetadata
+from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.replay.plan import ReplayPlan
-from tiered_stream.replay.positions import again
+from tiered_stream.model import TopicPartition
+from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replay.target_positions import again
 from tiered_stream.replay.target_producer import check_transactions
 from tiered_stream.replay.times import show_time
 from tiered_stream.replay.topic_settings import TopicWrites

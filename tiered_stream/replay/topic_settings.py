@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tiered_stream import option_types as types
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.given_options import GivenOptions
-from tiered_stream.offsets import TopicPartition
-from tiered_stream.option_types import Option
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.model import TopicPartition
+from tiered_stream.options import types
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.types import Option
 from tiered_stream.replay.producer_config import PREFIX, Config, connection_config, producer_config, target_properties
+from tiered_stream.replay.replay_plan import ReplayPlan
 
 TRANSACTIONAL: Option[bool] = Option(
     "target.transactional", types.boolean, False, "false", "Produce in transactions: each record once, crash or not."

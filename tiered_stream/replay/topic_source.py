@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-from tiered_stream.landing.files import observed_totals
-from tiered_stream.metrics import ReadMetrics, send
-from tiered_stream.options import Options, parse_options
+from tiered_stream.delta.data_files import observed_totals
+from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.replay.topic_settings import TopicWrites, source_only, topic_writes
 from tiered_stream.source import StreamReader, settle_worker
 
 if TYPE_CHECKING:
-    from tiered_stream.plan.splits import Split
+    from tiered_stream.model import Split
 
 SOURCE = "tiered_stream_topic"
 _FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)}
@@ -70,8 +70,8 @@ class TopicReader(StreamReader):
 
     def _not_yet_produced(self, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
         """The start, moved on to the positions: what lies before them may be gone from the source by now."""
-        from tiered_stream.offsets import offsets_from_dict, offsets_to_dict
-        from tiered_stream.replay.positions import read_positions
+        from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
+        from tiered_stream.replay.target_positions import read_positions
 
         starts, ends = offsets_from_dict(start), offsets_from_dict(end)
         found = read_positions(self._writes, starts)

@@ -10,11 +10,11 @@ from importlib.util import find_spec
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.plan import ReplayPlan
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
+from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Start, Target
 from tiered_stream.replay.topic_settings import TopicWrites, as_options, topic_writes
-from tiered_stream.spark_options import INCLUDE_HEADERS
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class TopicTarget(Target):
         )
 
     def check(self, plan: ReplayPlan) -> None:
-        from tiered_stream.replay.positions import read_positions
+        from tiered_stream.replay.target_positions import read_positions
         from tiered_stream.replay.topic_checks import check_topics
 
         writes = self._writes(plan)
@@ -82,7 +82,7 @@ class TopicTarget(Target):
 
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
         """Commit where the replay begins, so that a position that is missing later is known to be lost."""
-        from tiered_stream.replay.positions import Position, commit_positions, lost_positions, read_positions
+        from tiered_stream.replay.target_positions import Position, commit_positions, lost_positions, read_positions
 
         found = read_positions(writes, plan.ranges)
         missing = [source for source in plan.ranges if source not in found]

@@ -9,8 +9,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, TimestampType
 
+from tiered_stream.delta.address import TableAddress, find_address, spark_errors
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.landing.address import TableAddress, find_address, spark_errors
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.source import spark_schema
 

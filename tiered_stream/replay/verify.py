@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.landing.target import source_options
-from tiered_stream.offsets import OffsetRange, TopicPartition
-from tiered_stream.positions import TimeRange
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.replay.comparison import Compared, Sides, compare, table_ends
 from tiered_stream.replay.differences import first_differences

@@ -1,0 +1,61 @@
+"""What the landing tests land: topics of a golden archive, which needs no broker; and all that is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from tests.golden import NAMES, golden
+from tests.storage.golden_aiven import KEY_PREFIX
+from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.batch import plan_batch
+from tiered_stream.read import read_split
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+
+PLAIN = NAMES[0]
+ODD = "s32-codecs,s32-txn"
+"""Nulls, empty keys and values, headers, every codec, aborted transactions; two partitions each."""
+LONG = "s32-big"
+"""18,687 records in one partition."""
+
+
+def options(topics: str = ODD, given: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Everything in the topics; `given` comes on top."""
+    return {
+        "remote.log.locator": "archive",
+        "remote.storage.layout": "aiven",
+        "remote.storage.uri": golden(PLAIN).bucket.as_uri(),
+        "rsm.config.key.prefix": KEY_PREFIX[PLAIN],
+        "subscribe": topics,
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        **(given or {}),
+    }
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """The columns of the source, by topic, partition and offset."""
+    keys = ("topic", "partition", "offset")
+    ordered = rows.sort_by([(key, "ascending") for key in keys])
+    return ordered.select(SCHEMA_WITH_HEADERS.names).cast(SCHEMA_WITH_HEADERS)
+
+
+def everything(topics: str = ODD) -> pa.Table:
+    """All records of the topics, read without Spark."""
+    parsed = parse_options(options(topics), streaming=False)
+    tier = open_tier(parsed)
+    try:
+        splits = plan_batch(parsed, tier)
+    finally:
+        tier.close()
+    batches = [batch for split in splits for batch in read_split(split, parsed)]
+    return in_order(pa.Table.from_batches(batches))
+
+
+def landed(table: Path | str) -> pa.Table:
+    """All records of a Delta table, read without Spark."""
+    return in_order(pa.table(DeltaTable(table).to_pyarrow_table()))

@@ -1,0 +1,173 @@
+"""A driver process that lands topics of the golden archive, and dies, or loses its workers, where it is told to.
+
+`python -m tests.delta.driver JSON`; a `Run` says what the JSON holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.stack.processes import LONG
+from tests.stack.spark import ROOT
+
+BEFORE_TASKS, BEFORE_COMMIT = "before tasks", "between tasks and commit"
+IN_COMMIT, AFTER_COMMIT = "during the commit", "after the commit and before Spark's"
+WORKERS = "workers"
+POINTS = (BEFORE_TASKS, BEFORE_COMMIT, IN_COMMIT, AFTER_COMMIT)
+
+LOCAL_TASKS = {"spark.master": "local[2,4]"}
+"""A task may fail three times before its stage does."""
+SPECULATION = {
+    "spark.executor.memory": "600m",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.task.duration.threshold": "2s",
+}
+
+_LONGEST_COMMIT = 0.03
+_SECONDS_BETWEEN_WORKERS = 0.7
+
+
+@dataclass(frozen=True)
+class Run:
+    """One driver process. It dies at `point` of its batch number `batch`, counted from 1; without a point, never.
+
+    With `WORKERS` it dies as between tasks and commit, and until then one Python worker after the other does.
+    """
+
+    table: str
+    checkpoint: str
+    topics: str
+    limit: int
+    point: str | None = None
+    batch: int = 1
+    speculation: tuple[str, str] | None = None
+    """A cluster's master, and a folder for `slow_fetcher`'s marks: each task is started twice."""
+
+    def execute(self, log_file: Path) -> int:
+        """Run it in a process group of its own; the exit status, negative for the signal that ended it."""
+        command = [sys.executable, "-m", "tests.delta.driver", json.dumps(asdict(self))]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        with log_file.open("ab") as log:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                return process.wait(timeout=LONG)
+            finally:
+                kill_group(process.pid)
+
+
+def kill_group(leader: int) -> None:
+    """SIGKILL to the driver's Python and to its JVM, whose workers then end themselves."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def arrange(run: Run) -> None:
+    """Put the death where it is to be."""
+    from tiered_stream.delta.commit import TableCommits
+
+    seen = 0
+
+    def die_in(method: str, when: Callable[[Callable[[], Any]], Any]) -> None:
+        original = getattr(TableCommits, method)
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal seen
+            seen += 1
+            return when(lambda: original(*arguments)) if seen == run.batch else original(*arguments)
+
+        setattr(TableCommits, method, counted)
+
+    def after(go_on: Callable[[], Any]) -> None:
+        go_on()
+        die()
+
+    def meanwhile(go_on: Callable[[], Any]) -> None:
+        threading.Timer(random.uniform(0, _LONGEST_COMMIT), die).start()
+        go_on()
+        time.sleep(_LONGEST_COMMIT)
+        die()
+
+    match run.point:
+        case "before tasks":
+            die_in("is_committed", lambda _: die())
+        case "between tasks and commit":
+            die_in("commit", lambda _: die())
+        case "during the commit":
+            die_in("commit", meanwhile)
+        case "after the commit and before Spark's":
+            die_in("commit", after)
+        case "workers":
+            threading.Thread(target=kill_workers, daemon=True).start()
+            die_in("commit", lambda _: die())
+
+
+def die() -> None:
+    kill_group(os.getpgrp())
+
+
+def kill_workers() -> None:
+    """Again and again, one of the Python processes that Spark has started for this driver."""
+    while True:
+        time.sleep(random.uniform(0, _SECONDS_BETWEEN_WORKERS))
+        workers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_worker(pid)]
+        if workers:
+            try:
+                os.kill(random.choice(workers), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        return os.getsid(pid) == os.getsid(0) and b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def slow(marks: str) -> dict[str, str]:
+    """Options that read with `slow_fetcher`."""
+    from tests.delta.slow_fetcher import MARKS, SlowFetcher
+
+    return {MARKS: marks, "kafka.remote.storage.fetcher.class": f"{SlowFetcher.__module__}.{SlowFetcher.__name__}"}
+
+
+def main() -> None:
+    run = Run(**json.loads(sys.argv[1]))
+    from tests.delta.archive import options
+    from tests.stack.spark import spark_session
+    from tiered_stream import land
+
+    config = SPECULATION | {"spark.master": run.speculation[0]} if run.speculation else LOCAL_TASKS
+    spark = spark_session("driver", groups=("delta",), config=config)
+    arrange(run)
+    limit = {"maxOffsetsPerTrigger": str(run.limit)}
+    query = land(
+        spark,
+        options=options(run.topics, limit | (slow(run.speculation[1]) if run.speculation else {})),
+        table=run.table,
+        checkpoint=run.checkpoint,
+        lane="direct",
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from tiered_stream.delta.lane import TableDescription, check_fit, table_schema, why_not_direct
+from tiered_stream.errors import ConfigurationError
+
+FIELDS: list[dict[str, Any]] = orjson.loads(table_schema(True, None).json())["fields"]
+DAY = {"name": "day", "type": "date", "nullable": True, "metadata": {}}
+
+
+def described(
+    *more: dict[str, Any], changed: dict[str, dict[str, Any]] | None = None, left_out: str = "", **others: Any
+) -> TableDescription:
+    """The table of a landing with headers, altered."""
+    fields = [field | (changed or {}).get(field["name"], {}) for field in FIELDS if field["name"] != left_out]
+    return TableDescription((*fields, *more), **others)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        described(),
+        described({"name": "note", "type": "string", "nullable": True, "metadata": {}}),
+        described(writer_features=frozenset(("appendOnly", "deletionVectors", "changeDataFeed", "invariants"))),
+        described(configuration={"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}),
+        described(configuration={"delta.columnMapping.mode": "none"}, writer_features=frozenset(("columnMapping",))),
+    ],
+)
+def test_a_table_that_asks_nothing_special_takes_the_direct_lane(found: TableDescription) -> None:
+    assert why_not_direct(found, None) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (
+            described(configuration={"delta.constraints.positive": "offset >= 0"}),
+            "the table has the constraint positive",
+        ),
+        (described(configuration={"delta.columnMapping.mode": "name"}), "the table has column mapping"),
+        (described(changed={"offset": {"nullable": False}}), "the column offset is NOT NULL"),
+        (described(changed={"offset": {"metadata": {"delta.invariants": "{}"}}}), "the column offset has an invariant"),
+        (
+            described(DAY | {"metadata": {"delta.generationExpression": "CAST(timestamp AS DATE)"}}),
+            "the column day has a generation expression",
+        ),
+        (
+            described({"name": "id", "type": "long", "nullable": True, "metadata": {"delta.identity.start": 1}}),
+            "the column id has identity values",
+        ),
+        (
+            described({"name": "n", "type": "long", "nullable": True, "metadata": {"CURRENT_DEFAULT": "3"}}),
+            "the column n has a default",
+        ),
+        (
+            described(writer_features=frozenset(("rowTracking", "domainMetadata", "appendOnly"))),
+            "the table has the features domainMetadata, rowTracking",
+        ),
+        (described(writer_features=frozenset(("inCommitTimestamp",))), "the table has the feature inCommitTimestamp"),
+        (described(writer_features=frozenset(("of tomorrow",))), "the table has the feature of tomorrow"),
+        (described(partition_columns=("topic",)), "the table is partitioned by topic"),
+    ],
+)
+def test_what_the_direct_lane_cannot_honour_is_named_in_one_line(found: TableDescription, reason: str) -> None:
+    assert why_not_direct(found, None) == reason
+    check_fit("lake.orders", found, table_schema(True, None), None)  # the Spark lane takes them all
+
+
+def test_a_day_partition_takes_the_direct_lane() -> None:
+    found = described(DAY, partition_columns=("day",))
+    check_fit("lake.orders", found, table_schema(True, "day"), "day")
+    assert why_not_direct(found, "day") is None
+
+
+@pytest.mark.parametrize(
+    ("found", "day_column", "message"),
+    [
+        (described(left_out="headers"), None, "lake.orders has no column headers: add it"),
+        (described(changed={"value": {"type": "string"}}), None, "has value as string, but it is binary"),
+        (described(), "day", "lake.orders has no column day"),
+        (described(DAY), "day", "ingest.dayColumn is day, but the table lake.orders is not partitioned"),
+        (described(DAY, partition_columns=("day",)), None, "where that is to be their day, set ingest.dayColumn=day"),
+        (described(DAY | {"nullable": False}), None, "has a column day NOT NULL, which records do not have"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(found: TableDescription, day_column: str | None, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        check_fit("lake.orders", found, table_schema(True, day_column), day_column)

@@ -1,0 +1,188 @@
+"""Tables in S3: where they are is what Spark's session says, for both lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tests.delta.archive import ODD, PLAIN, everything, in_order, options
+from tests.golden import golden
+from tests.stack.processes import free_ports
+from tests.stack.s3_client import REGION, s3a_settings
+from tests.stack.spark import configured
+from tests.stack.versitygw import VersityGateway
+from tests.storage.golden_aiven import KEY_PREFIX
+from tiered_stream import land
+from tiered_stream.delta.file_systems import delta_storage_options
+from tiered_stream.delta.ingest_settings import TableStorage
+from tiered_stream.delta.landing import Landing, plan_landing
+from tiered_stream.delta.lane import Lane
+from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
+
+HADOOP = "org.apache.hadoop.fs.s3a"
+# Hadoop keeps one file system a bucket and process, whatever is set later: each test has a bucket of its own.
+
+
+def s3a(lake: VersityGateway, bucket: str, **changed: str) -> dict[str, str]:
+    """How Spark's session is told of the lake; `changed` by the setting's name, `_` for `.`."""
+    settings = s3a_settings(lake.endpoint, lake.access_key, lake.secret_key, bucket)
+    return settings | {f"fs.s3a.bucket.{bucket}.{name.replace('_', '.')}": value for name, value in changed.items()}
+
+
+def landed_in(lake: VersityGateway, uri: str) -> DeltaTable:
+    storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
+    return DeltaTable(uri, storage_options=delta_storage_options(storage))
+
+
+def keys(gateway: VersityGateway, bucket: str, prefix: str) -> list[str]:
+    listed = gateway.client().list_objects_v2(Bucket=bucket, Prefix=prefix)
+    return [each["Key"] for each in listed.get("Contents", ())]
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
+    """Where the segments are: another server than the lake, with other keys."""
+    folder = tmp_path_factory.mktemp("tier")
+    gateway = VersityGateway(folder / "versitygw", folder / "buckets", "tier-user", "tier-secret")
+    gateway.start()
+    yield gateway
+    gateway.stop()
+
+
+def segments(tier: VersityGateway, bucket: str) -> dict[str, str]:
+    """The golden archive put into the tier's bucket of this name, and the options that read it there."""
+    tier.client().create_bucket(Bucket=bucket)
+    source = golden(PLAIN).bucket
+    for topic in ODD.split(","):
+        for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
+            if file.is_file():
+                tier.client().upload_file(str(file), bucket, file.relative_to(source).as_posix())
+    return options(
+        given={
+            "remote.storage.uri": f"s3://{bucket}",
+            "remote.storage.s3.endpoint.url": tier.endpoint,
+            "remote.storage.s3.region": REGION,
+            "remote.storage.s3.path.style.access.enabled": "true",
+            "remote.storage.aws.access.key.id": tier.access_key,
+            "remote.storage.aws.secret.access.key": tier.secret_key,
+        }
+    )
+
+
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_table_and_segments_are_in_buckets_of_one_name_on_two_servers(
+    spark: SparkSession, tmp_path: Path, lake: VersityGateway, tier: VersityGateway, lane: str
+) -> None:
+    bucket = f"same-name-{lane}"
+    lake.client().create_bucket(Bucket=bucket)
+    given = segments(tier, bucket) | {"maxOffsetsPerTrigger": "1500", "ingest.dayColumn": "day"}
+    with configured(spark, s3a(lake, bucket)):
+        table = f"s3a://{bucket}/bronze/orders"
+        query = land(spark, options=given, table=table, checkpoint=str(tmp_path / "checkpoint"), lane=lane)
+        query.awaitTermination()
+        assert query.recentProgress[-1].batchId >= 3
+        plan = query._jsq.explainInternal(True)
+        # Spark itself finds the table that the lane has written.
+        assert spark.read.format("delta").load(table).count() == everything(ODD).num_rows
+    assert in_order(landed_in(lake, f"s3://{bucket}/bronze/orders").to_pyarrow_table()).equals(everything(ODD))
+    assert keys(tier, bucket, "bronze") == []
+    assert not [key for key in keys(lake, bucket, "bronze/orders/day=") if key.endswith("/")]
+    for secret in (lake.secret_key, tier.secret_key):
+        assert secret not in plan
+
+
+@pytest.mark.parametrize("lane", ["auto", "direct", "spark"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"secret_key": "a wrong secret"}, "SignatureDoesNotMatch|AccessDeniedException"),
+        (
+            {"aws_credentials_provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
+            "AccessDenied|Access Denied",
+        ),
+    ],
+)
+def test_wrong_credentials_are_said_by_both_lanes(
+    spark: SparkSession, tmp_path: Path, lake: VersityGateway, lane: str, wrong: Mapping[str, str], said: str
+) -> None:
+    bucket = f"wrong-{'-'.join(wrong)}-{lane}".replace("_", "-")
+    lake.client().create_bucket(Bucket=bucket)
+    with configured(spark, s3a(lake, bucket, **wrong)), pytest.raises(TableError, match=said) as e:
+        land(spark, options=options(), table=f"s3a://{bucket}/t", checkpoint=str(tmp_path), lane=lane)
+    assert "a wrong secret" not in str(e.value) and "\n" not in str(e.value) and "\x1b" not in str(e.value)
+    assert keys(lake, bucket, "") == []
+
+
+def test_a_lane_that_the_store_refuses_is_not_left_for_the_other(
+    spark: SparkSession, tmp_path: Path, lake: VersityGateway
+) -> None:
+    """A bucket that is not there, and an endpoint where nobody is."""
+    (port,) = free_ports(1)
+    for bucket, changed in (("no-such-bucket", {}), ("no-endpoint", {"endpoint": f"http://127.0.0.1:{port}"})):
+        with configured(spark, s3a(lake, bucket, **changed)), pytest.raises(TableAccessError) as e:
+            plan_landing(spark, options=options(), table=f"s3a://{bucket}/t", checkpoint=str(tmp_path))
+        assert ("NoSuchBucket" if not changed else "Connection refused") in str(e.value)
+
+
+def planned(
+    spark: SparkSession, lake: VersityGateway, bucket: str, given: Mapping[str, str], **changed: str
+) -> Landing:
+    lake.client().create_bucket(Bucket=bucket)
+    with configured(spark, s3a(lake, bucket, **changed)):
+        return plan_landing(spark, options=options(given=given), table=f"s3a://{bucket}/t", checkpoint="/not/yet")
+
+
+def test_what_tasks_cannot_do_is_left_to_spark_and_said(spark: SparkSession, lake: VersityGateway) -> None:
+    landing = planned(spark, lake, "left-to-spark", {}, requester_pays_enabled="true")
+    assert landing.lane is Lane.SPARK
+    assert (
+        landing.reason == "fs.s3a.requester.pays.enabled is set, which tasks that write files themselves do not follow"
+    )
+
+
+def test_keys_of_the_tables_own_go_before_those_of_the_session(spark: SparkSession, lake: VersityGateway) -> None:
+    own = {"ingest.storage.aws.access.key.id": lake.access_key, "ingest.storage.aws.secret.access.key": lake.secret_key}
+    landing = planned(spark, lake, "own-keys", own, aws_credentials_provider="my.VaultCredentialsProvider")
+    assert landing.lane is Lane.DIRECT and landing.files.storage.s3_endpoint_url == lake.endpoint
+    other = {"ingest.storage.s3.endpoint.url": "http://127.0.0.1:1"}
+    with pytest.raises(ConfigurationError, match=f"Spark's session reaches the bucket other-store at {lake.endpoint}"):
+        planned(spark, lake, "other-store", other)
+
+
+def test_keys_in_a_credential_file_are_found(spark: SparkSession, tmp_path: Path, lake: VersityGateway) -> None:
+    bucket, store = "keys-in-a-file", f"jceks://file{quote(str(tmp_path))}/keys.jceks"
+    jvm = spark._jvm
+    assert jvm is not None
+    shell = jvm.org.apache.hadoop.security.alias.CredentialShell()
+    shell.setConf(jvm.org.apache.hadoop.conf.Configuration())
+    for name, value in (("access.key", lake.access_key), ("secret.key", lake.secret_key)):
+        words = ["create", f"fs.s3a.bucket.{bucket}.{name}", "-value", value, "-provider", store]
+        arguments = spark.sparkContext._gateway.new_array(jvm.String, len(words))
+        for at, word in enumerate(words):
+            arguments[at] = word
+        assert shell.run(arguments) == 0
+    empty = {"access_key": "", "secret_key": ""}
+    landing = planned(spark, lake, bucket, {}, **empty, security_credential_provider_path=store)
+    assert landing.lane is Lane.DIRECT
+    assert (landing.files.storage.access_key_id, landing.files.storage.secret_access_key) == (
+        lake.access_key,
+        lake.secret_key,
+    )
+
+
+def test_a_store_that_goes_away_is_said_by_the_query(spark: SparkSession, tmp_path: Path, lake: VersityGateway) -> None:
+    lake.client().create_bucket(Bucket="goes-away")
+    # As it comes, Hadoop tries again for minutes.
+    with configured(spark, s3a(lake, "goes-away", retry_limit="1", attempts_maximum="1")):
+        landing = plan_landing(
+            spark, options=options(), table="s3a://goes-away/t", checkpoint=str(tmp_path / "checkpoint"), lane="direct"
+        )
+        lake.stop()
+        with pytest.raises(StreamingQueryException, match="s3a://goes-away/t cannot be opened by Spark"):
+            landing.start().awaitTermination()

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.broker.certificates import CertificateAuthority
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.options.properties_files import read_settings
+
+GIVEN = {
+    "kafka.bootstrap.servers": "broker:9092",
+    "gateway.advertised.host": "gateway",
+    "remote.storage.uri": "s3://tier",
+}
+
+
+def test_the_example_is_a_settings_file() -> None:
+    settings = GatewaySettings.parse(read_settings(Path(__file__).parents[2] / "conf" / "gateway.properties"))
+    assert settings.advertised_host == "gateway.example.com"
+    assert settings.broker_ports == range(19100, 19200)
+    assert (settings.signed_location_seconds, settings.bootstrap_port) == (900, 19092)
+
+
+@pytest.mark.parametrize("missing", sorted(GIVEN.keys() - {"kafka.bootstrap.servers"}))
+def test_what_is_missing_is_named(missing: str) -> None:
+    with pytest.raises(ConfigurationError, match=missing):
+        GatewaySettings.parse({name: value for name, value in GIVEN.items() if name != missing})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gateway.broker.ports", "200-100"),
+        ("gateway.broker.ports", "many"),
+        ("gateway.bootstrap.port", "70000"),
+        ("gateway.signed.location.lifetime.seconds", "9999999"),
+        ("gateway.listener.security.protocol", "SASL"),
+        ("gateway.no.such", "1"),
+        ("remote.no.such", "1"),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=name.replace(".", r"\.")):
+        GatewaySettings.parse({**GIVEN, name: value})
+
+
+def test_a_listener_with_tls_needs_its_key(tmp_path: Path) -> None:
+    tls = {**GIVEN, "gateway.listener.security.protocol": "SSL"}
+    with pytest.raises(ConfigurationError, match=r"keystore\.location"):
+        GatewaySettings.parse(tls)
+    store = CertificateAuthority().issue("gateway", password="right").write(tmp_path / "store.pem")
+    tls["gateway.listener.ssl.keystore.location"] = str(store)
+    with pytest.raises(ConfigurationError, match="could not be read") as caught:
+        GatewaySettings.parse({**tls, "gateway.listener.ssl.key.password": "wrong-one"})
+    assert "wrong-one" not in str(caught.value)
+    assert GatewaySettings.parse({**tls, "gateway.listener.ssl.key.password": "right"}).listener_tls is not None
+
+
+def test_clients_requests_never_go_to_brokers_under_the_gateway_s_certificate(tmp_path: Path) -> None:
+    authority = CertificateAuthority()
+    own = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.location": str(authority.write(tmp_path / "trust.pem")),
+        "kafka.ssl.keystore.location": str(tmp_path / "is-not-even-read.pem"),
+    }
+    assert GatewaySettings.parse({**GIVEN, **own}).broker_tls is not None
+
+
+def test_no_secret_is_in_the_repr() -> None:
+    secret = {
+        "kafka.sasl.jaas.config": "password-of-the-gateway",
+        "remote.storage.aws.access.key.id": "id",
+        "remote.storage.aws.secret.access.key": "storage-key",
+    }
+    shown = repr(GatewaySettings.parse({**GIVEN, **secret}))
+    assert "password-of-the-gateway" not in shown and "storage-key" not in shown

@@ -1,0 +1,93 @@
+"""What the metadata records add up to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.golden import NAMES, golden
+from tests.locate.golden_locator import golden_table
+from tests.locate.segments import PARTITION, TOPIC_ID, segment
+from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    PartitionDelete,
+    RemoteLogSegmentState,
+    SegmentMetadata,
+    SegmentMetadataUpdate,
+    TopicIdPartition,
+)
+from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
+
+HERE = TopicIdPartition(TOPIC_ID, PARTITION)
+STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+FIRST = segment(1, 0, 100)
+
+
+def table(*states: RemoteLogSegmentState) -> SegmentTable:
+    """A table that was told of `FIRST`, whose copy started, and then of each state."""
+    made = SegmentTable()
+    made.follow([HERE])
+    made.apply(SegmentMetadata(HERE, FIRST, STARTED))
+    for state in states:
+        made.apply(SegmentMetadataUpdate(HERE, FIRST.segment_id, state, b"custom"))
+    return made
+
+
+def test_a_segment_counts_from_the_end_of_its_copy_to_the_start_of_its_deletion() -> None:
+    assert table().segments(HERE) == ()
+    assert table(FINISHED).segments(HERE) == (replace(FIRST, custom_metadata=b"custom"),)
+    assert table(FINISHED, DELETING).segments(HERE) == ()
+    assert table(FINISHED, DELETING, DELETED).segments(HERE) == ()
+    assert table(DELETING, DELETED).segments(HERE) == ()
+
+
+def test_a_deleted_segment_does_not_come_back() -> None:
+    assert table(FINISHED, DELETING, FINISHED).segments(HERE) == ()
+
+
+def test_a_repeated_start_does_not_hide_a_finished_segment() -> None:
+    told_again = table(FINISHED)
+    told_again.apply(SegmentMetadata(HERE, FIRST, STARTED))
+    assert len(told_again.segments(HERE)) == 1
+
+
+def test_an_update_of_an_unknown_segment_says_nothing() -> None:
+    made = SegmentTable()
+    made.follow([HERE])
+    made.apply(SegmentMetadataUpdate(HERE, FIRST.segment_id, FINISHED, None))
+    assert made.segments(HERE) == ()
+
+
+def test_a_deleted_partition_has_no_segments_whatever_is_said_later() -> None:
+    made = table(FINISHED)
+    made.apply(PartitionDelete(HERE))
+    made.apply(SegmentMetadata(HERE, segment(2, 100, 200), FINISHED))
+    assert made.segments(HERE) == ()
+
+
+def test_partitions_that_are_not_followed_take_no_memory() -> None:
+    made = SegmentTable()
+    made.apply(SegmentMetadata(HERE, FIRST, FINISHED))
+    assert made.followed() == ()
+    assert made.segments(HERE) == ()
+
+
+def test_following_again_begins_anew() -> None:
+    made = table(FINISHED)
+    made.follow([HERE])
+    assert made.segments(HERE) == ()
+    made.forget([HERE])
+    assert not made.follows(HERE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_golden_topic_adds_up_to_the_segments_in_the_bucket(name: str) -> None:
+    told = {(str(each.topic_partition), each.base_offset) for listed in golden_table(name).values() for each in listed}
+    there = {
+        (f"{path.parts[-3][:-23]}-{path.parts[-2]}", int(path.name[:20])) for path in golden(name).bucket.rglob("*.log")
+    }
+    assert told == there

@@ -1,0 +1,131 @@
+"""From visible segments to locations: read back, they give exactly what a consumer returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.golden import NAMES
+from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
+from tiered_stream.model import ByteRange, OffsetRange, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
+
+COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
+TXN = TopicPartition("s32-txn", 0)
+OPEN = TopicPartition("s32-open", 0)
+BIG = TopicPartition("s32-big", 0)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def committed(request: pytest.FixtureRequest) -> Iterator[GoldenLocator]:
+    locator = GoldenLocator(request.param)
+    yield locator
+    locator.close()
+
+
+@pytest.fixture
+def fresh() -> Iterator[GoldenLocator]:
+    locator = GoldenLocator()
+    yield locator
+    locator.close()
+
+
+def tier_end(locator: GoldenLocator, partition: TopicPartition) -> int:
+    return locator.visible[partition][-1].offsets.end
+
+
+@pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])
+@pytest.mark.parametrize("name", NAMES)
+def test_whole_partitions_read_back_as_a_consumer_returned_them(name: str, isolation: IsolationLevel) -> None:
+    locator = GoldenLocator(name, isolation)
+    ends = {partition: tier_end(locator, partition) for partition in locator.visible}
+    located = locator.locate({partition: OffsetRange(0, end + 50) for partition, end in ends.items()})
+    assert len(ends) == 11
+    for partition, locations in located.items():
+        rows = [row for location in locations for row in read(locator.fetcher, location)]
+        assert rows == expected(name, partition, 0, ends[partition], isolation)
+    locator.close()
+
+
+@settings(max_examples=50)
+@given(data=st.data())
+def test_any_range_reads_back_as_a_consumer_returned_it(data: st.DataObject, committed: GoldenLocator) -> None:
+    partition = data.draw(st.sampled_from(sorted(committed.visible)))
+    end = tier_end(committed, partition)
+    first = data.draw(st.integers(0, end))
+    last = data.draw(st.integers(first, end))
+    locations = committed.locate({partition: OffsetRange(first, last)})[partition]
+    rows = [row for location in locations for row in read(committed.fetcher, location)]
+    assert rows == expected(committed.golden_name, partition, first, last, COMMITTED)
+
+
+@settings(max_examples=15)
+@given(data=st.data())
+def test_the_parts_of_a_cut_are_exactly_the_location(data: st.DataObject, committed: GoldenLocator) -> None:
+    (big,) = (partition for partition in committed.visible if partition.topic.endswith("-big"))
+    first = data.draw(st.integers(0, tier_end(committed, big) - 1))
+    (location, *_) = committed.locate({big: OffsetRange(first, tier_end(committed, big))})[big]
+    parts = committed.cut(location, data.draw(st.sampled_from([50_000, 300_000, 1 << 20, 1 << 30])))
+    assert (parts[0].offsets.start, parts[-1].offsets.end) == (location.offsets.start, location.offsets.end)
+    assert (parts[0].bytes.start, parts[-1].bytes.end) == (location.bytes.start, location.bytes.end)
+    for before, after in pairwise(parts):
+        assert (before.offsets.end, before.bytes.end) == (after.offsets.start, after.bytes.start)
+    rows = [row for part in parts for row in read(committed.fetcher, part)]
+    assert rows == expected(committed.golden_name, big, location.offsets.start, location.offsets.end, COMMITTED)
+
+
+def test_parts_are_about_as_large_as_wanted(fresh: GoldenLocator) -> None:
+    whole = fresh.locate({BIG: fresh.visible[BIG][0].offsets})[BIG][0]
+    parts = fresh.cut(whole, 500_000)
+    assert len(parts) == 6
+    assert all(450_000 < len(part.bytes) < 1_100_000 for part in parts)
+
+
+def test_a_whole_segment_needs_no_index_where_nothing_can_be_aborted() -> None:
+    locator = GoldenLocator(PLAIN, UNCOMMITTED)
+    segment = locator.visible[BIG][0].segment
+    (location,) = locator.locate({BIG: segment.offsets})[BIG]
+    assert location.bytes == ByteRange(0, segment.size)
+    assert location.aborted_transactions == ()
+    assert not locator.fetcher.requests
+    locator.close()
+
+
+def test_a_part_of_a_segment_takes_few_bytes_more_than_it_has(fresh: GoldenLocator) -> None:
+    segment = fresh.visible[BIG][0].segment
+    third = len(segment.offsets) // 3
+    (location,) = fresh.locate({BIG: OffsetRange(third, 2 * third)})[BIG]
+    assert len(location.bytes) < segment.size / 3 * 1.1
+
+
+def test_each_index_is_fetched_once(fresh: GoldenLocator) -> None:
+    everything = {TXN: OffsetRange(0, tier_end(fresh, TXN))}
+    fresh.locate(everything)
+    first = fresh.fetcher.requests["indexes"]
+    assert 0 < first <= len(fresh.visible[TXN])
+    fresh.locate(everything)
+    assert fresh.fetcher.requests["indexes"] == first
+
+
+def test_a_transaction_that_ends_beyond_the_tier_is_asked_for_at_the_seam(fresh: GoldenLocator) -> None:
+    (location,) = fresh.locate({OPEN: OffsetRange(0, tier_end(fresh, OPEN))})[OPEN]
+    assert fresh.seams == [(OPEN, 250)]
+    assert [(each.producer_id, each.first_offset) for each in location.aborted_transactions] == [(9001, 100)]
+
+
+def test_a_range_without_tiered_offsets_has_no_locations(fresh: GoldenLocator) -> None:
+    end = tier_end(fresh, TXN)
+    nowhere = TopicPartition("elsewhere", 0)
+    ranges = {TXN: OffsetRange(end, end + 10), BIG: OffsetRange(5, 5), nowhere: OffsetRange(0, 10)}
+    assert fresh.locate(ranges) == {TXN: (), BIG: (), nowhere: ()}
+
+
+def test_segment_ends_inside_a_range_need_no_storage_request(fresh: GoldenLocator) -> None:
+    ends = [piece.offsets.end for piece in fresh.visible[TXN]]
+    ranges = {TXN: OffsetRange(ends[1], ends[4]), OPEN: OffsetRange(0, 249), BIG: OffsetRange(7, 7)}
+    assert fresh.segment_ends(ranges) == {TXN: tuple(ends[2:5]), OPEN: (), BIG: ()}
+    assert not fresh.fetcher.requests

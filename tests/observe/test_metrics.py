@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import asdict, fields, replace
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.stack.processes import wait_until
+from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics, describe, send
+
+COUNTED = ReadMetrics(
+    records=10,
+    record_bytes=2000,
+    remote_fetch_requests=3,
+    remote_fetch_bytes=900,
+    remote_fetch_latency_total=0.5,
+    remote_fetch_latency_max=0.25,
+    remote_fetch_errors=1,
+    remote_fetch_fallbacks=1,
+    broker_fetch_requests=2,
+    broker_fetch_bytes=400,
+)
+
+
+@pytest.fixture
+def receiver() -> Iterator[MetricsReceiver]:
+    with MetricsReceiver() as listening:
+        yield listening
+
+
+def send_bytes(datagram: bytes, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.sendto(datagram, (host, int(port)))
+
+
+def wait_for_records(receiver: MetricsReceiver, records: int) -> None:
+    wait_until(lambda: receiver.total().records >= records, f"{records} records", pause=0.01)
+
+
+def test_fetches_are_counted_with_bytes_and_seconds() -> None:
+    metrics = ReadMetrics()
+    for size, seconds in [(100, 0.25), (50, 0.5), (1, 0.25)]:
+        metrics.on_remote_fetch(size, seconds)
+    metrics.on_broker_fetch(7)
+    assert metrics == ReadMetrics(
+        remote_fetch_requests=3,
+        remote_fetch_bytes=151,
+        remote_fetch_latency_total=1.0,
+        remote_fetch_latency_max=0.5,
+        broker_fetch_requests=1,
+        broker_fetch_bytes=7,
+    )
+
+
+counters = st.builds(
+    ReadMetrics, **{each.name: st.integers(0, 2**50) for each in fields(ReadMetrics) if "latency" not in each.name}
+)
+
+
+@given(counters, counters)
+def test_what_came_on_top_is_what_was_added(before: ReadMetrics, more: ReadMetrics) -> None:
+    total = ReadMetrics()
+    total.add(before)
+    total.add(more)
+    assert total.since(before) == more
+
+
+def test_the_largest_latency_of_a_sum_is_the_largest_of_all() -> None:
+    total = ReadMetrics(remote_fetch_latency_max=0.5)
+    total.add(ReadMetrics(remote_fetch_latency_max=0.25))
+    assert total.remote_fetch_latency_max == 0.5
+    assert total.since(ReadMetrics(remote_fetch_latency_max=0.5)).remote_fetch_latency_max == 0.5
+
+
+def test_latencies_errors_and_fallbacks_are_told_when_there_were_any() -> None:
+    assert describe(ReadMetrics(remote_fetch_bytes=3 << 20)) == "3.0 MiB from storage, 0.0 MiB from brokers"
+    assert describe(replace(COUNTED, fallbacks_read_timeout=1)) == (
+        "0.0 MiB from storage, 0.0 MiB from brokers, 3 requests to storage of 167 ms (at most 250), 1 storage errors, "
+        "1 splits fell back to brokers (read timeout: 1)"
+    )
+
+
+def test_what_tasks_send_is_added_up(receiver: MetricsReceiver) -> None:
+    send(COUNTED, [receiver.address])
+    send(COUNTED, [receiver.address])
+    wait_for_records(receiver, 20)
+    doubled = ReadMetrics()
+    doubled.add(COUNTED)
+    doubled.add(COUNTED)
+    assert receiver.total() == doubled
+
+
+def test_a_total_is_a_copy(receiver: MetricsReceiver) -> None:
+    receiver.total().add(COUNTED)
+    assert receiver.total() == ReadMetrics()
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"\xff\x00",
+        b"null",
+        b"17",
+        b"[]",
+        orjson.dumps([each.name for each in fields(ReadMetrics)]),
+        b'{"records":1}',
+        orjson.dumps({**asdict(COUNTED), "more": 1}),
+        orjson.dumps({**asdict(COUNTED), "records": -1}),
+        orjson.dumps({**asdict(COUNTED), "records": True}),
+        orjson.dumps({**asdict(COUNTED), "records": "1"}),
+        orjson.dumps({**asdict(COUNTED), "records": None}),
+        b"[" * 4000,
+    ],
+)
+def test_a_datagram_that_is_none_of_ours_is_ignored(receiver: MetricsReceiver, datagram: bytes) -> None:
+    send_bytes(datagram, receiver.address)
+    send(COUNTED, [receiver.address])
+    wait_for_records(receiver, COUNTED.records)
+    assert receiver.total() == COUNTED
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no.such.host.invalid:9", "no port", "127.0.0.1:port", ":0", ""])
+def test_counters_that_cannot_be_sent_are_nobodys_business(address: str) -> None:
+    send(COUNTED, [address])
+
+
+def test_a_closed_receiver_lets_go_of_its_port(receiver: MetricsReceiver) -> None:
+    with MetricsReceiver() as other:
+        host, _, port = other.address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
+        again.bind((host, int(port)))
+
+
+NOT_OF_THIS_MACHINE = "192.0.2.1"  # RFC 5737: of none
+
+
+@pytest.mark.parametrize(
+    ("host", "bind", "address"),
+    [
+        (NOT_OF_THIS_MACHINE, None, NOT_OF_THIS_MACHINE),  # as behind NAT
+        (NOT_OF_THIS_MACHINE, "127.0.0.1", NOT_OF_THIS_MACHINE),
+        ("no.such.host.invalid", None, "no.such.host.invalid"),
+        ("127.0.0.1", "no host at all", "127.0.0.1"),
+        ("2001:db8::1", None, "[2001:db8::1]"),  # RFC 3849
+    ],
+)
+def test_a_host_that_is_not_this_machines_own_costs_no_query(host: str, bind: str | None, address: str) -> None:
+    with MetricsReceiver(host, bind) as receiver:
+        told, _, port = receiver.address.rpartition(":")
+        assert told == address
+        send(COUNTED, [f"127.0.0.1:{port}"])
+        wait_for_records(receiver, COUNTED.records)
+
+
+def has_ipv6() -> bool:
+    with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_ipv6_works_too(host: str) -> None:
+    with MetricsReceiver(host) as receiver:
+        assert receiver.address.startswith("[::1]:")
+        send(COUNTED, [receiver.address])
+        wait_for_records(receiver, COUNTED.records)
+
+
+def test_where_nothing_can_be_listened_at_a_line_says_so_and_the_query_goes_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(family: int, address: object) -> socket.socket:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr("tiered_stream.observe.metrics._listening", refused)
+    with MetricsReceiver() as receiver:
+        send(COUNTED, [receiver.address])
+        assert (receiver.address, receiver.total(), receiver.take()) == ("", ReadMetrics(), ReadMetrics())
+    (said,) = caplog.messages
+    assert "what reading costs is not counted" in said and "too many open files" in said

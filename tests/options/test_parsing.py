@@ -1,0 +1,531 @@
+from __future__ import annotations
+
+import dataclasses
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.parsing import (
+    FetchOptions,
+    IsolationLevel,
+    Options,
+    StorageOptions,
+    Subscription,
+    parse_options,
+    render_option_table,
+)
+from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd
+from tiered_stream.options.tables import OPTIONS, write_option_table
+
+BROKERS = {"kafka.bootstrap.servers": "broker:9092"}
+TOPIC = {**BROKERS, "subscribe": "t"}
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LOCAL_PLUGIN = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+AIVEN_PLUGIN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
+
+
+def stream(**given: Any) -> Options:
+    return parse_options({**TOPIC, **_named(given)}, streaming=True)
+
+
+def batch(**given: Any) -> Options:
+    return parse_options({**TOPIC, **_named(given)}, streaming=False)
+
+
+def _named(given: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("__", "."): value for name, value in given.items()}
+
+
+def refusal(raw: dict[str, str], *, streaming: bool = True) -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        parse_options(raw, streaming=streaming)
+    return str(raised.value)
+
+
+# What to read
+
+
+@pytest.mark.parametrize(
+    ("given", "subscription"),
+    [
+        ({"subscribe": " b , a ,, b "}, Subscription(topics=("b", "a"))),
+        ({"subscribePattern": " top.*c "}, Subscription(pattern="top.*c")),
+        ({"assign": '{"t":[0,1]}'}, Subscription(assigned=(T0, T1))),
+    ],
+)
+def test_each_way_to_name_what_is_read(given: dict[str, str], subscription: Subscription) -> None:
+    assert parse_options({**BROKERS, **given}, streaming=True).subscription == subscription
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "none is given"),
+        ({"subscribe": "t", "subscribePattern": "t"}, "subscribe and subscribePattern are given"),
+        ({"subscribe": "t", "assign": '{"t":[0]}'}, "subscribe and assign are given"),
+        ({"subscribe": ""}, "option subscribe: '' names no topic"),
+        ({"subscribe": " , "}, "option subscribe: ' , ' names no topic"),
+        ({"subscribePattern": "  "}, "option subscribePattern: '  ' is an empty pattern"),
+        ({"subscribePattern": "a["}, "option subscribePattern: 'a\\[' is no regular expression"),
+        ({"subscribePattern": "[a[b]]"}, "a set within a set"),
+        ({"subscribePattern": "[a-z&&[^b]]"}, "a set within a set"),
+        ({"subscribePattern": "[a-z&&b]"}, "Java and Python read alike"),
+        ({"subscribePattern": r"\p{Alpha}"}, "Java and Python read alike"),
+        ({"assign": ""}, "option assign: "),
+        ({"assign": "t"}, "option assign: "),
+    ],
+)
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_subscription_that_names_nothing_or_too_much_is_refused(
+    given: dict[str, str], said: str, streaming: bool
+) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        parse_options({**BROKERS, **given}, streaming=streaming)
+
+
+@pytest.mark.parametrize("pattern", [r"a\[b[c]d[e]", r"\\[ab]", "t(op)?ic-[0-9]+", "(?i)ABC$"])
+def test_patterns_that_java_and_python_read_alike_pass(pattern: str) -> None:
+    assert parse_options({**BROKERS, "subscribePattern": pattern}, streaming=True).subscription.pattern == pattern
+
+
+def test_brokers_must_be_named() -> None:
+    assert "kafka.bootstrap.servers must be given" in refusal({"subscribe": "t"})
+    assert "kafka.bootstrap.servers" in refusal({"subscribe": "t", "kafka.bootstrap.servers": " "})
+
+
+def test_an_archive_needs_no_brokers() -> None:
+    raw = {"subscribe": "t", "remote.log.locator": "archive", "remote.storage.uri": "s3://bucket"}
+    assert parse_options(raw, streaming=False).locator == "archive"
+
+
+# Names
+
+
+def test_option_names_are_taken_in_any_case_and_values_keep_theirs() -> None:
+    raw = CaseInsensitiveDict(
+        {
+            "KAFKA.Bootstrap.Servers": "Broker:9092",
+            "ASSIGN": '{"MyTopic":[0]}',
+            "startingOFFSETS": '{"MyTopic":{"0":7}}',
+            "MaxOffsetsPerTrigger": "5",
+            "FETCHOFFSET.NUMRETRIES": "4",
+            "fetchoffset.retryintervalms": "20",
+            "KafkaConsumer.PollTimeoutMs": "30",
+            "Remote.Prefer": "LOCAL",
+        }
+    )
+    options = parse_options(raw, streaming=True)
+    partition = TopicPartition("MyTopic", 0)
+    assert options.kafka == {"bootstrap.servers": "Broker:9092"}
+    assert options.subscription.assigned == (partition,)
+    assert options.starting == AtOffsets({partition: 7})
+    assert options.max_offsets_per_trigger == 5
+    assert options.fetch_offset_num_retries == 4
+    assert options.fetch_offset_retry_interval_ms == 20
+    assert options.poll_timeout_ms == 30
+    assert options.prefer == "local"
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("remote.storage.url", "remote.storage.uri"),
+        ("remote.log.locater", "remote.log.locator"),
+        ("remote.splitBytes", "remote.split.bytes"),
+    ],
+)
+def test_an_unknown_remote_option_is_refused_with_the_nearest_known_one(name: str, nearest: str) -> None:
+    assert f"the nearest known one is {nearest}" in refusal({**TOPIC, name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("subscribePatern", "subscribePattern"),
+        ("kafka.fetch.remote.enable", "kafka.fetch.remote.enabled"),
+    ],
+)
+def test_what_looks_like_a_slip_is_ignored_with_a_warning(
+    name: str, nearest: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream(**{name: "x"})
+    assert [record.message for record in caplog.records] == [
+        f"option {name.lower()} is unknown and ignored; did you mean {nearest}?"
+    ]
+
+
+@pytest.mark.parametrize("name", ["path", "mergeSchema", "kafka.fetch.min.bytes", "kafka.security.protocol", "topic"])
+def test_other_unknown_options_are_ignored_in_silence(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    stream(**{name: "x"})
+    assert not caplog.records
+
+
+def test_the_brokers_own_properties_may_be_pasted_whole() -> None:
+    pasted = {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.path": "",
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+        "remote.log.manager.task.interval.ms": "500",
+    }
+    assert stream(**pasted).storage == StorageOptions()
+
+
+# Where to start and end
+
+
+@pytest.mark.parametrize(
+    ("given", "position"),
+    [
+        ({}, LogEnd.LATEST),
+        ({"startingOffsets": " EarliesT "}, LogEnd.EARLIEST),
+        ({"startingOffsets": "LaTest"}, LogEnd.LATEST),
+        ({"startingOffsets": '{"t":{"0":-1,"1":-2}}'}, AtOffsets({T0: -1, T1: -2})),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, AtTimestamps({T0: 5})),
+        ({"startingTimestamp": " 7 "}, AtTimestamp(7)),
+        ({"startingTimestamp": "-2"}, AtTimestamp(-2)),
+    ],
+)
+def test_a_stream_starts_where_it_is_told(given: dict[str, str], position: object) -> None:
+    assert stream(**given).starting == position
+
+
+def test_a_batch_query_is_from_earliest_to_latest_unless_told() -> None:
+    assert (batch().starting, batch().ending) == (LogEnd.EARLIEST, LogEnd.LATEST)
+
+
+def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offsets() -> None:
+    offsets = {"startingOffsets": "latest", "endingOffsets": "earliest"}
+    by_partition = {"startingOffsetsByTimestamp": '{"t":{"0":1}}', "endingOffsetsByTimestamp": '{"t":{"0":2}}'}
+    timestamps = {"startingTimestamp": "3", "endingTimestamp": "4"}
+    options = batch(**offsets, **by_partition)
+    assert (options.starting, options.ending) == (AtTimestamps({T0: 1}), AtTimestamps({T0: 2}))
+    options = batch(**offsets, **by_partition, **timestamps)
+    assert (options.starting, options.ending) == (AtTimestamp(3), AtTimestamp(4))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets must not be latest"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, r"startingOffsets: t-0 must not be -1 \(latest\)"),
+        ({"endingOffsets": "earliest"}, "endingOffsets must not be earliest"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, r"endingOffsets: t-0 must not be -2 \(earliest\)"),
+        ({"startingOffsets": "x"}, "option startingOffsets: not JSON"),
+        ({"endingOffsets": "x"}, "option endingOffsets: not JSON"),
+        ({"startingTimestamp": "soon"}, "option startingTimestamp: 'soon' must be a timestamp"),
+        ({"endingTimestamp": "1.5"}, "option endingTimestamp: '1.5' must be a timestamp"),
+        ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "never"}, "one of error, latest"),
+        ({"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"1":1}}'}, "MISMATCHED_TOPIC_PARTITIONS_BETWEEN"),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":1}}', "endingOffsetsByTimestamp": '{"t":{"1":1}}'},
+            "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET.*t-0, t-1",
+        ),
+        (
+            {"startingOffsets": '{"t":{"0":2}}', "endingOffsets": '{"t":{"0":1}}'},
+            "UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET.*t-0",
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"0":2}}', "endingOffsetsByTimestamp": '{"t":{"0":1}}'},
+            "UNRESOLVED_START_TIMESTAMP_GREATER_THAN_END_TIMESTAMP",
+        ),
+    ],
+)
+def test_a_batch_query_refuses_impossible_bounds(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        batch(**given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": '{"t":{"0":-2}}', "endingOffsets": '{"t":{"0":-1}}'},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":-1}}'},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":5}}'},
+        {"startingTimestamp": "5", "endingTimestamp": "4"},
+        {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsets": '{"t":{"1":5}}'},
+    ],
+)
+def test_what_can_only_be_compared_later_passes(given: dict[str, str]) -> None:
+    batch(**given)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_ending_offsets(name: str) -> None:
+    assert f"option {name} is not for streaming queries" in refusal({**TOPIC, name: "latest"})
+
+
+def test_an_ending_timestamp_is_ignored_in_a_stream(caplog: pytest.LogCaptureFixture) -> None:
+    assert stream(endingTimestamp="junk").ending is LogEnd.LATEST
+    assert "endingTimestamp is ignored in streaming queries" in caplog.text
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_the_strategy_applies_to_either_form_of_timestamp(streaming: bool) -> None:
+    for timestamps in ({"startingTimestamp": "1"}, {"startingOffsetsByTimestamp": '{"t":{"0":1}}'}):
+        raw = {**TOPIC, **timestamps, "startingOffsetsByTimestampStrategy": "LATEST"}
+        assert parse_options(raw, streaming=streaming).timestamp_strategy == "latest"
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("failOnDataLoss", "yes", "true or false"),
+        ("failOnDataLoss", " true", "true or false"),
+        ("includeHeaders", "1", "true or false"),
+        ("minPartitions", "a", "whole number"),
+        ("minPartitions", "1.0", "whole number"),
+        ("minPartitions", "0", "at least 1"),
+        ("minPartitions", "-1", "at least 1"),
+        ("minPartitions", "2147483648", "at most 2147483647"),
+        ("maxRecordsPerPartition", "0", "at least 1"),
+        ("maxRecordsPerPartition", "9223372036854775808", "at most"),
+        ("maxOffsetsPerTrigger", "0", "at least 1"),
+        ("maxOffsetsPerTrigger", "-5", "at least 1"),
+        ("maxOffsetsPerTrigger", "1k", "whole number"),
+        ("minOffsetsPerTrigger", "²", "whole number"),
+        ("maxTriggerDelay", "5 weeks", "duration"),
+        ("maxTriggerDelay", "5w", "duration"),
+        ("fetchOffset.numRetries", "0", "at least 1"),
+        ("fetchOffset.retryIntervalMs", "1s", "whole number"),
+        ("kafkaConsumer.pollTimeoutMs", "0", "at least 1"),
+        ("kafka.isolation.level", "serializable", "read_committed, read_uncommitted"),
+        ("kafka.check.crcs", "maybe", "true or false"),
+        ("kafka.fetch.remote.enabled", "no", "true or false"),
+        ("kafka.fetch.remote.connect.timeout.ms", "0", "at least 1"),
+        ("remote.log.locator", "gossip", "auto, broker, metadata-topic, archive, none"),
+        ("remote.prefer", "remote", "tiered, local"),
+        ("remote.fallback", "retry", "broker, fail"),
+        ("remote.split.bytes", "0", "at least 1"),
+        ("remote.split.bytes", "1.5g", "size"),
+        ("remote.fetch.request.bytes", "512k", "at least 1048576"),
+        ("remote.fetch.request.bytes", "65m", "at most 67108864"),
+        ("remote.fetch.requests.in.flight", "0", "at least 1"),
+        ("remote.fetch.memory.bytes", "4m", "must hold at least one request"),
+        ("remote.storage.uri", "/data/tier", "s3://bucket/prefix"),
+        ("remote.storage.uri", "s3:///prefix", "names no bucket"),
+        ("remote.storage.uri", "file://data", "absolute path"),
+        ("remote.storage.uri", "", "must not be empty"),
+        ("remote.storage.layout", "confluent", "local, aiven"),
+        ("remote.storage.s3.endpoint.url", "minio:9000", "must be a URL"),
+        ("remote.topic.id", "t", "topic id of 22"),
+        ("remote.topic.id", '{"t":1}', "topic id of 22"),
+        ("remote.log.storage.manager.class.name", "com.example.Rsm", f"{LOCAL_PLUGIN} and {AIVEN_PLUGIN}"),
+    ],
+)
+def test_a_bad_value_is_refused_by_name_value_and_remedy(name: str, value: str, said: str) -> None:
+    message = refusal({**TOPIC, name: value})
+    assert message.startswith(f"option {name}")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("kafka.auto.offset.reset", "startingOffsets"),
+        ("kafka.key.deserializer", "bytes"),
+        ("kafka.value.deserializer", "bytes"),
+        ("kafka.enable.auto.commit", "checkpoint"),
+        ("kafka.interceptor.classes", "interceptor"),
+    ],
+)
+@pytest.mark.parametrize("value", ["earliest", "latest", "none", "someValue", "true", ""])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_kafka_settings_that_the_source_decides_are_refused_whatever_their_value(
+    name: str, said: str, value: str, streaming: bool
+) -> None:
+    message = refusal({**TOPIC, name.upper(): value}, streaming=streaming)
+    assert message.startswith(f"option {name}: {value!r} is not supported")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("15m", 900_000),
+        ("15min", 900_000),
+        ("5S", 5000),
+        ("250", 250),
+        ("250ms", 250),
+        ("2h", 7_200_000),
+        ("1d", 86_400_000),
+    ],
+)
+def test_delays_are_spark_durations(text: str, ms: int) -> None:
+    assert stream(maxTriggerDelay=text).max_trigger_delay_ms == ms
+
+
+@pytest.mark.parametrize(("text", "size"), [("1048576", 1 << 20), ("64MB", 64 << 20), ("8m", 8 << 20), ("1G", 1 << 30)])
+def test_sizes_are_spark_sizes(text: str, size: int) -> None:
+    assert stream(remote__split__bytes=text).split_bytes == size
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_the_least_offsets_of_a_trigger_must_not_be_above_the_most(streaming: bool) -> None:
+    raw = {**TOPIC, "minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}
+    assert "minOffsetsPerTrigger (6) must not be higher than maxOffsetsPerTrigger (5)" in refusal(
+        raw, streaming=streaming
+    )
+
+
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
+def test_a_batch_query_ignores_trigger_limits_with_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    options = batch(**{name: "5"})
+    assert options.max_offsets_per_trigger is None
+    assert options.min_offsets_per_trigger is None
+    assert f"{name} is ignored in batch queries" in caplog.text
+
+
+def test_records_of_open_transactions_are_left_out_unless_asked_for() -> None:
+    assert stream().isolation_level is IsolationLevel.READ_COMMITTED
+    assert stream(kafka__isolation__level="READ_UNCOMMITTED").isolation_level is IsolationLevel.READ_UNCOMMITTED
+
+
+def test_a_group_id_is_allowed_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert stream(kafka__group__id="g", groupIdPrefix="p").kafka["group.id"] == "g"
+    assert "kafka.group.id has no effect" in caplog.text
+
+
+# Tiered storage
+
+
+def test_the_dataclass_defaults_are_those_of_the_table() -> None:
+    assert stream().storage == StorageOptions()
+    assert stream().fetch == FetchOptions()
+    assert stream().split_bytes == 128 << 20
+
+
+def test_the_local_plugins_folder_gives_the_uri() -> None:
+    pasted = {"remote.log.storage.manager.class.name": LOCAL_PLUGIN, "rsm.config.dir": "/tier/a b"}
+    storage = stream(**pasted).storage
+    assert (storage.layout, storage.uri) == ("local", "file:///tier/a%20b/kafka-tiered-storage")
+    assert storage.rsm_config == {"dir": "/tier/a b"}
+
+
+def test_the_aiven_plugins_properties_say_bucket_and_access() -> None:
+    pasted = {
+        "remote.log.storage.manager.class.name": AIVEN_PLUGIN,
+        "remote.log.storage.manager.impl.prefix": "Tier.",
+        "tier.storage.s3.bucket.name": "bucket",
+        "tier.storage.s3.endpoint.url": "http://s3:9000/",
+        "tier.storage.s3.region": "eu-north-1",
+        "tier.storage.s3.path.style.access.enabled": "true",
+        "tier.storage.aws.access.key.id": "ID",
+        "tier.storage.aws.secret.access.key": "SECRET",
+        "tier.key.prefix": "p/",
+        "remote.storage.s3.region": "us-east-1",
+    }
+    storage = stream(**pasted).storage
+    assert (storage.layout, storage.uri, storage.s3_endpoint_url) == ("aiven", "s3://bucket", "http://s3:9000")
+    assert (storage.s3_region, storage.s3_path_style) == ("us-east-1", True)
+    assert (storage.access_key_id, storage.secret_access_key) == ("ID", "SECRET")
+    assert storage.rsm_config["key.prefix"] == "p/"
+
+
+def test_a_layout_that_contradicts_the_plugin_is_refused() -> None:
+    raw = {**TOPIC, "remote.storage.layout": "local", "remote.log.storage.manager.class.name": AIVEN_PLUGIN}
+    assert "remote.storage.layout is local, but remote.log.storage.manager.class.name" in refusal(raw)
+
+
+@pytest.mark.parametrize("locator", ["archive", "metadata-topic"])
+def test_a_locator_that_reads_the_storage_itself_needs_one(locator: str) -> None:
+    assert f"{locator} needs remote.storage.uri" in refusal({**TOPIC, "remote.log.locator": locator})
+    own = {"remote.log.locator": locator, "kafka.remote.storage.fetcher.class": "my.Fetcher"}
+    assert stream(**own).fetcher_class == "my.Fetcher"
+
+
+def test_switching_remote_fetches_off_leaves_the_brokers() -> None:
+    off = {"kafka.fetch.remote.enabled": "false"}
+    assert stream(**off, remote__log__locator="broker").locator == "none"
+    archive = {**TOPIC, **off, "remote.log.locator": "archive", "remote.storage.uri": "s3://b"}
+    assert "kafka.fetch.remote.enabled=false forbids" in refusal(archive)
+
+
+def test_topic_ids_are_given_singly_or_by_topic() -> None:
+    (topic_id,) = stream(remote__topic__id="AAAAAAAAAAAAAAAAAAAAAQ").topic_ids.values()
+    assert topic_id.int == 1
+    assert stream(remote__topic__id='{"T":"AAAAAAAAAAAAAAAAAAAAAQ"}').topic_ids == {"T": topic_id}
+    two = {**BROKERS, "subscribe": "t,u", "remote.topic.id": "AAAAAAAAAAAAAAAAAAAAAQ"}
+    assert "a single id needs a single topic" in refusal(two)
+
+
+# Secrets
+
+
+SECRETS = {
+    "kafka.sasl.jaas.config": "HUSH-jaas",
+    "kafka.ssl.key.password": "HUSH-password",
+    "remote.storage.aws.access.key.id": "HUSH-id",
+    "remote.storage.aws.secret.access.key": "HUSH-key",
+    "remote.storage.aws.session.token": "HUSH-token",
+    "rsm.config.storage.aws.secret.access.key": "HUSH-rsm",
+}
+
+
+def test_no_secret_is_in_the_repr() -> None:
+    assert "HUSH" not in repr(stream(**SECRETS))
+
+
+def test_options_survive_pickling() -> None:
+    options = stream(**SECRETS, startingOffsets='{"t":{"0":1}}', remote__topic__id="AAAAAAAAAAAAAAAAAAAAAQ")
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_options_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        stream().locator = "none"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("remote.storage.uri", "s3://id:HUSH@bucket/"),
+        ("remote.storage.s3.endpoint.url", "https://id:HUSH@s3:9000"),
+        ("remote.storage.aws.secret.access.key", "   "),
+    ],
+)
+def test_no_secret_is_in_an_error(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(ConfigurationError) as raised:
+        stream(**{name: value})
+    assert "HUSH" not in f"{raised.value} {raised.value.__cause__} {caplog.text}"
+    assert name in str(raised.value)
+
+
+# The table
+
+
+def test_every_option_is_declared_once() -> None:
+    names = [option.name.lower() for option in OPTIONS]
+    assert len(names) == len(set(names))
+
+
+def test_the_readme_holds_exactly_the_option_table() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    between = readme.partition("<!-- options -->\n")[2].partition("<!-- /options -->")[0]
+    assert between == render_option_table(), "write it anew with `python -m tiered_stream.options.parsing`"
+
+
+def test_rewriting_the_table_keeps_the_text_around_it(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- options -->\n| stale |\n<!-- /options -->\nafter\n", "utf-8")
+    write_option_table(readme)
+    text = readme.read_text("utf-8")
+    assert text.startswith("before\n<!-- options -->\n| Option |")
+    assert text.endswith("<!-- /options -->\nafter\n")
+    assert "stale" not in text
+
+
+def test_internal_options_stay_out_of_the_table() -> None:
+    assert "remote.metrics.address" not in render_option_table()
+    assert stream(remote__metrics__address="10.0.0.1:4000").metrics_addresses == ("10.0.0.1:4000",)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.properties_files import parse_assignment, read_settings
+
+ROOT = Path(__file__).parent.parent
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "job.properties"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_a_file_gives_names_in_their_case_and_values_as_they_are(tmp_path: Path) -> None:
+    text = """
+# a comment
+! another
+subscribe = orders
+startingOffsets={"orders":{"0":5}}
+kafka.sasl.jaas.config=org.apache.Login required username="u" password="p=#%(x)s";
+rsm.config.storage.s3.bucket.name=b
+empty=
+"""
+    assert read_settings(written(tmp_path, text)) == {
+        "subscribe": "orders",
+        "startingOffsets": '{"orders":{"0":5}}',
+        "kafka.sasl.jaas.config": 'org.apache.Login required username="u" password="p=#%(x)s";',
+        "rsm.config.storage.s3.bucket.name": "b",
+        "empty": "",
+    }
+
+
+def test_an_empty_file_sets_nothing(tmp_path: Path) -> None:
+    assert read_settings(written(tmp_path, "")) == {}
+
+
+def test_the_example_that_users_copy_can_be_read() -> None:
+    assert read_settings(ROOT / "conf" / "ingest_to_delta.properties")["subscribe"] == "orders"
+
+
+def test_lines_may_be_indented_and_end_as_on_windows(tmp_path: Path) -> None:
+    assert read_settings(written(tmp_path, "a=1\r\n  b=2\r\n\r\n\tc=3\r\n")) == {"a": "1", "b": "2", "c": "3"}
+
+
+def test_a_backslash_joins_a_line_with_the_next(tmp_path: Path) -> None:
+    text = 'a=1,\\\n  # 2,\\\n  3\nkafka.sasl.jaas.config=Login required \\\n    username="u" \\\n\n'
+    assert read_settings(written(tmp_path, text)) == {
+        "a": "1,# 2,3",
+        "kafka.sasl.jaas.config": 'Login required username="u"',
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a=1\nno setting secret\n", 2),
+        ("a=1\n\n#\na=secret\n", 4),
+        ("a=1\n  secret\n", 2),
+        ("=secret\n", 1),
+        ("a=1\n[secret]\nb=2\n", 2),
+        ("a=1\nb\\\n  secret\\", 4),
+    ],
+    ids=["no =", "twice", "indented", "no name", "a section", "joined lines"],
+)
+def test_a_line_that_is_no_setting_is_named_by_number_and_not_shown(tmp_path: Path, text: str, line: int) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(ConfigurationError, match=rf"{path} \(line {line}\): write one name=value a line") as refused:
+        read_settings(path)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_in_another_encoding_is_refused_without_showing_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"job.properties is not UTF-8") as refused:
+        read_settings(written(tmp_path, b"a=\xffsecret\n"))
+    assert refused.value.__suppress_context__
+
+
+@pytest.mark.parametrize(("name", "reason"), [("missing", "No such file"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the settings file {tmp_path / name} cannot be read: {reason}"):
+        read_settings(tmp_path / name)
+
+
+def test_an_assignment_is_cut_at_the_first_equals_sign() -> None:
+    assert parse_assignment("kafka.sasl.jaas.config=a=b=c") == ("kafka.sasl.jaas.config", "a=b=c")
+    assert parse_assignment("empty=") == ("empty", "")
+
+
+@pytest.mark.parametrize("text", ["name", "=value", ""])
+def test_an_assignment_needs_a_name_and_a_value(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--option needs name=value"):
+        parse_assignment(text)

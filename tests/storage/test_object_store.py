@@ -1,0 +1,70 @@
+"""The contract of every store."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from tests.storage.conftest import StoreOf
+from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
+from tiered_stream.model import ByteRange
+from tiered_stream.storage import object_store as stores
+
+DATA = os.urandom(100_000)
+
+
+@pytest.mark.parametrize("start,end", [(0, 1), (0, 100_000), (99_999, 100_000), (12_345, 54_321), (7, 7)])
+def test_a_range_gives_exactly_its_bytes(store_of: StoreOf, start: int, end: int) -> None:
+    assert store_of({"topic-0/a.log": DATA}).get("topic-0/a.log", ByteRange(start, end)) == DATA[start:end]
+
+
+def test_without_a_range_the_whole_object_comes(store_of: StoreOf) -> None:
+    store = store_of({"a": DATA, "empty": b""})
+    assert store.get("a") == DATA
+    assert store.get("empty") == b""
+
+
+@pytest.mark.parametrize("start,end", [(0, 100_001), (99_999, 100_003), (100_000, 100_001), (200_000, 1 << 40)])
+def test_an_object_shorter_than_the_range_names_object_wanted_and_got(store_of: StoreOf, start: int, end: int) -> None:
+    store = store_of({"topic-0/a.log": DATA})
+    wanted = f"topic-0/a.log has 100000 bytes, but bytes {start} to {end}"
+    with pytest.raises(CorruptDataError, match=re.escape(wanted)):
+        store.get("topic-0/a.log", ByteRange(start, end))
+
+
+def test_an_object_too_large_to_be_read_whole_is_refused(store_of: StoreOf, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of({"a": DATA})
+    for module in ("s3", "file"):
+        monkeypatch.setattr(f"tiered_stream.storage.{module}.MAX_WHOLE_OBJECT_BYTES", 99_999)
+    monkeypatch.setattr(stores, "MAX_WHOLE_OBJECT_BYTES", 99_999)
+    with pytest.raises(CorruptDataError, match="a has 100000 bytes, more than the 99999"):
+        store.get("a")
+    assert store.get("a", ByteRange(0, 99_999)) == DATA[:99_999]
+
+
+def test_the_size_is_the_objects(store_of: StoreOf) -> None:
+    assert store_of({"a": DATA}).size("a") == 100_000
+
+
+def test_a_missing_object_is_named(store_of: StoreOf) -> None:
+    store = store_of({"a": DATA})
+    for call in (lambda: store.get("b/c"), lambda: store.get("b/c", ByteRange(0, 9)), lambda: store.size("b/c")):
+        with pytest.raises(StorageObjectNotFoundError, match=re.escape(store.describe("b/c"))):
+            call()
+
+
+def test_a_list_gives_all_keys_with_the_prefix(store_of: StoreOf) -> None:
+    store = store_of(dict.fromkeys(("t-0/1.log", "t-0/1.index", "t-00/1.log", "u/t-0/x", "t"), b"x"))
+    assert list(store.list("t-0/")) == ["t-0/1.index", "t-0/1.log"]
+    assert sorted(store.list("t-0")) == ["t-0/1.index", "t-0/1.log", "t-00/1.log"]
+    assert len(list(store.list(""))) == 5
+    assert list(store.list("nothing/here")) == []
+
+
+def test_keys_may_hold_any_character_of_a_path(store_of: StoreOf) -> None:
+    key = "t-0/a b+c%20d&e=ä.log"
+    store = store_of({key: DATA})
+    assert store.get(key, ByteRange(3, 9)) == DATA[3:9]
+    assert list(store.list("t-0/")) == [key]

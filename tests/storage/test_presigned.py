@@ -1,0 +1,195 @@
+"""Ranged GETs on signed URLs: against a real endpoint, and against one that fails as it is told."""
+
+from __future__ import annotations
+
+import socket
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.storage.conftest import s3_options
+from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer, error, part
+from tests.storage.segment import segment
+from tiered_stream.errors import (
+    BrokerUnavailableError,
+    CorruptDataError,
+    StorageAccessError,
+    StorageConnectTimeoutError,
+    StorageError,
+    StorageObjectNotFoundError,
+    StorageReadTimeoutError,
+    StorageUnavailableError,
+)
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.storage.local_layout import LocalLayoutFetcher, object_key
+from tiered_stream.storage.open_fetcher import open_store
+from tiered_stream.storage.presigned import ATTEMPTS, PresignedFetcher, SignedFetchTimeouts
+
+if TYPE_CHECKING:
+    from tests.stack.s3proxy import S3Proxy
+
+SEGMENT = segment(1000)
+SIGNATURE = "the-signature-that-nobody-may-see"
+QUICK = SignedFetchTimeouts(300, 300)
+
+
+def fetcher(base: str, *renewed: str | None, timeouts: SignedFetchTimeouts = QUICK) -> PresignedFetcher:
+    """Of `SEGMENT` at a base URL; what is refused is signed anew with the next of `renewed`."""
+    urls = iter(renewed)
+    return PresignedFetcher(
+        {SEGMENT.segment_id: f"{base}/bucket/key.log?X-Amz-Signature={SIGNATURE}"}, lambda _: next(urls), timeouts
+    )
+
+
+@pytest.fixture(autouse=True)
+def _no_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("urllib3.util.retry.Retry.sleep", lambda retry, response=None: None)
+
+
+def fails(kind: type[StorageError] | type[CorruptDataError], made: PresignedFetcher, start: int = 0) -> str:
+    with pytest.raises(kind) as caught:
+        made.fetch_log_segment(SEGMENT, start, start + 10)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert SIGNATURE not in shown
+    return str(caught.value)
+
+
+def test_a_range_is_asked_for_and_given() -> None:
+    with ScriptedHttp([part(b"0123456789", 20)]) as server:
+        assert fetcher(server.url).fetch_log_segment(SEGMENT, 20, 30) == b"0123456789"
+    (request,) = server.requests
+    assert b"Range: bytes=20-29" in request and SIGNATURE.encode() in request
+
+
+def test_nothing_is_asked_for_an_empty_range() -> None:
+    assert fetcher("http://127.0.0.1:1").fetch_log_segment(SEGMENT, 5, 5) == b""
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_busy_service_is_asked_again(status: int) -> None:
+    with ScriptedHttp([answer(status), part(b"0123456789")]) as server:
+        assert fetcher(server.url).fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
+    assert len(server.requests) == 2
+
+
+def test_a_service_that_stays_busy_is_unavailable() -> None:
+    with ScriptedHttp([answer(503, Retry_After="3600")]) as server:
+        assert "status 503" in fails(StorageUnavailableError, fetcher(server.url))
+    assert len(server.requests) == ATTEMPTS
+
+
+def test_a_connection_that_breaks_in_the_body_is_made_again() -> None:
+    with ScriptedHttp([part(b"01234", length=10), part(b"0123456789")]) as server:
+        assert fetcher(server.url).fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
+
+
+def test_silence_is_a_read_timeout_and_not_waited_for_again() -> None:
+    with ScriptedHttp([SILENCE]) as server:
+        fails(StorageReadTimeoutError, fetcher(server.url))
+    assert len(server.requests) == 1
+
+
+def test_a_service_that_does_not_take_connections_is_a_connect_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server:
+        address = server.getsockname()
+        waiting = [socket.create_connection(address, timeout=5)]  # the queue is full now
+        try:
+            fails(StorageConnectTimeoutError, fetcher(f"http://127.0.0.1:{address[1]}"))
+        finally:
+            for connection in waiting:
+                connection.close()
+
+
+def test_nobody_listening_is_unavailable() -> None:
+    fails(StorageUnavailableError, fetcher("http://127.0.0.1:1"))
+
+
+def test_a_missing_object_is_named_without_its_signature() -> None:
+    with ScriptedHttp([error(404, "NoSuchKey")]) as server:
+        assert f"{server.url}/bucket/key.log does not exist" in fails(StorageObjectNotFoundError, fetcher(server.url))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_refused_url_is_signed_anew_once(status: int) -> None:
+    with ScriptedHttp([error(status, "ExpiredToken"), part(b"0123456789")]) as server:
+        made = fetcher(server.url, f"{server.url}/bucket/key.log?fresh")
+        assert made.fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
+        assert made.fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
+    assert [b"?fresh" in request for request in server.requests] == [False, True, True]
+
+
+def test_what_is_refused_again_is_refused() -> None:
+    with ScriptedHttp([error(403, "AccessDenied")]) as server:
+        fails(StorageAccessError, fetcher(server.url, f"{server.url}/bucket/key.log?fresh{SIGNATURE}"))
+    assert len(server.requests) == 2
+
+
+def test_a_segment_that_is_gone_has_no_new_url() -> None:
+    with ScriptedHttp([error(403, "AccessDenied")]) as server:
+        fails(StorageObjectNotFoundError, fetcher(server.url, None))
+
+
+def test_a_broker_that_cannot_be_asked_is_an_access_error_so_that_the_split_falls_back() -> None:
+    def renew(_: RemoteLogSegment) -> str | None:
+        raise BrokerUnavailableError("no broker")
+
+    with ScriptedHttp([error(403, "AccessDenied")]) as server:
+        made = PresignedFetcher({SEGMENT.segment_id: f"{server.url}/key?{SIGNATURE}"}, renew, QUICK)
+        assert "no broker" in fails(StorageAccessError, made)
+
+
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [
+        (answer(200, b"0123456789"), StorageError),
+        (answer(206, b"0123456789", Content_Range="bytes 5-14/1000"), StorageError),
+        (answer(301, Location="http://127.0.0.1:1/"), StorageError),
+        (part(b"01234"), CorruptDataError),
+        (part(b"0123456789ab"), CorruptDataError),
+        (answer(416), CorruptDataError),
+    ],
+)
+def test_an_answer_that_is_not_the_range_is_an_error(script: bytes, kind: type[StorageError]) -> None:
+    with ScriptedHttp([script]) as server:
+        fails(kind, fetcher(server.url))
+
+
+def test_a_location_that_is_no_url_is_an_error() -> None:
+    fails(StorageError, fetcher("ftp://host"))
+    fails(StorageError, fetcher("http://host:port"))
+
+
+def test_without_a_url_and_without_a_storage_there_is_no_access() -> None:
+    made = PresignedFetcher({}, lambda _: None, QUICK)
+    assert "no signed location" in fails(StorageAccessError, made)
+
+
+def test_no_url_is_in_the_repr() -> None:
+    assert SIGNATURE not in repr(fetcher("http://host"))
+    assert SIGNATURE not in fetcher("http://host").describe(SEGMENT)
+
+
+@pytest.mark.stack
+def test_a_signed_url_reaches_its_one_object_and_not_after_its_lifetime(s3proxy: S3Proxy) -> None:
+    client = s3proxy.client()
+    client.create_bucket(Bucket="signed")
+    other = segment(1000, base_offset=100)
+    for each in (SEGMENT, other):
+        client.put_object(Bucket="signed", Key=object_key(each, ".log"), Body=bytes(1000))
+    store = open_store(s3_options(s3proxy, "s3://signed"))
+    layout = LocalLayoutFetcher(store)
+    url = layout.signed_location(SEGMENT, 60)
+    assert url is not None
+    patient = SignedFetchTimeouts(5000, 5000)
+    made = PresignedFetcher({SEGMENT.segment_id: url}, lambda _: None, patient)
+    assert made.fetch_log_segment(SEGMENT, 10, 30) == bytes(20)
+    elsewhere = url.replace(object_key(SEGMENT, ".log"), object_key(other, ".log"))
+    with pytest.raises(StorageError):
+        PresignedFetcher({SEGMENT.segment_id: elsewhere}, lambda _: None, patient).fetch_log_segment(SEGMENT, 0, 10)
+    brief = layout.signed_location(SEGMENT, 1)
+    assert brief is not None
+    time.sleep(2.2)
+    with pytest.raises(StorageObjectNotFoundError, match="no signed location any more"):
+        PresignedFetcher({SEGMENT.segment_id: brief}, lambda _: None, patient).fetch_log_segment(SEGMENT, 0, 10)

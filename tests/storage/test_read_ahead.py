@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from time import monotonic
+
+import pytest
+
+from tests.storage.segment import segment
+from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
+from tiered_stream.model import ByteRange, RemoteLogSegment
+from tiered_stream.options.parsing import FetchOptions
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.read_ahead import read_ahead
+
+PATIENCE = 10.0
+
+
+class MemoryFetcher(RemoteStorageFetcher):
+    """Segments whose byte at position p is p modulo 251. A test may hold requests back, or let one fail."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fail_at: dict[int, Exception] = {}
+        self.begun: list[int] = []
+        self.running = self.most_running = self.bytes_out = 0
+        self.changed = threading.Condition()
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        with self.changed:
+            self.begun.append(start)
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+            self.changed.notify_all()
+        assert self.gate.wait(PATIENCE)
+        with self.changed:
+            self.running -= 1
+            self.bytes_out += end - start
+            self.changed.notify_all()
+        if start in self.fail_at:
+            raise self.fail_at[start]
+        return bytes(position % 251 for position in range(start, end))
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        return {}
+
+    def wait_until_begun(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.begun) >= count, PATIENCE)
+
+
+def options(request_bytes: int = 10, in_flight: int = 4, memory_bytes: int = 1000) -> FetchOptions:
+    return FetchOptions(request_bytes, in_flight, memory_bytes)
+
+
+def fetch_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("tiered-stream-fetch")]
+
+
+def wait_until_no_fetch_thread_is_left() -> None:
+    deadline = monotonic() + PATIENCE
+    for thread in fetch_threads():
+        thread.join(deadline - monotonic())
+    assert fetch_threads() == []
+
+
+def test_the_bytes_of_all_parts_come_in_order() -> None:
+    parts = [(segment(95), ByteRange(5, 95)), (segment(7), ByteRange(0, 7)), (segment(300), ByteRange(100, 131))]
+    got = dict.fromkeys(range(len(parts)), b"")
+    seen = []
+    for part, data in read_ahead(MemoryFetcher(), parts, options()):
+        got[part] += data
+        seen.append(part)
+    assert seen == sorted(seen)
+    assert [got[part] for part in range(len(parts))] == [
+        bytes(position % 251 for position in range(byte_range.start, byte_range.end)) for _, byte_range in parts
+    ]
+
+
+@pytest.mark.parametrize("memory_bytes,expected", [(1000, [20, 10, 15]), (80, [20, 10, 15]), (79, [10, 10, 10, 15])])
+def test_requests_are_of_the_wanted_size_to_twice_that_where_memory_has_room_for_all_in_flight(
+    memory_bytes: int, expected: list[int]
+) -> None:
+    parts = [(segment(45), ByteRange(0, 45))]
+    sizes = [len(data) for _, data in read_ahead(MemoryFetcher(), parts, options(memory_bytes=memory_bytes))]
+    assert sizes == expected
+
+
+def test_an_empty_part_and_no_part_at_all_ask_nothing() -> None:
+    fetcher = MemoryFetcher()
+    assert list(read_ahead(fetcher, [(segment(9), ByteRange(4, 4))], options())) == []
+    assert list(read_ahead(fetcher, [], options())) == []
+    assert fetcher.begun == []
+
+
+def test_small_segments_are_fetched_at_once_but_no_more_than_in_flight() -> None:
+    fetcher = MemoryFetcher()
+    fetcher.gate.clear()
+    parts = [(segment(5, base_offset=10 * part), ByteRange(0, 5)) for part in range(20)]
+    consumer = threading.Thread(target=lambda: list(read_ahead(fetcher, parts, options(in_flight=3))))
+    consumer.start()
+    fetcher.wait_until_begun(3)
+    fetcher.gate.set()
+    consumer.join(PATIENCE)
+    assert len(fetcher.begun) == 20
+    assert fetcher.most_running == 3
+
+
+def test_what_is_under_way_waiting_and_with_the_consumer_stays_within_the_memory() -> None:
+    fetcher = MemoryFetcher()
+    parts = [(segment(200), ByteRange(0, 200))]
+    consumed = 0
+    for _, data in read_ahead(fetcher, parts, options(in_flight=8, memory_bytes=30)):
+        with fetcher.changed:
+            # This piece is still held, so of what came after it only what fits beside it may have been asked for.
+            assert 10 * len(fetcher.begun) <= consumed + 30
+        consumed += len(data)
+    assert consumed == 200
+
+
+def test_a_request_larger_than_the_memory_is_made_alone() -> None:
+    pieces = list(read_ahead(MemoryFetcher(), [(segment(95), ByteRange(0, 95))], options(memory_bytes=5)))
+    assert sum(len(data) for _, data in pieces) == 95
+
+
+def test_an_error_comes_at_its_place_and_later_requests_are_dropped() -> None:
+    fetcher = MemoryFetcher()
+    fetcher.fail_at[20] = StorageObjectNotFoundError("gone")
+    got = []
+    with pytest.raises(StorageObjectNotFoundError, match="gone"):
+        for _, data in read_ahead(
+            fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=1, memory_bytes=50)
+        ):
+            got.append(data)
+    assert b"".join(got) == bytes(range(20))
+    wait_until_no_fetch_thread_is_left()
+    assert len(fetcher.begun) < 10
+
+
+def test_closing_drops_what_has_not_begun_and_leaves_no_thread() -> None:
+    fetcher = MemoryFetcher()
+    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=2))
+    next(pieces)
+    fetcher.gate.clear()
+    pieces.close()  # type: ignore[attr-defined]
+    fetcher.gate.set()
+    wait_until_no_fetch_thread_is_left()
+    assert fetcher.running == 0
+
+
+def test_a_fetcher_that_gives_fewer_bytes_than_asked_for_is_caught() -> None:
+    class ShortFetcher(MemoryFetcher):
+        def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+            return super().fetch_log_segment(segment, start, end)[:-1]
+
+    with pytest.raises(CorruptDataError, match="9 bytes"):
+        list(read_ahead(ShortFetcher(), [(segment(10), ByteRange(0, 10))], options()))
+
+
+def test_each_request_is_counted_with_its_bytes_and_seconds() -> None:
+    counted: list[tuple[int, float]] = []
+    list(
+        read_ahead(MemoryFetcher(), [(segment(25), ByteRange(0, 25))], options(), lambda *fetch: counted.append(fetch))
+    )
+    assert [size for size, _ in counted] == [10, 15]
+    assert all(seconds >= 0 for _, seconds in counted)
+
+
+def test_each_request_is_paced_before_it_is_sent() -> None:
+    fetcher = MemoryFetcher()
+    told: list[tuple[int, int]] = []
+    parts = [(segment(95), ByteRange(5, 95)), (segment(7), ByteRange(0, 7))]
+    one_at_a_time = options(in_flight=1)
+    pieces = list(read_ahead(fetcher, parts, one_at_a_time, pace=lambda size: told.append((size, len(fetcher.begun)))))
+    assert [size for size, _ in told] == [len(data) for _, data in pieces]
+    assert [begun for _, begun in told] == list(range(len(pieces)))

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import re
+import socket
+import traceback
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.storage.conftest import s3_options
+from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer, error, part
+from tiered_stream.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    StorageAccessError,
+    StorageConnectTimeoutError,
+    StorageError,
+    StorageObjectNotFoundError,
+    StorageReadTimeoutError,
+    StorageUnavailableError,
+)
+from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.open_fetcher import open_store
+
+if TYPE_CHECKING:
+    from tests.stack.s3proxy import S3Proxy
+
+SECRET = "the-secret-that-nobody-may-see"
+
+
+def store_at(endpoint: str, **others: object) -> ObjectStore:
+    options = {"uri": "s3://bucket/p", "s3_endpoint_url": endpoint, "s3_path_style": True, "s3_region": "eu-west-1"}
+    keys = {"access_key_id": "id", "secret_access_key": SECRET}
+    return open_store(StorageOptions(**(options | keys | others)))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The backoffs between retries, which are not slept."""
+    slept: list[float] = []
+    monkeypatch.setattr("botocore.endpoint.time.sleep", slept.append)
+    return slept
+
+
+@pytest.mark.stack
+def test_a_missing_bucket_names_the_bucket_and_the_option(s3proxy: S3Proxy) -> None:
+    store = open_store(s3_options(s3proxy, "s3://no-such-bucket"))
+    with pytest.raises(StorageObjectNotFoundError, match=r"bucket no-such-bucket \(option remote.storage.uri\)"):
+        store.get("key", ByteRange(0, 1))
+    with pytest.raises(StorageObjectNotFoundError, match=r"bucket no-such-bucket \(option remote.storage.uri\)"):
+        list(store.list(""))
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("wrong", ["access_key_id", "secret_access_key"])
+def test_wrong_credentials_name_the_options_and_not_the_secret(s3proxy: S3Proxy, wrong: str) -> None:
+    store = open_store(s3_options(s3proxy, "s3://contract", **{wrong: SECRET}))
+    with pytest.raises(StorageAccessError, match="contract/key.*403.*remote.storage.aws.secret.access.key") as caught:
+        store.get("key", ByteRange(0, 1))
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+    assert s3proxy.endpoint in str(caught.value)
+
+
+def test_no_credentials_anywhere_name_the_options_and_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    store = store_at("http://127.0.0.1:1", access_key_id=None, secret_access_key=None)
+    with pytest.raises(StorageAccessError, match="credentials for s3://bucket/p/key.*access.key.id.*credential chain"):
+        store.get("key")
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed"])
+def test_credentials_that_a_400_refuses_are_a_matter_of_access(code: str) -> None:
+    with ScriptedHttp([error(400, code)]) as server, pytest.raises(StorageAccessError, match=code):
+        store_at(server.url).get("key")
+
+
+def test_an_endpoint_that_nobody_listens_on_is_named(sleeps: list[float]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
+    with pytest.raises(StorageUnavailableError, match=re.escape(endpoint) + ".*endpoint.url.*s3://bucket/p/key"):
+        store_at(endpoint).get("key")
+    assert len(sleeps) == 3
+
+
+@pytest.mark.parametrize("status,code", [(503, "SlowDown"), (500, "InternalError"), (429, "TooManyRequests")])
+def test_a_service_under_load_is_asked_again(sleeps: list[float], status: int, code: str) -> None:
+    with ScriptedHttp([error(status, code)] * 3 + [part(b"data")]) as server:
+        assert store_at(server.url).get("key", ByteRange(0, 4)) == b"data"
+    assert len(sleeps) == 3
+
+
+@pytest.mark.parametrize("status,code", [(503, "SlowDown"), (500, "InternalError"), (429, "TooManyRequests")])
+def test_a_service_that_stays_under_load_is_given_up_after_four_requests(
+    sleeps: list[float], status: int, code: str
+) -> None:
+    with ScriptedHttp([error(status, code)]) as server:
+        with pytest.raises(StorageUnavailableError, match=f"{status} {code} to each of 4 requests for s3://bucket/p/k"):
+            store_at(server.url).get("key", ByteRange(0, 4))
+        assert len(server.requests) == 4
+
+
+def test_silence_is_a_read_timeout_and_is_not_waited_for_twice() -> None:
+    silent = pytest.raises(StorageReadTimeoutError, match="silent for kafka.fetch.remote.read.timeout.ms")
+    with ScriptedHttp([SILENCE]) as server, silent:
+        store_at(server.url, read_timeout_ms=50).get("key", ByteRange(0, 4))
+    assert len(server.requests) <= 1
+
+
+def test_a_connection_that_is_never_accepted_is_a_connect_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        address = full.getsockname()
+        waiting = [socket.socket() for _ in range(3)]  # they fill the queue of connections to accept
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(address)
+        with pytest.raises(StorageConnectTimeoutError, match=r"no connection to http://127.*connect.timeout.ms"):
+            store_at(f"http://127.0.0.1:{address[1]}", connect_timeout_ms=50).get("key")
+        for one in waiting:
+            one.close()
+
+
+def test_a_connection_that_breaks_in_the_body_is_made_again() -> None:
+    with ScriptedHttp([part(b"da", length=4)] * 3 + [part(b"data")]) as server:
+        assert store_at(server.url).get("key", ByteRange(0, 4)) == b"data"
+
+
+def test_a_body_that_always_breaks_off_is_given_up_after_four_requests() -> None:
+    with ScriptedHttp([part(b"da", length=4)]) as server:
+        with pytest.raises(StorageUnavailableError, match="s3://bucket/p/key"):
+            store_at(server.url).get("key", ByteRange(0, 4))
+        assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    "script,wrong",
+    [
+        (answer(200, b"all of it"), StorageError),
+        (part(b"da", start=2), CorruptDataError),
+        (part(b"data", start=1), StorageError),
+        (part(b"data and more", start=2), StorageError),
+    ],
+)
+def test_an_answer_with_other_bytes_than_those_asked_for_is_refused(script: bytes, wrong: type[Exception]) -> None:
+    with ScriptedHttp([script]) as server, pytest.raises(wrong, match="s3://bucket/p/key"):
+        store_at(server.url).get("key", ByteRange(2, 6))
+
+
+def test_an_empty_range_is_not_asked_for() -> None:
+    with ScriptedHttp([error(500, "InternalError")]) as server:
+        assert store_at(server.url).get("key", ByteRange(5, 5)) == b""
+        assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    "others,message",
+    [
+        ({"uri": "s3://"}, "'' is not the name of a bucket"),
+        ({"uri": "s3://a b"}, "'a b' is not the name of a bucket"),
+        ({"secret_access_key": None}, "go together"),
+        ({"s3_endpoint_url": "nonsense"}, "no S3 client"),
+    ],
+)
+def test_what_no_client_can_be_made_of_is_a_configuration_error(others: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        store_at("http://127.0.0.1:1", **others)

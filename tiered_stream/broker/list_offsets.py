@@ -1,0 +1,140 @@
+"""Where partitions begin and end, asked of their leaders (Kafka: ListOffsets)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from kafka.protocol.consumer import ListOffsetsRequest
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, by_topic
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.parsing import IsolationLevel
+
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+
+_NO_OFFSET = -1
+_UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+
+# ListOffsets versions: 1 = one offset and its timestamp, 2 = isolation level, 8 = EARLIEST_LOCAL (KIP-405),
+# 9 = LATEST_TIERED (KIP-1005).
+_VERSION_OF_TIMESTAMP = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+_VERSION_WITH_ISOLATION = 2
+
+
+def isolation_code(isolation: IsolationLevel) -> int:
+    """The isolation level as requests carry it."""
+    return 1 if isolation is IsolationLevel.READ_COMMITTED else 0
+
+
+class BrokerOffsetReader(OffsetReader):
+    """`OffsetReader` over a cluster; every leader gets one request for all of its partitions.
+
+    The client stays its owner's to close.
+    """
+
+    def __init__(self, client: BrokerClient, isolation: IsolationLevel) -> None:
+        self._client = client
+        self._isolation = isolation
+
+    def topics(self) -> frozenset[str]:
+        return frozenset(topic for topic, metadata in self._client.metadata().items() if not metadata.internal)
+
+    def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        if not topics:
+            return {}
+        return {
+            topic: TopicDescription(topic, metadata.topic_id, tuple(metadata.partitions), metadata.internal)
+            for topic, metadata in self._client.metadata(topics).items()
+        }
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._list(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._list(dict.fromkeys(partitions, LATEST))
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._list(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_UNCOMMITTED)
+
+    def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """As the base says; each answer is asked for twice.
+
+        A broker looks for a timestamp in remote storage first and then on its own disk (`RemoteLogOffsetReader`). A
+        segment that it moves in between is found in neither, and the answer is a later offset, or none. By the next
+        question the segment is in remote storage. No answer is ever too early, so that the earlier one holds.
+        """
+        first, second = (_none_where_missing(self._list(timestamps)) for _ in range(2))
+        return {
+            partition: min((at for at in (first[partition], second[partition]) if at is not None), default=None)
+            for partition in timestamps
+        }
+
+    def earliest_local(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The first offset that the leader still has on its own disk (KIP-405; Kafka 3.6 or newer)."""
+        return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
+
+    def latest_tiered(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """The last offset (inclusive) in remote storage, None: nothing is there (KIP-1005; Kafka 3.9 or newer)."""
+        return _none_where_missing(self._list(dict.fromkeys(partitions, LATEST_TIERED)))
+
+    def _list(
+        self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
+    ) -> dict[TopicPartition, int]:
+        client = self._client
+        question = ListOffsets(timestamps, isolation or self._isolation, client.config.request_timeout_ms)
+        return client.run(lambda: ask_leaders(client, question, timestamps, client.deadline()))
+
+
+class ListOffsets(LeaderQuestion[int]):
+    """By partition, the offset for a timestamp (ms) or one of the special ones; -1: there is none."""
+
+    needed_acl = "DESCRIBE on the topic"
+
+    def __init__(self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel, timeout_ms: int) -> None:
+        self._timestamps = timestamps
+        self._isolation = isolation_code(isolation)
+        self._timeout_ms = timeout_ms
+
+    def request(self, leaders: Leaders) -> Any:
+        return ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=self._isolation,
+            topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],
+            timeout_ms=self._timeout_ms,
+            min_version=max(
+                _VERSION_WITH_ISOLATION,
+                *(_VERSION_OF_TIMESTAMP.get(self._timestamps[partition], 1) for partition in leaders),
+            ),
+        )
+
+    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> Any:
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        return kind(
+            name=topic,
+            partitions=[
+                kind.ListOffsetsPartition(
+                    partition_index=partition.partition,
+                    current_leader_epoch=leaders[partition].leader_epoch,
+                    timestamp=self._timestamps[partition],
+                )
+                for partition in partitions
+            ],
+        )
+
+    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:
+        for topic in response.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # a log without timestamps holds none
+                    yield partition, 0, _NO_OFFSET
+                else:
+                    yield partition, answer.error_code, answer.offset
+
+
+def _none_where_missing(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    return {partition: None if offset == _NO_OFFSET else offset for partition, offset in offsets.items()}

@@ -1,0 +1,153 @@
+"""An offset range of a partition, fetched with one request always in flight ahead of its reader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from struct import Struct
+from uuid import UUID
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.leaders import ask_leaders
+from tiered_stream.broker.list_offsets import ListOffsets
+from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch
+from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, FetchTimeoutError
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.offset_json import LATEST
+from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.spark_options import POLL_TIMEOUT_MS
+from tiered_stream.records.header import whole_batches
+
+_LAST_OFFSET_DELTA = Struct(">23xi")
+"""In a batch of magic 2. An old message has one offset; a compressed set of them has that of its last."""
+_MAGIC = 2
+
+
+def read_range(
+    client: BrokerClient,
+    topic_partition: TopicPartition,
+    offsets: OffsetRange,
+    isolation: IsolationLevel,
+    *,
+    poll_timeout_ms: int,
+    max_bytes: int | None = None,
+    topic_id: UUID | None = None,
+) -> Iterator[FetchedRecords]:
+    """The records of `offsets`, in order, in answers of about `max_bytes` (None: `max.partition.fetch.bytes`).
+
+    Each answer brings at least one whole batch; the next Fetch is under way while the caller holds one, so two answers
+    are in memory at most. The first and the last batch may reach beyond the range. Ends early at the end of the log
+    (high watermark, or last stable offset under read_committed).
+
+    Raises:
+        FetchTimeoutError: no whole batch came in `poll_timeout_ms` of waiting, though the log goes on.
+        CorruptDataError: the answer is not a sequence of batches, or does not reach the offset asked for.
+        OffsetOutOfRangeError, TopicRecreatedError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
+    """
+    if not len(offsets):
+        return
+    config = client.config
+    terms = FetchTerms(
+        isolation, max_bytes or config.fetch_max_bytes, config.fetch_max_wait_ms, config.fetch_min_bytes, topic_id
+    )
+    position = _Position(client, topic_partition, offsets.start, terms, poll_timeout_ms)
+    while (fetched := position.poll()) is not None:
+        if position.offset < offsets.end:
+            position.ask(position.patience())
+        yield fetched
+        if position.offset >= offsets.end:
+            return
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far a range has been read, and the Fetch that is under way there."""
+
+    client: BrokerClient
+    partition: TopicPartition
+    offset: int
+    terms: FetchTerms
+    poll_timeout_ms: int
+    _answer: Future[FetchedRecords] | None = None
+
+    def patience(self) -> Deadline:
+        return Deadline(self.poll_timeout_ms, POLL_TIMEOUT_MS.name)
+
+    def ask(self, deadline: Deadline) -> None:
+        """Start a Fetch; what may pass is tried again until `deadline`."""
+        self._answer = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
+
+    def poll(self) -> FetchedRecords | None:
+        """Wait for whole batches, and go on behind them; None: the log ends here."""
+        patience, reason = self.patience(), BrokerUnavailableError("the answers had no record")
+        while True:
+            try:
+                fetched = self._answered(patience)
+                following = offset_after(fetched)
+                if following is not None:
+                    self.offset = following
+                    return fetched
+                if not fetched.records and self._at_log_end(fetched, patience):
+                    return None
+            except BrokerUnavailableError as error:
+                # A Fetch that was under way while its reader was busy has used up a time that is not the reader's.
+                reason = error
+            else:
+                self._before_asking_again(fetched)
+            if not patience.remaining_ms:
+                raise FetchTimeoutError(
+                    f"partition {self.partition}: cannot fetch record for offset {self.offset} in {patience}: {reason}"
+                ) from reason
+
+    def _answered(self, patience: Deadline) -> FetchedRecords:
+        if self._answer is None:
+            self.ask(patience)
+        assert self._answer is not None
+        answer, self._answer = self._answer, None
+        return answer.result()
+
+    def _at_log_end(self, fetched: FetchedRecords, patience: Deadline) -> bool:
+        isolation, partition = self.terms.isolation, self.partition
+        committed = isolation is IsolationLevel.READ_COMMITTED
+        if self.offset < (fetched.last_stable_offset if committed else fetched.high_watermark):
+            return False
+        # A new leader's high watermark lags for a moment; ListOffsets waits until it is right (KIP-207).
+        question = ListOffsets({partition: LATEST}, isolation, self.client.config.request_timeout_ms)
+        ends = self.client.run(lambda: ask_leaders(self.client, question, [partition], patience))
+        return ends[partition] <= self.offset
+
+    def _before_asking_again(self, fetched: FetchedRecords) -> None:
+        config = self.client.config
+        if not fetched.records:  # as when remote storage did not answer the broker in time
+            time.sleep(config.retry_backoff_ms / 1000)
+            return
+        largest = int(config.net["receive_message_max_bytes"]) // 2
+        if self.terms.max_bytes >= largest:  # and yet it is a piece of a batch
+            raise _corrupt(fetched, f"no whole batch in {self.terms.max_bytes} bytes")
+        self.terms = replace(self.terms, max_bytes=min(2 * self.terms.max_bytes, largest))
+
+
+def offset_after(fetched: FetchedRecords) -> int | None:
+    """The offset after the last whole batch, None: there is no whole batch.
+
+    Raises:
+        CorruptDataError: the bytes are not batches, or none reaches the offset that was asked for.
+    """
+    following = None
+    try:
+        for position, base_offset, magic in whole_batches(fetched.records):
+            delta = _LAST_OFFSET_DELTA.unpack_from(fetched.records, position)[0] if magic == _MAGIC else 0
+            following = base_offset + delta + 1
+    except CorruptDataError as error:
+        raise _corrupt(fetched, str(error)) from error
+    if following is not None and following <= fetched.fetch_offset:
+        raise _corrupt(fetched, f"the last batch ends before offset {following}")
+    return following
+
+
+def _corrupt(fetched: FetchedRecords, what: str) -> CorruptDataError:
+    return CorruptDataError(f"Fetch of partition {fetched.topic_partition}, offset {fetched.fetch_offset}: {what}")

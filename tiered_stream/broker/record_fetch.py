@@ -1,0 +1,211 @@
+"""Raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: Fetch, KIP-392).
+
+No fetch session (KIP-227) is used: a split reads one partition, so each Fetch names it in full. Fetches that ask where
+segments are, not for records, are in `locations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
+from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.fetch_messages import FetchRequest
+from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, ask_node
+from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
+from tiered_stream.errors import BrokerError, OffsetOutOfRangeError, TopicRecreatedError
+from tiered_stream.model import TopicPartition, uuid_to_text
+from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.parsing import IsolationLevel
+
+# Fetch versions: 4 = isolation level and record batches, 12 = the last one by topic name, 13 = by topic id (KIP-516),
+# 17 = the last one with something for consumers.
+_OLDEST, _LAST_BY_NAME, _NEWEST = 4, 12, 17
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRecords:
+    """What one Fetch brought of a partition, from `fetch_offset` on.
+
+    `records` are batches as they are in the log: the first may begin below `fetch_offset`, the last may be cut off.
+    Under read_committed they end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
+    (producer id, first offset) for them; under read_uncommitted there are none.
+    """
+
+    topic_partition: TopicPartition
+    fetch_offset: int
+    records: bytes = field(repr=False)
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTerms:
+    """How to fetch: bytes and milliseconds as in Kafka's `max.partition.fetch.bytes`, `fetch.max.wait.ms`,
+    `fetch.min.bytes`. With a `topic_id`, records of another topic by the same name are refused.
+    """
+
+    isolation: IsolationLevel
+    max_bytes: int
+    max_wait_ms: int
+    min_bytes: int = 1
+    topic_id: UUID | None = None
+
+
+def fetch_records(
+    client: BrokerClient,
+    topic_partition: TopicPartition,
+    offset: int,
+    *,
+    isolation: IsolationLevel,
+    max_bytes: int,
+    max_wait_ms: int,
+    min_bytes: int = 1,
+    topic_id: UUID | None = None,
+) -> FetchedRecords:
+    """One Fetch. At least one whole batch comes, however large, when there is one within `max_wait_ms`.
+
+    Raises:
+        OffsetOutOfRangeError: the offset lies outside the log; the message names where that begins and ends.
+        TopicRecreatedError: the topic does not have the id `topic_id` any more.
+        UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
+    """
+    terms = FetchTerms(isolation, max_bytes, max_wait_ms, min_bytes, topic_id)
+    return client.run(lambda: fetch(client, topic_partition, offset, terms, client.deadline(extra_ms=max_wait_ms)))
+
+
+async def fetch(
+    client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
+) -> FetchedRecords:
+    """What `fetch_records` does, on the network thread."""
+    question = _Fetch(client, partition, offset, terms, client.config.client_rack)
+    if terms.topic_id is not None:
+        await client.expect_topic(partition.topic, terms.topic_id, deadline)
+    try:
+        replica = client.read_replicas.get(partition)
+        if replica is None:
+            answer = (await ask_leaders(client, question, [partition], deadline))[partition]
+            if answer.read_replica < 0:
+                return answer.fetched
+            replica = client.read_replicas[partition] = answer.read_replica
+        fetched = await _from_replica(client, question, replica, deadline)
+        if fetched is not None and fetched.records:
+            return fetched
+        # The replica is gone or behind. A Fetch without a rack keeps the leader from naming it again.
+        client.read_replicas.pop(partition, None)
+        question = _Fetch(client, partition, offset, terms, rack="")
+        return (await ask_leaders(client, question, [partition], deadline))[partition].fetched
+    except OffsetOutOfRangeError as error:
+        raise await _out_of_range(client, partition, offset, terms, deadline) from error
+
+
+async def _from_replica(
+    client: BrokerClient, question: _Fetch, replica: int, deadline: Deadline
+) -> FetchedRecords | None:
+    partition = question.partition
+    leaders = await client.leaders([partition], deadline)
+    try:
+        answers = await ask_node(client, question, replica, leaders, deadline)
+    except BrokerError:
+        return None
+    return answers[partition].fetched if partition in answers else None
+
+
+async def _out_of_range(
+    client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
+) -> OffsetOutOfRangeError:
+    bounds = []
+    for special in (EARLIEST, LATEST):
+        question = ListOffsets({partition: special}, terms.isolation, client.config.request_timeout_ms)
+        bounds.append((await ask_leaders(client, question, [partition], deadline))[partition])
+    return OffsetOutOfRangeError(
+        f"partition {partition}: offset {offset} is not in the log, which begins at {bounds[0]} and ends before "
+        f"{bounds[1]}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    fetched: FetchedRecords
+    read_replica: int
+
+
+class _Fetch(LeaderQuestion[_Answer]):
+    needed_acl = "READ on the topic"
+
+    def __init__(
+        self, client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, rack: str
+    ) -> None:
+        self._client = client
+        self.partition = partition
+        self._offset = offset
+        self._terms = terms
+        self._rack = rack
+
+    def request(self, leaders: Leaders) -> Any:
+        terms = self._terms
+        topic_id = self._topic_id()
+        kind = FetchRequest.FetchTopic
+        partition = kind.FetchPartition(
+            partition=self.partition.partition,
+            current_leader_epoch=leaders[self.partition].leader_epoch,
+            fetch_offset=self._offset,
+            partition_max_bytes=terms.max_bytes,
+        )
+        return FetchRequest(
+            # The broker must answer before our own timer closes the connection.
+            max_wait_ms=min(terms.max_wait_ms, self._client.config.request_timeout_ms // 2),
+            min_bytes=terms.min_bytes,
+            max_bytes=terms.max_bytes,
+            isolation_level=isolation_code(terms.isolation),
+            topics=[kind(topic=self.partition.topic, topic_id=topic_id, partitions=[partition])],
+            forgotten_topics_data=[],
+            rack_id=self._rack,
+            min_version=_OLDEST,
+            max_version=_LAST_BY_NAME if topic_id == NO_TOPIC_ID else _NEWEST,
+        )
+
+    def _topic_id(self) -> UUID:
+        topic = self._client.topic(self.partition.topic)
+        known = topic.topic_id if topic else NO_TOPIC_ID
+        wanted = self._terms.topic_id
+        if wanted is not None and wanted != known:
+            raise TopicRecreatedError(
+                f"topic {self.partition.topic!r} was deleted and made again: its id is {uuid_to_text(known)}, not "
+                f"{uuid_to_text(wanted)}; the offsets that were planned belong to records that are gone"
+            )
+        return known
+
+    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, _Answer]]:
+        if response.error_code:
+            return [(self.partition, response.error_code, _Answer(self._empty(), -1))]
+        return [
+            (TopicPartition(self.partition.topic, answer.partition_index), answer.error_code, self._answer(answer))
+            for topic in response.responses
+            for answer in topic.partitions
+        ]
+
+    def _answer(self, answer: Any) -> _Answer:
+        aborted = tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ())
+        fetched = FetchedRecords(
+            self.partition,
+            self._offset,
+            answer.records or b"",
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            aborted,
+        )
+        return _Answer(fetched, answer.preferred_read_replica)
+
+    def _empty(self) -> FetchedRecords:
+        return FetchedRecords(self.partition, self._offset, b"", -1, -1, -1)
+
+    def subject(self, partition: TopicPartition) -> str:
+        return f"partition {partition}, offset {self._offset}"

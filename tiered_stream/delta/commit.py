@@ -1,0 +1,206 @@
+"""The driver's commits: all files of a micro-batch in one transaction, exactly once.
+
+A transaction carries Delta's application transaction under the name that Spark's Delta sink gives it (Delta:
+`DeltaSink`): the query's id, and the batch's id as its version. As in that sink each batch is a commit, one without
+rows as well. A batch that is repeated, in this lane or the other, finds itself there; the batch before has to be there.
+
+Not every writer of a table excludes every other (a log store of Delta's that checks and then writes knows nothing of
+other processes): a commit that was acknowledged may be overwritten. So the last one is looked for before each.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.data_files import DataFile
+from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.lane import TableDescription, check_fit, why_not_direct
+from tiered_stream.delta.table_log import TableLog
+from tiered_stream.delta.transaction import BatchCommit, CommitTable, DeltaTransaction, UncertainCommitError
+from tiered_stream.errors import ConfigurationError, TableError
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 10
+"""Attempts in all; within each, the library itself looks for a free version, deltalake 15 times."""
+MOST_LOG_FILES = 100
+"""To look through for the query's last batch; where there are more of them, the table's state says it sooner."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
+"""Seconds; each wait is twice as long as the one before, and up to a half shorter by chance."""
+_TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+
+OnGap = Callable[[int | None, int], None]
+"""Called with the query's last batch in the table, and the one that Spark counts as done; raises, or lets it pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingTable:
+    """What the query was planned for: the table has to be it at each commit."""
+
+    files: TableFiles
+    schema: StructType
+    table_id: str
+    why_not: Callable[[TableDescription], str | None]
+    """What keeps the table from the direct lane, as it was asked before the query started."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The query's newest batch in the table: it is in `version` or above. Without files: as it was found there."""
+
+    version: int
+    batch_id: int
+    files: Sequence[DataFile] | None = None
+
+
+class _LastIsGoneError(Exception):
+    """The last commit, which was acknowledged, is in the log no more."""
+
+
+class TableCommits:
+    """The commits of one query, one at a time."""
+
+    def __init__(
+        self, table: CommitTable, planned: LandingTable, on_gap: OnGap, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._table = table
+        self._planned = planned
+        self._log = TableLog(planned.files)
+        self._on_gap = on_gap
+        self._sleep = sleep
+        self._last: _Last | None = None
+
+    def is_committed(self, query_id: str, batch_id: int) -> bool:
+        """Whether the table has the batch already; the first time, whether it has those before it.
+
+        Raises:
+            TableError: the table cannot be read, or is another one, or what `on_gap` raises.
+        """
+        if self._last is None:
+            self._last = self._look_back(query_id, batch_id)
+        return self._last.batch_id >= batch_id
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> None:
+        """Make the files part of the table, unless the batch is in it.
+
+        Raises:
+            TableError: the table is another one, or has changed so that the direct lane no longer fits, or the last
+                commit is gone, or no attempt succeeded.
+        """
+        if self._last is None:
+            self._last = self._look_back(query_id, batch_id)
+        batch = BatchCommit(query_id, batch_id, files, self._planned.files.day_column)
+        try:
+            self._until_committed(batch)
+        except _LastIsGoneError:
+            raise self._put_back(query_id) from None
+
+    def _look_back(self, query_id: str, batch_id: int) -> _Last:
+        transaction = self._begin()
+        found = transaction.last_batch(query_id)
+        forgotten = found is None and _forgets(transaction)
+        if (-1 if found is None else found) < batch_id - 1 and not forgotten:
+            self._on_gap(found, batch_id - 1)
+        return _Last(transaction.state.version + 1, -1 if found is None else found)
+
+    def _until_committed(self, batch: BatchCommit) -> None:
+        for attempt in range(ATTEMPTS):
+            transaction = self._begin()
+            # An attempt that failed may have committed nevertheless: only its answer was lost.
+            if self._newest(transaction, batch.query_id) >= batch.batch_id:
+                self._last = _Last(transaction.state.version + 1, batch.batch_id)
+                return
+            self._check_fit(transaction)
+            try:
+                self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
+                return
+            except UncertainCommitError as error:
+                name = f"the table {self._planned.files.uri}: batch {batch.batch_id}"
+                if attempt + 1 == ATTEMPTS:
+                    raise TableError(f"{name} could not be committed in {ATTEMPTS} attempts: {error}") from error
+                log.warning("%s is committed again, since %s", name, error)
+                self._sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
+
+    def _begin(self) -> DeltaTransaction:
+        transaction = self._table.begin()
+        found, planned = transaction.state.description.table_id, self._planned.table_id
+        if found != planned:
+            raise TableError(
+                f"the table {self._planned.files.uri} is another one than when the query started: its id is {found}, "
+                f"and was {planned}. Nothing was committed to it. Where the new one is to get all records, start the "
+                "query with a new checkpoint."
+            )
+        return transaction
+
+    def _newest(self, transaction: DeltaTransaction, query_id: str) -> int:
+        """The query's newest batch in the table, by the log's files since the last commit.
+
+        Raises:
+            _LastIsGoneError: the last commit of this process is not in them.
+        """
+        last, version = self._last, transaction.state.version
+        assert last is not None
+        newest = None
+        if version - last.version < MOST_LOG_FILES:
+            newest = self._log.newest_batch(query_id, last.version, version)
+        if newest is None:
+            newest = transaction.last_batch(query_id)
+            if newest is None and _forgets(transaction):
+                newest = last.batch_id
+        if last.files is not None and (newest is None or newest < last.batch_id):
+            raise _LastIsGoneError
+        return max(last.batch_id, -1 if newest is None else newest)
+
+    def _check_fit(self, transaction: DeltaTransaction) -> None:
+        planned, found = self._planned, transaction.state.description
+        uri = planned.files.uri
+        reason = planned.why_not(found) or why_not_direct(found, planned.files.day_column)
+        if reason:
+            raise TableError(
+                f"the table {uri} has changed, and can no longer be written to by the direct lane: {reason}. "
+                "Start the query again with lane auto or spark: it goes on where it was."
+            )
+        try:
+            check_fit(uri, found, planned.schema, planned.files.day_column)
+        except ConfigurationError as error:
+            raise TableError(f"the table {uri} has changed, and what is written no longer fits: {error}") from error
+
+    def _put_back(self, query_id: str) -> TableError:
+        """Commit the last batch's files once more, those that nobody has had in hand since; the error to end with."""
+        last = self._last
+        assert last is not None
+        assert last.files is not None
+        lost = BatchCommit(query_id, last.batch_id, last.files, self._planned.files.day_column)
+        said = (
+            f"the table {self._planned.files.uri}: the commit of batch {last.batch_id}, which brought "
+            f"{lost.offsets()}, is no longer in the log, where it was in version {last.version} or soon after: another "
+            "writer, which does not exclude this one, has overwritten it. The README says which writers may share a "
+            "table (ingest.commit). "
+        )
+        # From here on anybody may have committed it: another process, or an attempt below whose answer is lost.
+        self._last = _Last(last.version, last.batch_id - 1)
+        try:
+            version = self._table.begin().state.version
+            # Whoever had seen the commit may have compacted or deleted its files: their rows are not to come back.
+            gone_on = self._log.mentioned([file.path for file in last.files], last.version, version)
+            if gone_on is None:
+                raise TableError("the log's older files, which would say what became of them, are removed already")
+            files = [file for file in last.files if file.path not in gone_on]
+            self._until_committed(BatchCommit(query_id, last.batch_id, files, self._planned.files.day_column))
+        except TableError as error:
+            return TableError(f"{said}Its files could not be put back: {error}")
+        return TableError(
+            f"{said}Its files are part of the table again. Start the query again when the other writer has stopped, or "
+            "commits in the same way: it goes on after that batch."
+        )
+
+
+def _forgets(transaction: DeltaTransaction) -> bool:
+    """Whether the table drops application transactions after a while."""
+    return _TRANSACTION_RETENTION in (transaction.state.description.configuration or {})

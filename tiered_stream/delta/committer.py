@@ -1,0 +1,106 @@
+"""Who writes the versions of the table's log: the session's delta-spark, or deltalake (`ingest.commit`).
+
+Two that write to the same table have to exclude each other, else the commit of one is overwritten by the other's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from py4j.clientserver import ClientServer
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.address import TableAddress
+from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_spark
+from tiered_stream.delta.ingest_settings import AUTO, COMMIT, COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TableFiles
+from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.s3a import session_settings
+from tiered_stream.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tiered_stream.delta.transaction import CommitTable
+
+_AUTO_COMPACT = ("delta.autoOptimize.autoCompact", "delta.autoOptimize")
+_SESSION_AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
+_OFF = ("", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits, `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`, and in one line why."""
+
+    by: str
+    reason: str
+
+    def why_not_direct(self, found: TableDescription) -> str | None:
+        """What the table asks of its writers that this one does not do; None: nothing."""
+        if self.by == COMMIT_BY_DELTALAKE and _compacts(found):
+            return f"the table has {_AUTO_COMPACT[0]}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
+        return None
+
+    def open(self, spark: SparkSession, address: TableAddress, files: TableFiles) -> CommitTable:
+        """The table, to be committed to."""
+        by_spark = DeltaSparkTable(spark, address)
+        if self.by == COMMIT_BY_SPARK:
+            return by_spark
+        from tiered_stream.delta.deltalake_commit import DeltalakeTable
+
+        return DeltalakeTable(files, by_spark.lock if _lockable(spark, files) else nullcontext)
+
+
+def choose_committer(
+    spark: SparkSession,
+    asked: str,
+    files: TableFiles,
+    found: TableDescription,
+    *,
+    has_delta: Callable[[SparkSession], bool] = has_delta_spark,
+) -> Committer:
+    """The one that was asked for, else the one that excludes the other queries of the session.
+
+    Raises:
+        ConfigurationError: the session cannot commit as it is asked to.
+    """
+    why_not_spark = _why_not_spark(spark, files, has_delta)
+    if asked == COMMIT_BY_DELTALAKE:
+        return Committer(COMMIT_BY_DELTALAKE, f"{COMMIT.name} asks for it")
+    if asked == COMMIT_BY_SPARK and why_not_spark:
+        raise ConfigurationError(f"{COMMIT.name} is {COMMIT_BY_SPARK}, but {why_not_spark}: set it to {AUTO}")
+    if asked == COMMIT_BY_SPARK:
+        return Committer(COMMIT_BY_SPARK, f"{COMMIT.name} asks for it")
+    if why_not_spark:
+        return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
+    if not _local(files):
+        return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
+    if _compacts(found) or (spark.conf.get(_SESSION_AUTO_COMPACT, None) or "").lower() not in _OFF:
+        return Committer(COMMIT_BY_SPARK, "Delta is to compact after a commit")
+    return Committer(
+        COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
+    )
+
+
+def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[SparkSession], bool]) -> str | None:
+    if not has_delta(spark):
+        return "the session has no delta-spark"
+    parts = urlsplit(files.uri)
+    if parts.scheme == "s3" and not session_settings(spark, parts.netloc).has_connector:
+        return "the session has no way to S3 (hadoop-aws)"
+    return None
+
+
+def _lockable(spark: SparkSession, files: TableFiles) -> bool:
+    """A lock belongs to a thread: Python's have to have threads of their own in the JVM, as is Spark's default."""
+    pinned = isinstance(spark.sparkContext._gateway, ClientServer)
+    return pinned and _local(files) and has_delta_spark(spark)
+
+
+def _local(files: TableFiles) -> bool:
+    return urlsplit(files.uri).scheme == "file"
+
+
+def _compacts(found: TableDescription) -> bool:
+    return any((found.configuration or {}).get(name, "").lower() not in _OFF for name in _AUTO_COMPACT)

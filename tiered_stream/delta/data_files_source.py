@@ -1,0 +1,79 @@
+"""The source whose tasks write the table's files: planned like `tiered_stream`, its rows are the files' names.
+
+Offsets, and so the checkpoint, are those of `tiered_stream`: a query may go on in the other lane.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.data_files import file_rows, spark_file_schema
+from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_files
+from tiered_stream.delta.task_splits import tasks_of
+from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.source import StreamReader, settle_worker
+
+if TYPE_CHECKING:
+    from tiered_stream.model import Split
+
+SOURCE = "tiered_stream_files"
+
+
+class FilesPartition(InputPartition):
+    """The splits that one task lands, and where else it is to report what they cost."""
+
+    def __init__(self, splits: tuple[Split, ...], batch_log: tuple[str, ...]) -> None:
+        super().__init__(splits)
+        self.splits = splits
+        self.batch_log = batch_log
+
+
+class FilesDataSource(DataSource):
+    """For `landing.query` alone: whoever reads it writes files that nobody commits."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> StructType:
+        return spark_file_schema()
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        options = parse_options(source_options(self.options), streaming=True)
+        return FilesReader(options, table_files(self.options))
+
+
+class FilesReader(StreamReader):
+    """Plans as `StreamReader` does; its tasks write."""
+
+    def __init__(self, options: Options, files: TableFiles) -> None:
+        super().__init__(options)
+        self._files = files
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_files": self._files}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        splits = self.splits(start, end)
+        tasks = tasks_of(splits, target_bytes=self._files.target_bytes, parallelism=self._files.tasks)
+        return [FilesPartition(task, self.batch_log) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from tiered_stream.delta.table_writer import write_splits
+        from tiered_stream.observe.metrics import send
+
+        assert isinstance(partition, FilesPartition)
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        files, metrics = write_splits(partition.splits, self._options, self._files, task)
+        send(metrics, (*self._options.metrics_addresses, *partition.batch_log))
+        peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield file_rows(files, metrics, peak_memory)
+        settle_worker()

@@ -1,0 +1,238 @@
+"""Commits by the session's own delta-spark, through py4j: by the log store that every other query of the session uses.
+
+What a user has configured for the table's store (Delta: `LogStore`) then holds for these commits as well, and so do
+Delta's hooks after a commit: checkpoints, clean-up of the log, compaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from py4j.java_gateway import JavaPackage
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.address import TableAddress, spark_path, table_uri
+from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
+from tiered_stream.errors import TableError
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_FINAL = {
+    "org.apache.spark.sql.AnalysisException",
+    "java.lang.UnsupportedOperationException",
+    "java.lang.IllegalArgumentException",
+    "java.nio.file.AccessDeniedException",
+    "org.apache.hadoop.security.AccessControlException",
+}
+"""Java classes of errors that another attempt would meet again."""
+_INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
+"""What a query gets that is stopped meanwhile; Spark knows them."""
+
+
+def has_delta_spark(spark: SparkSession) -> bool:
+    """Whether the session can commit to Delta tables."""
+    return EXTENSION in (spark.conf.get("spark.sql.extensions", None) or "") and not isinstance(
+        _delta(spark).DeltaLog, JavaPackage
+    )
+
+
+class DeltaSparkTable:
+    """A table as the session's Delta knows it: by its path, or by its name and the catalog's entry."""
+
+    def __init__(self, spark: SparkSession, address: TableAddress) -> None:
+        self._spark = spark
+        self._address = address
+        self._path = _known_scheme(spark, spark_path(address))
+
+    def begin(self) -> DeltaSparkTransaction:
+        found = self.find()
+        if found is None:
+            raise TableError(f"the table {self._address} cannot be opened: there is none")
+        return found
+
+    def find(self) -> DeltaSparkTransaction | None:
+        """As `begin`; None where there is no table.
+
+        Raises:
+            TableError: it cannot be read.
+        """
+        with _java_errors(self._address, "opened"):
+            _activate(self._spark)
+            delta_log = self._log()
+            transaction = delta_log.startTransaction(delta_log.initialCatalogTable(), _none(self._spark))
+            if transaction.snapshot().version() < 0:
+                return None
+            return DeltaSparkTransaction(self._spark, self._address, transaction)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """What delta-spark holds while it commits where its log store cannot exclude others (`isCommitLockEnabled`)."""
+        with _java_errors(self._address, "locked"):
+            _activate(self._spark)
+            held = self._log().snapshotLock()
+            held.lockInterruptibly()
+        try:
+            yield
+        finally:
+            held.unlock()
+
+    def _log(self) -> Any:
+        session = self._spark._jsparkSession
+        if self._address.path is not None:
+            return _delta(self._spark).DeltaLog.forTable(session, self._path)
+        jvm: Any = self._spark._jvm
+        delta_log = jvm.io.delta.tables.DeltaTable.forName(session, self._address.name).deltaLog()
+        place = table_uri(self._spark, delta_log.dataPath().toString())
+        if place != self._address.uri:
+            raise TableError(
+                f"the table {self._address} is another one than when the query started: it is in {place} and was in "
+                f"{self._address.uri}. Start the query again: with a new checkpoint, where it is to get all records."
+            )
+        return delta_log
+
+
+class DeltaSparkTransaction:
+    """See `transaction.DeltaTransaction`; Delta: `OptimisticTransaction`."""
+
+    def __init__(self, spark: SparkSession, address: TableAddress, transaction: Any) -> None:
+        self._spark = spark
+        self._address = address
+        self._transaction = transaction
+        self._state = TableState(int(transaction.snapshot().version()), _describe(transaction))
+
+    @property
+    def state(self) -> TableState:
+        return self._state
+
+    def last_batch(self, query_id: str) -> int | None:
+        with _java_errors(self._address, "read"):
+            version = int(self._transaction.txnVersion(query_id))
+            return version if version >= 0 else None
+
+    def commit(self, batch: BatchCommit) -> int:
+        with _java_errors(self._address, "committed to"):
+            delta, transaction = _delta(self._spark), self._transaction
+            # As asking for the query's last batch does, without reading the state: the same batch, committed by
+            # somebody else since this transaction began, is a conflict (`ConcurrentTransactionException`).
+            transaction.readTxn().addOne(batch.query_id)
+            self._report(batch)
+            if batch.files:
+                # What Delta's own writer does once it has written files; the hook asks the table whether to compact.
+                transaction.registerPostCommitHook(_module(delta.hooks, "AutoCompact"))
+            operation = getattr(delta, "DeltaOperations$StreamingUpdate")(
+                self._jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
+                batch.query_id,
+                batch.batch_id,
+                self._jvm.scala.Option.apply(batch.offsets()),
+            )
+            return int(transaction.commit(self._actions(batch), operation))
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+    def _report(self, batch: BatchCommit) -> None:
+        """The figures that `DESCRIBE HISTORY` shows."""
+        context = self._spark.sparkContext._jsc.sc()
+        metrics = self._jvm.java.util.HashMap()
+        for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():
+            metric = self._jvm.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(context, name)
+            metric.set(value)
+            metrics[name] = metric
+        self._transaction.registerSQLMetrics(self._spark._jsparkSession, self._jvm.PythonUtils.toScalaMap(metrics))
+
+    def _actions(self, batch: BatchCommit) -> Any:
+        moment = time.time_ns() // 1_000_000
+        given: list[dict[str, Any]] = [
+            {"txn": {"appId": batch.query_id, "version": batch.batch_id, "lastUpdated": moment}}
+        ]
+        given += (
+            {
+                "add": {
+                    "path": file.path,
+                    "partitionValues": batch.partition_values(file),
+                    "size": file.size,
+                    "modificationTime": file.modification_time,
+                    "dataChange": True,
+                    "stats": file.stats,
+                }
+            }
+            for file in batch.files
+        )
+        action = _module(_delta(self._spark).actions, "Action")
+        actions = self._jvm.java.util.ArrayList()
+        for each in given:
+            actions.add(action.fromJson(orjson.dumps(each).decode()))
+        return self._jvm.PythonUtils.toSeq(actions)
+
+
+def _known_scheme(spark: SparkSession, path: str) -> str:
+    """`s3://` and `s3n://` as `s3a://`, unless the session has a file system for them."""
+    scheme, _, place = path.partition("://")
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
+
+
+def _describe(transaction: Any) -> TableDescription:
+    metadata = orjson.loads(transaction.metadata().json())["metaData"]
+    protocol = orjson.loads(transaction.protocol().json())["protocol"]
+    return TableDescription(
+        fields=tuple(orjson.loads(metadata["schemaString"])["fields"]),
+        partition_columns=tuple(metadata.get("partitionColumns") or ()),
+        configuration=metadata.get("configuration") or {},
+        writer_features=frozenset(protocol.get("writerFeatures") or ()),
+        table_id=metadata["id"],
+    )
+
+
+def _delta(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.delta
+
+
+def _module(package: Any, name: str) -> Any:
+    """A Scala object."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def _none(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.scala.Option.empty()
+
+
+def _activate(spark: SparkSession) -> None:
+    """Delta looks for the session of its thread; a query's thread has one."""
+    jvm: Any = spark._jvm
+    if jvm.SparkSession.getActiveSession().isEmpty():
+        jvm.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+@contextmanager
+def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
+    """Java's errors as ours: the table could not be `done`."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        classes = _classes(error.java_exception)
+        if classes & _INTERRUPTED:
+            raise
+        reason = str(error.java_exception.toString()).partition("\n")[0]
+        kind = TableError if classes & _FINAL else UncertainCommitError
+        raise kind(f"the table {address} cannot be {done} by Spark's Delta: {reason}") from error
+
+
+def _classes(exception: Any) -> set[str]:
+    """Of the error and of what caused it, with their parents."""
+    found: set[str] = set()
+    while exception is not None:
+        kind = exception.getClass()
+        while kind is not None:
+            found.add(kind.getName())
+            kind = kind.getSuperclass()
+        exception = exception.getCause()
+    return found

@@ -1,0 +1,178 @@
+"""What the executors have to know to write a table's files, and how it travels there: as options of the source."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options import remote_options as remote
+from tiered_stream.options import types
+from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
+from tiered_stream.options.types import Option
+
+TARGET_FILE_SIZE: Option[int] = Option(
+    "ingest.targetFileSize", types.byte_size(1 << 20), 128 << 20, "128m", "About how large a file gets."
+)
+COMPRESSION: Option[str] = Option(
+    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "snappy", "How files are compressed."
+)
+DAY_COLUMN: Option[str | None] = Option(
+    "ingest.dayColumn", types.text, None, "", "A column with the UTC day of `timestamp`, by which to partition."
+)
+AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE = "auto", "spark", "deltalake"
+COMMIT: Option[str] = Option(
+    "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO, AUTO,
+    "Who commits in the direct lane: the session's delta-spark, or the package deltalake.",
+)  # fmt: skip
+STORAGE_PREFIX = "ingest.storage."
+"""`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
+
+PROPERTY_PREFIX = "ingest.tableProperty."
+"""Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
+
+_OURS = "ingest."
+_NAMES: tuple[str, ...] = (TARGET_FILE_SIZE.name, COMPRESSION.name, DAY_COLUMN.name, COMMIT.name)
+_URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
+_TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
+_SEGMENTS_PREFIX = "remote.storage."
+_ANONYMOUS: Option[bool] = Option(
+    "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
+)
+_STORAGE: dict[str, Option[Any]] = {
+    "s3_endpoint_url": remote.S3_ENDPOINT_URL,
+    "s3_region": remote.S3_REGION,
+    "s3_path_style": remote.S3_PATH_STYLE,
+    "access_key_id": remote.ACCESS_KEY_ID,
+    "secret_access_key": remote.SECRET_ACCESS_KEY,
+    "session_token": remote.SESSION_TOKEN,
+    "anonymous": _ANONYMOUS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableStorage:
+    """How to reach the bucket that the table is in; local folders need nothing. Secrets stay out of the repr.
+
+    Without an endpoint it is AWS's; without credentials, unless `anonymous`, AWS's own chain finds some.
+    """
+
+    s3_endpoint_url: str | None = None
+    s3_region: str | None = None
+    s3_path_style: bool = False
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    anonymous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """Where a table's files go and what they are like. `uri` is `file:///folder` or `s3://bucket/prefix`."""
+
+    uri: str
+    storage: TableStorage = TableStorage()
+    day_column: str | None = None
+    target_bytes: int = TARGET_FILE_SIZE.default
+    compression: str = COMPRESSION.default
+    tasks: int = 1
+    """How many tasks run at once: a micro-batch is not cut finer than these can use."""
+
+
+def table_storage(settings: Mapping[str, str]) -> TableStorage:
+    """The `ingest.storage.*` settings.
+
+    Raises:
+        ConfigurationError: one of them is unknown or malformed, or there is one key of two.
+    """
+    own = GivenOptions(settings).with_prefix(STORAGE_PREFIX)
+    known = {option.name.removeprefix(_SEGMENTS_PREFIX) for option in _STORAGE.values()}
+    for name in own.keys() - known:
+        raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(sorted(known))}")
+    given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
+    storage = TableStorage(**{name: given.read(option) for name, option in _STORAGE.items()})
+    if (storage.access_key_id is None) != (storage.secret_access_key is None):
+        raise ConfigurationError(
+            f"{STORAGE_PREFIX}aws.access.key.id and .aws.secret.access.key belong together: set both"
+        )
+    return storage
+
+
+def _storage_settings(storage: TableStorage) -> dict[str, str]:
+    """Inverse of `table_storage`."""
+    values = {option.name: getattr(storage, name) for name, option in _STORAGE.items()}
+    return {
+        STORAGE_PREFIX + name.removeprefix(_SEGMENTS_PREFIX): str(value)
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def table_files(settings: Mapping[str, str]) -> TableFiles:
+    """What the settings say of the table's files; where it is and how it is reached comes from `as_options`.
+
+    Raises:
+        ConfigurationError: a setting is malformed, or as `table_storage`.
+    """
+    given = GivenOptions(settings)
+    return TableFiles(
+        uri=given.read(_URI),
+        storage=table_storage(settings),
+        day_column=given.read(DAY_COLUMN),
+        target_bytes=given.read(TARGET_FILE_SIZE),
+        compression=given.read(COMPRESSION),
+        tasks=given.read(_TASKS),
+    )
+
+
+def asked_commit(settings: Mapping[str, str]) -> str:
+    """`ingest.commit`.
+
+    Raises:
+        ConfigurationError: it is none of the three.
+    """
+    return GivenOptions(settings).read(COMMIT)
+
+
+def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
+    """The properties that a new table gets; their names keep their case, which Delta heeds."""
+    size = len(PROPERTY_PREFIX)
+    return {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
+
+
+def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
+    """Refuse `ingest.*` settings that are not known here, and names that look like a slip in one.
+
+    What else is unknown is the source's business. `own`: those that the caller knows.
+
+    Raises:
+        ConfigurationError: names the setting, and the nearest known one.
+    """
+    storage = (STORAGE_PREFIX + option.name.removeprefix(_SEGMENTS_PREFIX) for option in _STORAGE.values())
+    known = {name.lower(): name for name in (*_NAMES, *own, *storage)}
+    for name in settings:
+        lower = name.lower()
+        if lower in known or lower.startswith(PROPERTY_PREFIX.lower()) or _is_an_option(lower):
+            continue
+        # A property may be called anything: only what stands before it can be mistyped.
+        candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
+        nearest = difflib.get_close_matches(lower, candidates, n=1, cutoff=0.0)[0]
+        if lower.startswith(_OURS) or difflib.SequenceMatcher(None, lower, nearest).ratio() >= LIKENESS_OF_A_SLIP:
+            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {candidates[nearest]}")
+
+
+def _is_an_option(name: str) -> bool:
+    return name.startswith(("kafka.", "remote.", "rsm.")) or is_known(name)
+
+
+def source_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """The options of `format("tiered_stream")` among the settings: all but `ingest.*`."""
+    return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
+
+
+def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
+    """The source's options from which `table_files` knows `files`; Spark redacts those that hold secrets."""
+    others = {name: value for name, value in settings.items() if not name.lower().startswith(STORAGE_PREFIX)}
+    return {**others, **_storage_settings(files.storage), _URI.name: files.uri, _TASKS.name: str(files.tasks)}

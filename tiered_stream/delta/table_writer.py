@@ -1,0 +1,207 @@
+"""Record batches into a table's Parquet files, on an executor, one pass, memory bounded.
+
+Batches wait until there is enough for a row group; where they are of several days, for `SEVERAL_DAYS` of them. A file
+that has reached its size is closed, and the next one begun. Nothing is visible before the driver commits it: what a
+failed task leaves behind, nobody refers to, and VACUUM takes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from tiered_stream.delta.data_files import DataFile
+from tiered_stream.delta.days import NULL_DAY
+from tiered_stream.delta.file_statistics import FileStatistics
+from tiered_stream.delta.file_systems import make_folder, open_folder
+from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_once
+from tiered_stream.delta.waiting_rows import DayRows, WaitingRows
+from tiered_stream.errors import TableError
+from tiered_stream.model import Split, TopicPartition
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.parsing import Options
+from tiered_stream.read import SplitReader
+from tiered_stream.storage.throttle import Pace, pace_of
+
+ROW_GROUP_BYTES = 16 << 20
+"""Of Arrow memory: what one task's rows take while they wait. Larger ones gain nothing, and their memory costs time."""
+BATCH_ROWS = 131_072
+"""Of one Arrow batch: each costs its share of Python, and no JVM has to take it."""
+SEVERAL_DAYS = 4
+"""So many times these bytes wait where they are of several days: each is to have one file, and that a large one."""
+MOST_OPEN_FILES = 16
+"""Files at once in one task; one more, and the file that was longest without rows is closed."""
+
+
+def write_splits(
+    splits: Sequence[Split], options: Options, files: TableFiles, task: int
+) -> tuple[list[DataFile], ReadMetrics]:
+    """Read the splits one after the other and write what they hold; `task` is a number for the files' names.
+
+    Raises:
+        TableError: the table's folder cannot be written to.
+        TieredStreamError: as `read.read_split`.
+    """
+    metrics = ReadMetrics()
+    writer = TableWriter(files, task, pace_of("write", options.max_bytes_per_second))
+    try:
+        for split in splits:
+            reader = SplitReader(split, options, BATCH_ROWS)
+            for batch in reader.batches():
+                writer.add(split.topic_partition, batch)
+            metrics.add(reader.metrics)
+        return writer.finish(), metrics
+    finally:
+        writer.close()
+
+
+class TableWriter:
+    """The files of one task, one for each day at a time where the table is partitioned by it."""
+
+    def __init__(self, files: TableFiles, task: int, pace: Pace = lambda size: None) -> None:
+        self._files = files
+        self._task = task
+        self._pace = pace
+        with _named_errors(files):
+            self._folder = open_folder(files.uri, files.storage)
+        self._most = min(ROW_GROUP_BYTES, files.target_bytes)
+        self._waiting = WaitingRows(by_day=files.day_column is not None)
+        self._open: dict[str | None, _OpenFile] = {}
+        self._finished: list[DataFile] = []
+        self._begun = 0
+
+    def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Take rows of one partition, at least one, in offset order."""
+        self._waiting.add(partition, batch)
+        most = self._most * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
+        if self._waiting.bytes >= most:
+            self._write(self._waiting.take(keep=most // 2))
+
+    def finish(self) -> list[DataFile]:
+        """Write what still waits, and close every file; all that were written."""
+        self._write(self._waiting.take())
+        with _named_errors(self._files):
+            for day in list(self._open):
+                self._finish(day)
+        return self._finished
+
+    def close(self) -> None:
+        """Let go of files that are not finished, if there are any: the task has failed."""
+        for file in self._open.values():
+            file.close()
+
+    def _write(self, days: list[DayRows]) -> None:
+        """Days that have a file go first, then the largest; their files stay open, as far as that many may."""
+        with _named_errors(self._files):
+            for number, rows in enumerate(sorted(days, key=lambda each: each.day not in self._open)):
+                self._append(rows)
+                if number + 1 >= MOST_OPEN_FILES:
+                    self._finish(rows.day)
+
+    def _append(self, rows: DayRows) -> None:
+        for partition, batch in rows.pieces:
+            file = self._open.pop(rows.day, None) or self._begin(rows.day, batch.schema)
+            # Taken out and put in again: the first is always the one that was longest without rows.
+            self._open[rows.day] = file
+            file.append(partition, batch)
+            if file.waiting_bytes >= self._most:
+                self._write_row_group(rows.day)
+        if rows.day in self._open:
+            self._write_row_group(rows.day)
+
+    def _write_row_group(self, day: str | None) -> None:
+        if self._open[day].write_row_group() >= self._files.target_bytes:
+            self._finish(day)
+
+    def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
+        if len(self._open) >= MOST_OPEN_FILES:
+            self._finish(next(iter(self._open)))
+        suffix = file_suffix(self._files.compression)
+        path = f"part-{self._task:05d}-{uuid4()}-c{self._begun:03d}{suffix}"
+        self._begun += 1
+        if self._files.day_column is not None:
+            folder = f"{self._files.day_column}={day or NULL_DAY}"
+            make_folder(self._folder, folder)
+            path = f"{folder}/{path}"
+        return _OpenFile(self._folder, path, day, schema, self._files.compression, self._pace)
+
+    def _finish(self, day: str | None) -> None:
+        if day in self._open:
+            self._finished.append(self._open.pop(day).finish())
+
+
+class _OpenFile:
+    def __init__(
+        self,
+        folder: fs.FileSystem,
+        path: str,
+        day: str | None,
+        schema: pa.Schema,
+        compression: str,
+        pace: Pace,
+    ) -> None:
+        self._path = path
+        self._day = day
+        self._schema = file_schema(schema)
+        self._statistics = FileStatistics()
+        self._waiting: list[pa.RecordBatch] = []
+        self.waiting_bytes = 0
+        self._sink = folder.open_output_stream(path)
+        self._compression = compression
+        self._parquet: pq.ParquetWriter | None = None
+        self._pace = pace
+        self._paced = 0
+
+    def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        self._statistics.add(partition, batch)
+        self._waiting.append(with_topic_once(batch, partition.topic, self._schema))
+        self.waiting_bytes += batch.nbytes
+
+    def write_row_group(self) -> int:
+        """Write what waits, if anything does; the file's size so far."""
+        if not self._waiting:
+            return int(self._sink.tell())
+        if self._parquet is None:
+            self._parquet = open_parquet(self._sink, self._waiting[0], self._compression)
+        rows = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        self._parquet.write_table(rows, row_group_size=rows.num_rows)
+        size = int(self._sink.tell())
+        # How small a row group gets is known when it is written; the next one waits for it.
+        self._pace(size - self._paced)
+        self._paced = size
+        return size
+
+    def finish(self) -> DataFile:
+        assert self._parquet is not None, "a file is begun with rows"
+        self._parquet.close()
+        size = int(self._sink.tell())
+        self._sink.close()
+        return DataFile(
+            self._path,
+            size,
+            modification_time=time.time_ns() // 1_000_000,
+            day=self._day,
+            records=self._statistics.records,
+            stats=self._statistics.to_json(),
+            offsets=self._statistics.offsets,
+        )
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+@contextmanager
+def _named_errors(files: TableFiles) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TableError(f"the table's folder {files.uri} cannot be written to: {error}") from error

@@ -1,0 +1,96 @@
+"""What a commit asks of a Delta transaction, whichever library makes it: delta-spark or deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tiered_stream.delta.data_files import DataFile
+from tiered_stream.delta.lane import TableDescription
+from tiered_stream.errors import TableError
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.offset_json import offsets_to_json
+
+
+class UncertainCommitError(TableError):
+    """Another commit came first, or nobody knows whether this one was made: look into the log, then try again."""
+
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommit:
+    """A micro-batch as the table's log gets it: Delta's application transaction, and the files."""
+
+    query_id: str
+    batch_id: int
+    files: Sequence[DataFile]
+    day_column: str | None = None
+
+    def metrics(self) -> dict[str, int]:
+        """Delta's names of what the commit brings."""
+        return {
+            "numOutputRows": sum(file.records for file in self.files),
+            "numOutputBytes": sum(file.size for file in self.files),
+        }
+
+    def offsets(self) -> str:
+        """The first offset of each partition in it, and the one after the last, in Spark's offset JSON."""
+        starts: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
+        for file in self.files:
+            for partition, (first, last) in file.offsets.items():
+                starts[partition] = min(first, starts.get(partition, first))
+                ends[partition] = max(last + 1, ends.get(partition, last + 1))
+        return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends)}}}'
+
+    def partition_values(self, file: DataFile) -> Mapping[str, Any]:
+        """The file's, by column."""
+        return {self.day_column: file.day} if self.day_column else {}
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """The table as a transaction found it."""
+
+    version: int
+    description: TableDescription
+
+
+class DeltaTransaction(Protocol):
+    """One attempt. What is committed after it began, and does not go with it, makes it fail."""
+
+    @property
+    def state(self) -> TableState:
+        """The table's newest version when the transaction began."""
+        ...
+
+    def last_batch(self, query_id: str) -> int | None:
+        """The newest batch of the query in that version. It may take seconds: the table's whole state is read.
+
+        Raises:
+            TableError: it cannot be read.
+        """
+        ...
+
+    def commit(self, batch: BatchCommit) -> int:
+        """Commit; a version that is not above the one in which the batch is now, and above `state.version`.
+
+        Raises:
+            UncertainCommitError: see there.
+            TableError: the table refused it, and will again.
+        """
+        ...
+
+
+class CommitTable(Protocol):
+    """A table that transactions can be begun on."""
+
+    def begin(self) -> DeltaTransaction:
+        """Begin one at the table's newest version.
+
+        Raises:
+            TableError: the table cannot be opened.
+        """
+        ...

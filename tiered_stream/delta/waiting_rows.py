@@ -1,0 +1,108 @@
+"""Rows that wait in a task until there are enough of them to write, told apart by day only when they are taken out.
+
+Then all are sorted at once, however many days there are. The days with the most rows are taken first: what has few rows
+waits for more, so that a day gets one file and not one for each time that memory is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tiered_stream.delta.days import day_numbers, day_text
+from tiered_stream.model import TopicPartition
+
+_Numbers = npt.NDArray[np.intp]
+Piece = tuple[TopicPartition, pa.RecordBatch]
+"""Rows of one partition, at least one, in offset order."""
+
+
+@dataclass(frozen=True, slots=True)
+class DayRows:
+    """Rows of one day; `day` is None where they have none, or where nobody asks."""
+
+    day: str | None
+    pieces: list[Piece]
+
+
+class WaitingRows:
+    """The rows of one task; `by_day`: whether days matter."""
+
+    def __init__(self, *, by_day: bool) -> None:
+        self._by_day = by_day
+        self._pieces: list[Piece] = []
+        self._days: list[npt.NDArray[np.int32]] = []
+        self.bytes = 0
+        """Of Arrow memory."""
+
+    def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Take rows of one partition, at least one, in offset order."""
+        self._pieces.append((partition, batch))
+        if self._by_day:
+            self._days.append(day_numbers(batch))
+        self.bytes += batch.nbytes
+
+    def has_several_days(self) -> bool:
+        """Whether the rows are of more than one day."""
+        return bool(self._days) and min(map(np.min, self._days)) != max(map(np.max, self._days))
+
+    def take(self, keep: int = 0) -> list[DayRows]:
+        """Days with all of their rows, the largest first, until no more than `keep` bytes wait."""
+        taken: list[DayRows] = []
+        if self.has_several_days():
+            while self.bytes > keep:
+                taken += self._take_largest(keep)
+        elif self._pieces:
+            taken = [DayRows(day_text(int(self._days[0][0])) if self._by_day else None, self._pieces)]
+            self._hold([])
+        return taken
+
+    def _take_largest(self, keep: int) -> list[DayRows]:
+        """At least one day, and as many as leave `keep` bytes if all rows are of one size."""
+        days, day_of_row, counts = np.unique(np.concatenate(self._days), return_inverse=True, return_counts=True)
+        largest_first = np.argsort(-counts, kind="stable")
+        rank = np.empty_like(largest_first)
+        rank[largest_first] = np.arange(len(days))
+        ends = np.cumsum(counts[largest_first])
+        last = int(np.searchsorted(ends, ends[-1] * (1 - keep / self.bytes)))
+        rank_of_row = rank[day_of_row]
+        order = np.argsort(rank_of_row, kind="stable")
+        chosen, left = order[: ends[last]], np.sort(order[ends[last] :])
+        rows = _AllRows(self._pieces)
+        taken = [DayRows(day_text(int(days[at])), []) for at in largest_first[: last + 1]]
+        for at, piece in rows.pieces(chosen, rank_of_row[chosen]):
+            taken[at].pieces.append(piece)
+        self._hold([piece for _, piece in rows.pieces(left, np.zeros_like(left))])
+        return taken
+
+    def _hold(self, pieces: list[Piece]) -> None:
+        self._pieces, self._days, self.bytes = [], [], 0
+        for piece in pieces:
+            self.add(*piece)
+
+
+class _AllRows:
+    """All rows that wait, as one batch."""
+
+    def __init__(self, pieces: list[Piece]) -> None:
+        self._batch = pa.concat_batches([batch for _, batch in pieces])
+        self._partitions = list(dict.fromkeys(partition for partition, _ in pieces))
+        numbers = {partition: number for number, partition in enumerate(self._partitions)}
+        lengths = [batch.num_rows for _, batch in pieces]
+        self._partition_of_row = np.repeat([numbers[partition] for partition, _ in pieces], lengths)
+
+    def pieces(self, rows: _Numbers, group: _Numbers) -> Iterator[tuple[int, Piece]]:
+        """The rows in this order, a piece for each run of one group and partition, with its group.
+
+        A copy, all of them together: slices of the whole would keep the memory of rows that are written long since.
+        """
+        copy = self._batch.take(pa.array(rows))
+        partition = self._partition_of_row[rows]
+        changes = np.flatnonzero((np.diff(group) != 0) | (np.diff(partition) != 0)) + 1
+        starts = [0, *changes.tolist()] if len(rows) else []
+        for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
+            yield int(group[start]), (self._partitions[partition[start]], copy.slice(start, end - start))

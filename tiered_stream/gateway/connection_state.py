@@ -1,0 +1,109 @@
+"""One client connection, seen from between client and broker: what to do with each request and each response. No I/O.
+
+A broker answers the requests of one connection in their order, so each response belongs to the oldest request that
+has none yet. A request that asks for locations goes on as a Fetch that asks for nothing but leave to read (see
+`location_fetch`); its response becomes the answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+from kafka.protocol.producer import ProduceRequest
+
+from tiered_stream.gateway import rewrite
+from tiered_stream.gateway.frames import (
+    HEAD_BYTES,
+    FrameError,
+    RequestHead,
+    client_id,
+    correlation_id,
+    produce_acks,
+    request_head,
+)
+from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationRequest, may_ask
+
+_PRODUCE_HEAD_BYTES = 68 << 10  # client id and transactional id of the greatest length, and some
+
+
+class Handling(Enum):
+    """What becomes of a response: passed on unread, rewritten, or made into an answer with locations."""
+
+    PASS = "passed"  # noqa: S105 - no password
+    REWRITE = "rewritten"
+    LOCATE = "located"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request whose response is still to come."""
+
+    head: RequestHead
+    handling: Handling
+    locations: LocationRequest | None = None
+
+
+class Conversation:
+    """The state of one connection."""
+
+    def __init__(self) -> None:
+        self._in_flight: deque[Pending] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Whether every request has its response."""
+        return not self._in_flight
+
+    @staticmethod
+    def bytes_needed(head: RequestHead, size: int) -> int:
+        """How much of a request of `size` bytes must be read before `request` can tell what to do with it."""
+        if head.api_key == rewrite.PRODUCE:
+            return min(size, _PRODUCE_HEAD_BYTES)
+        if head.api_key in (rewrite.API_VERSIONS, rewrite.FETCH) and size <= LARGEST_REQUEST:
+            return size
+        return HEAD_BYTES
+
+    def request(self, content: bytes) -> bytes | None:
+        """What goes to the broker in place of `content`, as much of a request as `bytes_needed` says.
+
+        None: it may ask for locations; the caller must find out and call `locate` before the next request.
+
+        Raises:
+            FrameError: the client sends what the gateway cannot pass on.
+        """
+        head = request_head(content)
+        rewrite.check_version(head.api_key, head.api_version)
+        if head.api_key == rewrite.FETCH and may_ask(head, content):
+            return None
+        if head.api_key == rewrite.PRODUCE and not produce_acks(content, _is_flexible_produce(head.api_version)):
+            return content
+        if rewrite.is_too_new(head.api_key, head.api_version):
+            content = rewrite.oldest_api_versions(head.correlation_id, client_id(content))
+        rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
+        self._in_flight.append(Pending(head, Handling.REWRITE if rewritten else Handling.PASS))
+        return content
+
+    def locate(self, head: RequestHead, wanted: LocationRequest | None) -> None:
+        """A Fetch that `request` left open goes to the broker; None: as the plain one that it also is."""
+        self._in_flight.append(Pending(head, Handling.LOCATE if wanted else Handling.PASS, wanted))
+
+    def response(self, head: bytes) -> Pending:
+        """Whose response begins with these four bytes; it counts as in flight until `answered`.
+
+        Raises:
+            FrameError: it is nobody's.
+        """
+        found = correlation_id(head)
+        if not self._in_flight or self._in_flight[0].head.correlation_id != found:
+            raise FrameError(f"a response to request {found}, which was not asked next")
+        return self._in_flight[0]
+
+    def answered(self) -> None:
+        """The oldest request has its response."""
+        self._in_flight.popleft()
+
+
+def _is_flexible_produce(api_version: int) -> bool:
+    return bool(ProduceRequest.flexible_version_q(api_version))

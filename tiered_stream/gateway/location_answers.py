@@ -1,0 +1,216 @@
+"""The locations of an answer, in their encoded form, kept for as long as they hold."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from tiered_stream.broker.fetch_messages import STORAGE_FORMAT, RemoteLogSegmentLocation, encode_segments
+from tiered_stream.errors import BrokerError, TieredStreamError
+from tiered_stream.gateway.location_requests import LocationRequest, PartitionAnswer, ReadablePartition, TopicIdIndex
+from tiered_stream.gateway.segment_lookup import GatewayTier
+from tiered_stream.gateway.signing import LocationSigner
+from tiered_stream.locate.visible_locator import Visible, overlapping
+from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
+
+log = logging.getLogger(__name__)
+
+LARGEST_ANSWER = 100_000
+"""Segments that one answer names at the most."""
+
+_ANSWER_SECONDS = 10.0  # after which the client is told to ask again for the rest
+_CUT_AT = 1.5  # times the wanted bytes: smaller segments are left whole
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """An answer, and what it was made from."""
+
+    visible: Visible
+    expires: float
+    answer: PartitionAnswer
+    count: int
+
+    def fits(self, room: _Room) -> bool:
+        return self.expires > time.monotonic() and self.count <= room.segments
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is left for an answer: segments, and time; but something is done in any case."""
+
+    segments: int
+    deadline: float
+    begun: bool = False
+
+    def time_is_up(self) -> bool:
+        return self.begun and time.monotonic() > self.deadline
+
+
+@dataclass(slots=True)
+class _Named:
+    """The segments that one partition's answer names so far."""
+
+    segments: list[Any] = field(default_factory=list)
+    located_end: int = 0
+    complete: bool = True
+
+
+class LocationAnswers:
+    """Serves many threads.
+
+    Args:
+        kept_bytes: the most encoded bytes that are kept for the next request.
+    """
+
+    def __init__(self, tier: GatewayTier, signer: LocationSigner, kept_bytes: int) -> None:
+        self._tier = tier
+        self._signer = signer
+        self._kept_bytes = kept_bytes
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[object, ...], _Kept] = OrderedDict()
+        self._bytes = 0
+        self.named_total = 0
+        self.failed_total = 0
+
+    def log_ends(self, request: LocationRequest) -> dict[TopicIdIndex, int]:
+        """Where the logs end now, of those partitions that exist.
+
+        Raises:
+            BrokerError: the brokers cannot be asked.
+        """
+        named = self._named(request.wanted)
+        ends = self._tier.log_ends(list(named.values()))
+        return {where: ends[partition] for where, partition in named.items()}
+
+    def answer(
+        self, request: LocationRequest, readable: Collection[ReadablePartition]
+    ) -> dict[TopicIdIndex, PartitionAnswer]:
+        """What the client may know of the partitions that it may read.
+
+        Raises:
+            BrokerError, StorageError, CorruptDataError: the segments' metadata cannot be had.
+        """
+        named = self._named([each.partition for each in readable])
+        topic_ids = {partition: where.topic_id for where, partition in named.items()}
+        visible = self._tier.visible(topic_ids)
+        starts = {} if request.local_too else self._tier.local_starts(list(named.values()))
+        room = _Room(min(request.max_segments, LARGEST_ANSWER), time.monotonic() + _ANSWER_SECONDS)
+        answers: dict[TopicIdIndex, PartitionAnswer] = {}
+        for each in readable:
+            partition = named.get(each.partition)
+            if partition is None or partition not in visible:
+                continue
+            wanted = _tiered(each, visible[partition], starts.get(partition))
+            made = self._partition(request, visible[partition], wanted, each, room)
+            answers[each.partition] = made.answer
+            room.segments -= made.count
+        return answers
+
+    def _named(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, TopicPartition]:
+        names = self._tier.topic_names({each.topic_id for each in partitions})
+        return {
+            each: TopicPartition(names[each.topic_id], each.partition) for each in partitions if each.topic_id in names
+        }
+
+    def _partition(
+        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: _Room
+    ) -> _Kept:
+        key = (
+            each.partition, wanted.start, wanted.end, each.end,
+            request.committed, request.part_bytes, request.offsets_only,
+        )  # fmt: skip
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and kept.visible is visible and kept.fits(room):
+                self._kept.move_to_end(key)
+                return kept
+        named = self._name(request, visible, wanted, each, room)
+        located_end = named.located_end if not named.complete else max(each.end, wanted.start)
+        answer = PartitionAnswer(encode_segments(named.segments) if named.segments else None, located_end)
+        lifetime = self._signer.fresh_seconds if self._signer.enabled else float("inf")
+        made = _Kept(visible, time.monotonic() + lifetime, answer, len(named.segments))
+        self.named_total += made.count
+        if named.complete:
+            self._keep(key, made)
+        return made
+
+    def _keep(self, key: tuple[object, ...], made: _Kept) -> None:
+        with self._lock:
+            before = self._kept.pop(key, None)
+            self._kept[key] = made
+            self._bytes += _cost(made) - (_cost(before) if before else 0)
+            while self._bytes > self._kept_bytes:
+                _, dropped = self._kept.popitem(last=False)
+                self._bytes -= _cost(dropped)
+
+    def _name(
+        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: _Room
+    ) -> _Named:
+        named = _Named()
+        for at in overlapping(visible, wanted):
+            part = wanted.intersect(visible[at].offsets)
+            if room.segments <= len(named.segments) or room.time_is_up():
+                named.complete, named.located_end = False, part.start if named.segments else wanted.start
+                break
+            room.begun = True
+            try:
+                named.segments += self._segments(request, visible, at, part, each.partition.topic_id)
+            except TieredStreamError as error:  # the client reads this one from the broker
+                self.failed_total += 1
+                log.warning("no location for %s of %s: %s", part, visible[at].segment.topic_partition, error)
+                if isinstance(error, BrokerError):  # what comes after it needs the same answer
+                    break
+        return named
+
+    def _segments(
+        self, request: LocationRequest, visible: Visible, at: int, part: OffsetRange, topic_id: UUID
+    ) -> list[Any]:
+        if request.offsets_only:
+            return [_entry(SegmentLocation(visible[at].segment, part, ByteRange(0, 0)), None)]
+        location = self._tier.location(visible, at, part, topic_id, request.committed)
+        url = self._signer.sign(location.segment)
+        wanted_bytes = request.part_bytes
+        cut = wanted_bytes and len(location.bytes) > _CUT_AT * wanted_bytes
+        parts = self._tier.cut(location, wanted_bytes) if cut else [location]
+        return [_entry(each, url) for each in parts]
+
+
+def _tiered(each: ReadablePartition, visible: Visible, local_start: int | None) -> OffsetRange:
+    """The offsets asked for, up to where the tier, the log or the broker's own disk ends what is to be named."""
+    ends = [each.end, each.log_end_offset, visible[-1].offsets.end if visible else 0]
+    end = min(ends if local_start is None else [*ends, local_start])
+    return OffsetRange(each.start, max(each.start, end))
+
+
+def _cost(kept: _Kept) -> int:
+    return 512 + len(kept.answer.segments or b"")
+
+
+def _entry(location: SegmentLocation, url: str | None) -> Any:
+    segment = location.segment
+    return RemoteLogSegmentLocation(
+        remote_log_segment_id=segment.segment_id,
+        remote_log_segment_custom_metadata=segment.custom_metadata,
+        signed_remote_log_segment_location=url,
+        storage_format_version=STORAGE_FORMAT,
+        base_offset=segment.base_offset,
+        last_offset=segment.end_offset,
+        size_in_bytes=segment.size,
+        start_offset=location.offsets.start,
+        end_offset=location.offsets.end,
+        start_position=location.bytes.start,
+        end_position=location.bytes.end,
+        following_offset_min=location.following[0] if location.following else -1,
+        following_offset_max=location.following[1] if location.following else -1,
+        leader_epochs=[(each.epoch, each.start_offset) for each in segment.leader_epochs],
+        aborted_transactions=[
+            (each.producer_id, each.first_offset, each.last_offset) for each in location.aborted_transactions
+        ],
+    )

@@ -1,0 +1,88 @@
+"""Location requests, worked at by threads while the event loop goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from tiered_stream.errors import TieredStreamError
+from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.frames import RequestHead
+from tiered_stream.gateway.location_answers import LocationAnswers
+from tiered_stream.gateway.location_requests import (
+    LeaveAnswer,
+    LocationRequest,
+    PartitionAnswer,
+    TopicIdIndex,
+    leave_request,
+    location_request,
+)
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_THREADS = 8
+
+
+class LocationDesk:
+    """What cannot be found out is left to the broker, as KIP-1248 has it: the answer then names no segment."""
+
+    def __init__(self, answers: LocationAnswers, metrics: GatewayMetrics) -> None:
+        self._answers = answers
+        self._metrics = metrics
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway")
+
+    async def leave(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
+        """What the client wants, and the request that asks the broker for leave; None: the Fetch goes on as it is.
+
+        Raises:
+            FrameError: the content is not a Fetch.
+        """
+        return await self._run(lambda: self._leave(head, content))
+
+    async def answer(self, request: LocationRequest, content: bytes) -> bytes:
+        """The client's answer, made from the broker's.
+
+        Raises:
+            FrameError: the content is not a Fetch answer.
+        """
+        began = time.perf_counter()
+        answer = await self._run(lambda: self._answer(request, content))
+        self._metrics.location_seconds.observe(time.perf_counter() - began)
+        return answer
+
+    def close(self) -> None:
+        """Take no more work."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def _leave(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
+        request = location_request(head, content)
+        if request is None:
+            return None, content
+        try:
+            return request, leave_request(request, self._answers.log_ends(request))
+        except TieredStreamError as error:
+            log.warning("a location request is left to the broker: %s", error)
+            self._metrics.partitions.labels("failed").inc(len(request.wanted))
+            return None, content
+
+    def _answer(self, request: LocationRequest, content: bytes) -> bytes:
+        leave = LeaveAnswer(request, content)
+        readable = leave.readable()
+        found: dict[TopicIdIndex, PartitionAnswer] = {}
+        try:
+            found = self._answers.answer(request, readable)
+        except TieredStreamError as error:
+            log.warning("a location request is left to the broker: %s", error)
+        self._metrics.partitions.labels("answered").inc(len(found))
+        self._metrics.partitions.labels("failed").inc(len(readable) - len(found))
+        self._metrics.partitions.labels("refused").inc(len(request.wanted) - len(readable))
+        return leave.encode(found)

@@ -1,0 +1,119 @@
+"""The aborted transactions of tiered offsets, from transaction indexes.
+
+A transaction is listed where it ended: in the index of the segment that holds its abort marker. So the search goes on
+through later segments until nothing that began in the wanted offsets can still be undecided. The producer snapshot of
+a segment's end says so, when it knows of no transaction from before the wanted end; where it cannot be used, an index
+entry whose last stable offset lies at or beyond that end does (Kafka: `RemoteLogManager`,
+`collectAbortedTransactions`). Where the tier ends first, whoever has the log's rest must be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tiered_stream.errors import CorruptDataError, StorageAccessError, StorageObjectNotFoundError, UnsupportedDataError
+from tiered_stream.locate.index_cache import IndexCache, describe
+from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment
+from tiered_stream.records.indexes import parse_transaction_index
+from tiered_stream.records.snapshots import parse_producer_snapshot
+from tiered_stream.storage.fetcher import IndexType
+
+TRANSACTION_INDEXES = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedSearch:
+    """The aborted transactions found, ascending; `seam`: where the tier ended before all was decided, else None."""
+
+    found: tuple[AbortedTransaction, ...]
+    seam: int | None
+
+
+@dataclass(slots=True)
+class _Search:
+    visible: VisibleSegments
+    wanted: OffsetRange
+    cache: IndexCache
+    found: set[AbortedTransaction] = field(default_factory=set)
+
+    def take(self, at: int) -> bool:
+        """Add what touches the wanted offsets; True: everything that begins before their end is decided.
+
+        Entries whose marker lies outside the offsets for which the segment counts are another segment's to tell.
+        """
+        piece = self.visible[at]
+        data = self._indexes(piece.segment).get(IndexType.TRANSACTION, b"")
+        entries = parse_transaction_index(data, piece.segment.base_offset)
+        counting = [entry for entry in entries if entry.transaction.last_offset in piece.offsets]
+        self._check([entry.transaction for entry in entries], at)
+        self.found.update(
+            entry.transaction
+            for entry in counting
+            if entry.transaction.last_offset >= self.wanted.start and entry.transaction.first_offset < self.wanted.end
+        )
+        open_then = self._open_at_end(at)
+        if open_then is None:
+            return any(entry.last_stable_offset >= self.wanted.end for entry in counting)
+        return all(first >= self.wanted.end for _, first in open_then)
+
+    def _check(self, transactions: Sequence[AbortedTransaction], at: int) -> None:
+        """The index has no checksum, but segment and snapshots tell a part of it; for the rest see `records.checks`."""
+        piece = self.visible[at]
+        if transactions and transactions[-1].last_offset > piece.segment.end_offset:
+            raise CorruptDataError(f"transaction index: a transaction that ended at {transactions[-1].last_offset}")
+        earlier = [each for each in transactions if each.first_offset < piece.segment.base_offset]
+        if not earlier or not at or self.visible.ends_at(at - 1) or piece.offsets.start != piece.segment.base_offset:
+            return
+        try:
+            open_before = self._open_at_end(at - 1)
+        except (StorageObjectNotFoundError, StorageAccessError):  # gone meanwhile: nothing to hold the index against
+            return
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise type(error)(f"before it, {describe(self.visible[at - 1].segment)}: {error}") from error
+        for each in earlier:
+            if open_before is not None and (each.producer_id, each.first_offset) not in open_before:
+                raise CorruptDataError(
+                    f"transaction index: no transaction of producer {each.producer_id} from offset "
+                    f"{each.first_offset} was open when the segment began, its producer snapshot says"
+                )
+
+    def _open_at_end(self, at: int) -> frozenset[tuple[int, int]] | None:
+        """(producer id, first offset) of each transaction that is open at the segment's end, None: that is unknown."""
+        piece = self.visible[at]
+        snapshot = self._indexes(piece.segment).get(IndexType.PRODUCER_SNAPSHOT)
+        if snapshot is None or piece.offsets.end != piece.segment.end_offset + 1:
+            return None
+        producers = parse_producer_snapshot(snapshot)
+        open_from = ((each.producer_id, each.current_txn_first_offset) for each in producers)
+        return frozenset((producer_id, first) for producer_id, first in open_from if first is not None)
+
+    def _indexes(self, segment: RemoteLogSegment) -> dict[IndexType, bytes]:
+        only_snapshot = (IndexType.PRODUCER_SNAPSHOT,)
+        return self.cache.get(segment, only_snapshot if segment.transaction_index_empty else TRANSACTION_INDEXES)
+
+    def result(self, seam: int | None) -> AbortedSearch:
+        return AbortedSearch(tuple(sorted(self.found)), seam)
+
+
+def find_aborted(visible: Sequence[VisibleSegment], at: int, wanted: OffsetRange, cache: IndexCache) -> AbortedSearch:
+    """The aborted transactions that touch `wanted`, which lies in `visible[at]`; `visible` is sorted and disjoint.
+
+    Raises:
+        StorageError: an index cannot be had.
+        CorruptDataError, UnsupportedDataError: an index does not have its format; the message names the segment.
+    """
+    visible = visible if isinstance(visible, VisibleSegments) else VisibleSegments(visible)
+    search = _Search(visible, wanted, cache)
+    while True:
+        at = visible.next_stop(at)
+        piece = visible[at]
+        try:
+            if not piece.segment.transaction_index_empty and search.take(at):
+                return search.result(None)
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise type(error)(f"{describe(piece.segment)}: {error}") from error
+        if visible.ends_at(at):
+            return search.result(piece.offsets.end)
+        at += 1

@@ -1,0 +1,80 @@
+"""The locator that needs no broker: a topic whose cluster is gone is still read from its bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from tiered_stream.errors import DataLossError
+from tiered_stream.locate.archive.archived_partitions import Archive
+from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.visible_locator import TierLocator, Visible
+from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
+
+
+class ArchiveLocator(TierLocator):
+    """Segments by the manifests in the bucket, lineage by the newest segment of each partition.
+
+    It knows what `archive` last listed (`ArchiveOffsetReader.latest` lists anew). Archive and fetcher stay their
+    owner's to close.
+    """
+
+    name = "archive"
+
+    def __init__(
+        self,
+        archive: Archive,
+        fetcher: RemoteStorageFetcher,
+        isolation: IsolationLevel,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        super().__init__(fetcher, isolation, cache_bytes)
+        self._archive = archive
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        return super().locate(self._stable(ranges))
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        return super().segment_ends(self._stable(ranges))
+
+    def _stable(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Mapping[TopicPartition, OffsetRange]:
+        """Under read_committed nothing beyond the last stable offset is read: it is undecided for ever."""
+        if not self._committed:
+            return ranges
+        archived = self._archive.partitions(ranges)
+        return {
+            partition: wanted.intersect(OffsetRange(0, archived[partition].last_stable_offset))
+            if partition in archived
+            else wanted
+            for partition, wanted in ranges.items()
+        }
+
+    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+        archived = self._archive.partitions(partitions)
+        return {partition: each.visible for partition, each in archived.items()}
+
+    def _aborted_across(
+        self, seams: Collection[tuple[TopicPartition, int]]
+    ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
+        """None: what is open at the archive's end begins at or after its last stable offset, and is not read.
+
+        Raises:
+            DataLossError: segments are missing, and with them what became of a transaction that is open before them.
+        """
+        for partition, seam in seams:
+            self._check_gap(partition, self._visible([partition])[partition], seam)
+        return dict.fromkeys(seams, ())
+
+    def _check_gap(self, partition: TopicPartition, visible: Sequence[VisibleSegment], seam: int) -> None:
+        (at,) = (at for at, piece in enumerate(visible) if piece.offsets.end == seam)
+        if at + 1 == len(visible):
+            return
+        still_open = [first for _, first in self._archive.open_transactions(visible[at].segment)]
+        if still_open:
+            raise DataLossError(
+                f"partition {partition}: the archive has no segment with the offsets {seam} to "
+                f"{visible[at + 1].offsets.start - 1}, in which the transaction from offset {min(still_open)} on "
+                "ended: whether it was committed cannot be told. With kafka.isolation.level=read_uncommitted it is read"
+            )

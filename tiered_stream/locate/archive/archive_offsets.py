@@ -1,0 +1,85 @@
+"""Where an archive's partitions begin and end: `OffsetReader` without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.errors import UnknownTopicError
+from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
+from tiered_stream.locate.timestamp_search import first_offset_at
+from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
+
+
+class ArchiveOffsetReader(OffsetReader):
+    """The archive taken alone: it ends where its last segment does, under read_committed where all is decided.
+
+    Partitions without a single segment are not there. `close` closes the archive, not the fetcher.
+    """
+
+    def __init__(self, archive: Archive, fetcher: RemoteStorageFetcher, isolation: IsolationLevel) -> None:
+        self._archive = archive
+        self._fetcher = fetcher
+        self._isolation = isolation
+
+    def topics(self) -> frozenset[str]:
+        return self._archive.topic_names()
+
+    def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        described = {topic: self._archive.topic(topic) for topic in topics}
+        missing = sorted(topic for topic, description in described.items() if description is None)
+        if missing:
+            raise UnknownTopicError(
+                f"the archive has no segment of the topics {', '.join(map(repr, missing))}: correct the subscription, "
+                "remote.storage.uri, the plugin's key.prefix, or remote.topic.id"
+            )
+        return {topic: description for topic, description in described.items() if description is not None}
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: archived.log_start_offset for partition, archived in self._archived(partitions).items()}
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """As the base says; lists the archive anew."""
+        self._archive.refresh({partition.topic for partition in partitions})
+        return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the last segments end."""
+        return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
+
+    def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        archived = self._archived(timestamps)
+        with ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="timestamps") as executor:
+            found = executor.map(self._for_timestamp, archived.values(), timestamps.values())
+            return dict(zip(archived, found, strict=True))
+
+    def close(self) -> None:
+        self._archive.close()
+
+    def _for_timestamp(self, archived: ArchivedPartition, timestamp: int) -> int | None:
+        if timestamp == EARLIEST:
+            return archived.log_start_offset
+        if timestamp == LATEST:
+            return self._end(archived)
+        for piece in archived.visible:
+            if 0 <= piece.segment.max_timestamp < timestamp:
+                continue
+            offset = first_offset_at(self._fetcher, piece, timestamp)
+            if offset is not None:
+                return offset if offset < self._end(archived) else None
+        return None
+
+    def _end(self, archived: ArchivedPartition) -> int:
+        committed = self._isolation is IsolationLevel.READ_COMMITTED
+        return archived.last_stable_offset if committed else archived.end_offset
+
+    def _archived(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
+        archived = self._archive.partitions(partitions)
+        missing = sorted(str(partition) for partition in partitions if partition not in archived)
+        if missing:
+            raise UnknownTopicError(f"the archive has no segment of the partitions {', '.join(missing)}")
+        return {partition: archived[partition] for partition in partitions}

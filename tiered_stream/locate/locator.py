@@ -1,0 +1,68 @@
+"""Who says where the tiered bytes of an offset range are."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+
+
+class Locator(ABC):
+    """Answers, on the driver, which tiered segments hold an offset range, and where in them.
+
+    Only segments whose copy is finished and that belong to the partition's present lineage count, and nothing below
+    the log start offset. A locator keeps what it has learnt between micro-batches; it serves one thread at a time.
+    """
+
+    name: str
+    """As in the option `remote.log.locator`."""
+
+    @abstractmethod
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        """The tiered part of each range: locations in offset order, disjoint; what they leave out is not tiered.
+
+        Under read_committed each location names the aborted transactions that touch its offsets.
+
+        They are those of the topic that has the name now: which topic is to be read, the caller knows.
+
+        Raises:
+            StorageError, BrokerError, CorruptDataError: the locations cannot be had.
+        """
+
+    @abstractmethod
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        """The end offsets (exclusive, ascending) of the tiered segments that end inside each range or at its end.
+
+        No storage request is made for it.
+        """
+
+    @abstractmethod
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        """`location` cut at batch starts into parts of about `target_bytes`, in order: together, exactly it.
+
+        Raises: as `locate`.
+        """
+
+    def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
+        """Let go of connections."""
+
+
+class WrappedLocator(Locator):
+    """Another locator's answers; a subclass changes what it has to."""
+
+    def __init__(self, locator: Locator) -> None:
+        self.name = locator.name
+        self._locator = locator
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        return self._locator.locate(ranges)
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        return self._locator.segment_ends(ranges)
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        return self._locator.cut(location, target_bytes)
+
+    def close(self) -> None:
+        self._locator.close()

@@ -1,0 +1,128 @@
+"""From options to who says what a topic holds: its offsets, and where its tiered segments are."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.features import supported_feature
+from tiered_stream.broker.fetch_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.broker.open_client import open_client
+from tiered_stream.errors import BrokerError, ConfigurationError
+from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.metadata_topic.metadata_log import check_readable
+from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
+from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
+from tiered_stream.locate.prefer_local import PreferLocal
+from tiered_stream.locate.storage_check import CheckedStorage
+from tiered_stream.options.parsing import Options
+from tiered_stream.options.remote_options import LOCATOR, STORAGE_URI
+from tiered_stream.storage.custom_fetcher import fetcher_for
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """Who tells the offsets of partitions, and who locates their tiered segments (None: all is left to the brokers)."""
+
+    offset_reader: OffsetReader
+    locator: Locator | None
+
+    def close(self) -> None:
+        """Let go of connections."""
+        if self.locator is not None:
+            self.locator.close()
+        self.offset_reader.close()
+
+
+def open_tier(options: Options) -> Tier:
+    """What the options `remote.log.locator` and `remote.prefer` ask for.
+
+    Raises:
+        ConfigurationError: the storage or the brokers are not configured well.
+        BrokerError: the brokers cannot be asked.
+    """
+    if options.locator == "archive":
+        return _open_archive(options)
+    client = open_client(options.kafka)
+    offset_reader = BrokerOffsetReader(client, options.isolation_level)
+    locator = _locator(options, client, offset_reader)
+    log.info("remote.log.locator=%s: segments are located by %s", options.locator, locator.name if locator else "none")
+    return Tier(offset_reader, locator)
+
+
+def _open_archive(options: Options) -> Tier:
+    # Imported here, so that queries with a cluster start sooner.
+    from tiered_stream.locate.archive.archive_locator import ArchiveLocator
+    from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
+    from tiered_stream.locate.archive.archived_partitions import open_archive
+
+    archive, fetcher = open_archive(options.storage, options.topic_ids), fetcher_for(options)
+    locator = ArchiveLocator(archive, fetcher, options.isolation_level)
+    log.info("remote.log.locator=archive: topics, offsets and segments come from the manifests in the storage")
+    return Tier(ArchiveOffsetReader(archive, fetcher, options.isolation_level), CheckedStorage(locator, fetcher))
+
+
+def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffsetReader) -> Locator | None:
+    if options.locator in ("auto", "broker"):
+        locator = _broker_locator(options, client)
+        if locator is not None:
+            return locator
+    if options.locator == "none" or (options.locator == "auto" and not _can_follow(options, client)):
+        return None
+    fetcher = fetcher_for(options)
+    metadata_topic = MetadataTopicLocator(
+        client, fetcher, options.isolation_level, falls_back=options.fallback == "broker"
+    )
+    checked = CheckedStorage(metadata_topic, fetcher)
+    return PreferLocal(checked, offset_reader) if options.prefer == "local" else checked
+
+
+def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
+    """The locator of KIP-1248, where the brokers speak it and somebody could read what they name.
+
+    Raises:
+        ConfigurationError: it was asked for, and cannot be had.
+    """
+    version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
+    if version >= SIGNED_LOCATIONS or (version and readable):
+        locator = BrokerLocator(
+            client, options.isolation_level, part_bytes=options.split_bytes, local_too=options.prefer == "tiered",
+            signed_only=not readable,
+        )  # fmt: skip
+        return CheckedStorage(locator, fetcher_for(options)) if readable else locator
+    if options.locator == "auto":
+        return None
+    if version:
+        raise ConfigurationError(
+            f"option {LOCATOR.name}: the brokers' locations are not signed, so {STORAGE_URI.name} must say where the "
+            "storage is"
+        )
+    raise ConfigurationError(
+        f"option {LOCATOR.name}: broker needs brokers that say where segments are (feature {LOCATION_FEATURE}): stock "
+        "brokers do not. Point kafka.bootstrap.servers at a gateway, or use metadata-topic"
+    )
+
+
+def _has_fetcher(options: Options) -> bool:
+    return options.storage.uri is not None or options.fetcher_class is not None
+
+
+def _can_follow(options: Options, client: BrokerClient) -> bool:
+    """Whether a storage is there, and the metadata topic, and the user may read it; says why not."""
+    if not _has_fetcher(options):
+        log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")
+        return False
+    try:
+        check_readable(client)
+    except BrokerError as error:
+        if error.retriable:
+            raise
+        log.warning("everything is read through the brokers: %s cannot be read: %s", REMOTE_LOG_METADATA_TOPIC, error)
+        return False
+    return True

@@ -1,0 +1,180 @@
+"""What locators that know the segments' metadata have in common: from visible segments to locations."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tiered_stream.errors import CorruptDataError, StorageError
+from tiered_stream.locate.aborted_transactions import find_aborted
+from tiered_stream.locate.byte_positions import SegmentPositions, touching
+from tiered_stream.locate.fallback import SegmentsLeftOut
+from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache, describe
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.locator import Locator
+from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.records.transactions import control_batches
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
+
+log = logging.getLogger(__name__)
+
+INDEX_REQUESTS_IN_FLIGHT = 16
+
+Visible = Sequence[VisibleSegment]
+
+
+@dataclass(frozen=True, slots=True)
+class _Located:
+    """A location whose aborted transactions are still open at `seam` (None: all are found)."""
+
+    location: SegmentLocation
+    seam: int | None
+
+
+class TierLocator(Locator):
+    """A locator over segment metadata; who knows it, and who knows what lies beyond the tier, says a subclass.
+
+    With `falls_back`, a segment of which the storage does not give an index is left out of an answer: whoever asks has
+    brokers to read it from.
+    """
+
+    def __init__(
+        self,
+        fetcher: RemoteStorageFetcher,
+        isolation: IsolationLevel,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        *,
+        falls_back: bool = False,
+    ) -> None:
+        self._falls_back = falls_back
+        self._fetcher = fetcher
+        self._committed = isolation is IsolationLevel.READ_COMMITTED
+        self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
+        self._cache = IndexCache(fetcher, cache_bytes)
+        self._positions = SegmentPositions(fetcher, self._cache, self._executor)
+
+    @abstractmethod
+    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+        """The segments that count, sorted and disjoint, by partition."""
+
+    @abstractmethod
+    def _aborted_across(
+        self, seams: Collection[tuple[TopicPartition, int]]
+    ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
+        """By partition and offset, the aborted transactions with records on both sides of the offset.
+
+        A last offset that is not known may be any from the seam on.
+        """
+
+    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        visible = self._visible([partition for partition, wanted in ranges.items() if len(wanted)])
+        work = [
+            (partition, at, wanted)
+            for partition, wanted in ranges.items()
+            if partition in visible
+            for at in overlapping(visible[partition], wanted)
+        ]
+        located = [(item[0], one) for item, one in zip(work, self._locate_all(visible, work), strict=True) if one]
+        seams = {(partition, one.seam) for partition, one in located if one.seam is not None}
+        across = self._aborted_across(seams) if seams else {}
+        locations: dict[TopicPartition, list[SegmentLocation]] = {partition: [] for partition in ranges}
+        for partition, one in located:
+            beyond = across[partition, one.seam] if one.seam is not None else ()
+            locations[partition].append(with_aborted(one.location, beyond))
+        return {partition: tuple(found) for partition, found in locations.items()}
+
+    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+        visible = self._visible([partition for partition, wanted in ranges.items() if len(wanted)])
+        return {
+            partition: tuple(
+                piece.offsets.end
+                for piece in visible.get(partition, ())
+                if wanted.start < piece.offsets.end <= wanted.end
+            )
+            for partition, wanted in ranges.items()
+        }
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        try:
+            return self._positions.cut(location, target_bytes)
+        except StorageError as error:
+            if not self._falls_back:
+                raise
+            log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
+            return [location]
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _locate_all(
+        self, visible: Mapping[TopicPartition, Visible], work: Sequence[tuple[TopicPartition, int, OffsetRange]]
+    ) -> list[_Located | None]:
+        """Side by side; None: the storage does not give what the segment needs, and that may be."""
+        left_out = SegmentsLeftOut(self._fetcher, visible)
+
+        def locate(item: tuple[TopicPartition, int, OffsetRange]) -> _Located | None:
+            partition, at, wanted = item
+            one = partial(self._locate_one, visible[partition], at, wanted)
+            segment = visible[partition][at].segment
+            return left_out.unless_storage_fails(segment, one) if self._falls_back else one()
+
+        located = list(self._executor.map(locate, work))
+        left_out.tell()
+        return located
+
+    def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
+        piece = visible[at]
+        location = self._positions.location(piece.segment, wanted.intersect(piece.offsets))
+        if location.bytes.end == piece.segment.size and _overlaps_next(visible, at):
+            location = replace(location, following=(piece.offsets.end, piece.segment.end_offset + 1))
+        if not self._committed:
+            return _Located(location, None)
+        search = find_aborted(visible, at, location.offsets, self._cache)
+        for transaction in search.found:
+            if transaction.last_offset >= wanted.end:
+                self._check_marker(visible, transaction)
+        return _Located(replace(location, aborted_transactions=search.found), search.seam)
+
+    def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
+        """What `records.checks` does where a marker is read, for one that lies beyond the wanted offsets."""
+        offset = transaction.last_offset
+        segment = visible[bisect_right(visible, offset, key=lambda piece: piece.offsets.start) - 1].segment
+        place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
+        data = self._fetcher.fetch_log_segment(segment, place.start, place.end)
+        try:
+            there = (offset, transaction.producer_id) in control_batches(data)
+        except CorruptDataError as error:
+            raise CorruptDataError(f"{describe(segment)}: {error}") from error
+        if not there:
+            raise CorruptDataError(
+                f"{describe(segment)}: its transaction index says that producer {transaction.producer_id} ended a "
+                f"transaction at offset {offset}, but its log does not: one of the two was altered"
+            )
+
+
+def _overlaps_next(visible: Visible, at: int) -> bool:
+    """Whether what is read from this piece could be had from the next, which is wrong where this segment ends early."""
+    return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
+
+
+def overlapping(visible: Visible, wanted: OffsetRange) -> range:
+    """Indexes of the pieces that share an offset with `wanted`."""
+    if not len(wanted):
+        return range(0)
+    first = bisect_right(visible, wanted.start, key=lambda piece: piece.offsets.end)
+    end = bisect_right(visible, wanted.end - 1, key=lambda piece: piece.offsets.start)
+    return range(first, end)
+
+
+def with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
+    """The location with those of `beyond` that touch it, too."""
+    touched = touching(beyond, location.offsets.start, location.offsets.end)
+    if not touched:
+        return location
+    return replace(location, aborted_transactions=tuple(sorted({*location.aborted_transactions, *touched})))

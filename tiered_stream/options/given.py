@@ -1,0 +1,87 @@
+"""The raw options of one query: looked up in any case, read through their declarations, checked for unknown names."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.remote_options import BROKER_PROPERTIES
+from tiered_stream.options.tables import OPTIONS
+from tiered_stream.options.types import HiddenValueError, Option, Queries
+
+logger = logging.getLogger("tiered_stream.options.parsing")
+
+T = TypeVar("T")
+
+_SHOWN_CHARACTERS = 200
+LIKENESS_OF_A_SLIP = 0.84
+"""From here on (`SequenceMatcher.ratio`) a name that nobody knows is a known one, mistyped."""
+_NAMES = {option.name.lower(): option.name for option in OPTIONS}
+
+
+def is_known(name: str) -> bool:
+    """Whether it is an option of the source; in lower case."""
+    return name in _NAMES
+
+
+class GivenOptions:
+    """What the user gave. A value is parsed when it is read: as in Spark, what nobody asks for is not checked."""
+
+    def __init__(self, raw: Mapping[str, str]) -> None:
+        self._values = {name.lower(): str(raw[name]) for name in raw if raw[name] is not None}
+
+    def has(self, option: Option[Any]) -> bool:
+        return option.name.lower() in self._values
+
+    def read(self, option: Option[T]) -> T:
+        """The option's value, its default when it is not given.
+
+        Raises:
+            ConfigurationError: names the option, its value unless that is secret, and what it should be.
+        """
+        value = self._values.get(option.name.lower())
+        if value is None:
+            return option.default
+        try:
+            return option.parse(value)
+        except ConfigurationError:
+            raise
+        except HiddenValueError as error:
+            raise ConfigurationError(f"option {option.name}: the value {error}") from None
+        except ValueError as error:
+            shown = "the value" if option.secret else repr(value[:_SHOWN_CHARACTERS])
+            raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if option.secret else error)
+
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """The options whose names begin with `prefix`, it taken off; names in lower case."""
+        return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
+
+    def fill(self, values: Mapping[str, str]) -> None:
+        """Take `values` for what the user has not given."""
+        self._values = {**values, **self._values}
+
+    def check_names(self, plugin_prefix: str) -> None:
+        """An unknown `remote.*` is an error; of another, which Spark ignores, a warning says if it looks like a slip.
+
+        `plugin_prefix` begins the names of the storage plugin's own properties.
+
+        Raises:
+            ConfigurationError: names the unknown option and the nearest known one.
+        """
+        for name in self._values:
+            if name in _NAMES or name in BROKER_PROPERTIES or name.startswith(plugin_prefix):
+                continue
+            nearest = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
+            if name.startswith("remote."):
+                raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
+            if difflib.SequenceMatcher(None, name, nearest).ratio() >= LIKENESS_OF_A_SLIP:
+                logger.warning("option %s is unknown and ignored; did you mean %s?", name, _NAMES[nearest])
+
+    def check_queries(self, queries: Queries) -> None:
+        """Warn of options that are given but have no effect in queries of this kind."""
+        for option in OPTIONS:
+            if option.queries not in (Queries.ALL, queries) and self.has(option):
+                logger.warning("option %s is ignored in %s queries", option.name, queries.value)

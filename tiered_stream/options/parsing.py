@@ -1,0 +1,399 @@
+"""What the user asked for, parsed once into a frozen `Options`.
+
+The options are declared in `spark_options` and `remote_options`; the README's table is made from those:
+`python -m tiered_stream.options.parsing` writes it anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from uuid import UUID
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.model import TopicPartition, listed
+from tiered_stream.options import remote_options as remote
+from tiered_stream.options import spark_options as spark
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
+from tiered_stream.options.tables import render_option_table, write_option_table
+from tiered_stream.options.types import Queries
+
+__all__ = [
+    "FetchOptions",
+    "IsolationLevel",
+    "Options",
+    "StorageOptions",
+    "Subscription",
+    "parse_options",
+    "parse_storage_options",
+    "render_option_table",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class IsolationLevel(Enum):
+    """Kafka's `isolation.level`."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Exactly one of Spark's three: topics by name (`subscribe`), by `pattern`, or `assign`ed partitions."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """Where the tiered objects are and how to reach them. Secrets stay out of the repr."""
+
+    uri: str | None = None
+    """`s3://bucket/prefix` or `file:///folder`; None: no storage is configured."""
+    layout: str = "local"
+    """`local` (Kafka's LocalTieredStorage) or `aiven`."""
+    s3_endpoint_url: str | None = None
+    s3_region: str | None = None
+    s3_path_style: bool = False
+    access_key_id: str | None = field(default=None, repr=False)
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    connect_timeout_ms: int = 1000
+    read_timeout_ms: int = 5000
+    rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The broker's own `rsm.config.*` properties, the prefix taken off."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """How an executor pulls a split's bytes: request size, requests in flight, and the bound on bytes held."""
+
+    request_bytes: int = 8 << 20
+    in_flight: int = 4
+    memory_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything that was asked for, checked. Made by `parse_options` alone; picklable; no secret in its repr.
+
+    Sizes are in bytes, times in milliseconds; None: not set.
+    """
+
+    streaming: bool
+    subscription: Subscription
+    starting: Position
+    ending: Position
+    """A stream's is LATEST, but for one that a replay bounds."""
+    timestamp_strategy: str
+    """`error` or `latest`: where a partition has nothing at or after its starting timestamp."""
+    fail_on_data_loss: bool
+    include_headers: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    fetch_offset_num_retries: int
+    """Attempts in all, as in Spark."""
+    fetch_offset_retry_interval_ms: int
+    poll_timeout_ms: int
+    isolation_level: IsolationLevel
+    check_crcs: bool
+    kafka: Mapping[str, str] = field(repr=False)
+    """Every `kafka.*` option without that prefix, names in lower case; may hold passwords."""
+    locator: str
+    """`auto`, `broker`, `metadata-topic`, `archive` or `none`."""
+    prefer: str
+    """`tiered` or `local`."""
+    fallback: str
+    """`broker` or `fail`."""
+    split_bytes: int
+    storage: StorageOptions
+    fetch: FetchOptions
+    fetcher_class: str | None
+    fetcher_class_path: str | None
+    topic_ids: Mapping[str, UUID]
+    """The ids that the user pinned topics to."""
+    metrics_addresses: tuple[str, ...]
+    max_bytes_per_second: int | None
+    """Of one task: fetched from storage or brokers, and, apart from that, written by it."""
+    times: TimeRange | None
+    """Records with other timestamps are left out; None: none are."""
+
+
+def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
+    """The options of one query; their names in any case, other sources' and Spark's own ignored.
+
+    Raises:
+        ConfigurationError: an option is missing, unknown (`remote.*`), malformed, or contradicts another.
+    """
+    given = GivenOptions(raw)
+    plugin_prefix = given.read(remote.RSM_CONFIG_PREFIX).lower()
+    given.check_names(plugin_prefix)
+    given.check_queries(Queries.STREAMING if streaming else Queries.BATCH)
+    for refused in spark.REFUSED:
+        given.read(refused)
+    subscription = _subscription(given)
+    starting, ending = _positions(given, streaming)
+    locator = _locator(given)
+    storage = _storage(given, plugin_prefix)
+    _check_storage_suffices(locator, storage, given)
+    minimum, maximum = _trigger_limits(given, streaming)
+    return Options(
+        streaming=streaming,
+        subscription=subscription,
+        starting=starting,
+        ending=ending,
+        timestamp_strategy=given.read(spark.TIMESTAMP_STRATEGY),
+        fail_on_data_loss=given.read(spark.FAIL_ON_DATA_LOSS),
+        include_headers=given.read(spark.INCLUDE_HEADERS),
+        min_partitions=given.read(spark.MIN_PARTITIONS),
+        max_records_per_partition=given.read(spark.MAX_RECORDS_PER_PARTITION),
+        max_offsets_per_trigger=maximum,
+        min_offsets_per_trigger=minimum,
+        max_trigger_delay_ms=given.read(spark.MAX_TRIGGER_DELAY_MS)
+        if streaming
+        else spark.MAX_TRIGGER_DELAY_MS.default,
+        fetch_offset_num_retries=given.read(spark.FETCH_OFFSET_NUM_RETRIES),
+        fetch_offset_retry_interval_ms=given.read(spark.FETCH_OFFSET_RETRY_INTERVAL_MS),
+        poll_timeout_ms=given.read(spark.POLL_TIMEOUT_MS),
+        isolation_level=IsolationLevel(given.read(spark.ISOLATION_LEVEL)),
+        check_crcs=given.read(spark.CHECK_CRCS),
+        kafka=given.with_prefix("kafka."),
+        locator=locator,
+        prefer=given.read(remote.PREFER),
+        fallback=given.read(remote.FALLBACK),
+        split_bytes=given.read(remote.SPLIT_BYTES),
+        storage=storage,
+        fetch=_fetch(given),
+        fetcher_class=given.read(spark.FETCHER_CLASS),
+        fetcher_class_path=given.read(spark.FETCHER_CLASS_PATH),
+        topic_ids=_topic_ids(given, subscription),
+        metrics_addresses=tuple(filter(None, [given.read(remote.METRICS_ADDRESS)])),
+        max_bytes_per_second=given.read(remote.MAX_BYTES_PER_SECOND),
+        times=_times(given),
+    )
+
+
+def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
+    """The storage options alone, for whoever has no query; other names are checked as `parse_options` does.
+
+    Raises:
+        ConfigurationError: as `parse_options`.
+    """
+    given = GivenOptions(raw)
+    plugin_prefix = given.read(remote.RSM_CONFIG_PREFIX).lower()
+    given.check_names(plugin_prefix)
+    return _storage(given, plugin_prefix)
+
+
+def _subscription(given: GivenOptions) -> Subscription:
+    choices = (spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN)
+    chosen = [option.name for option in choices if given.has(option)]
+    if len(chosen) != 1:
+        names = ", ".join(option.name for option in choices)
+        found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
+        raise ConfigurationError(f"exactly one of the options {names} must be given to say what to read: {found}")
+    return Subscription(
+        topics=given.read(spark.SUBSCRIBE),
+        pattern=given.read(spark.SUBSCRIBE_PATTERN),
+        assigned=given.read(spark.ASSIGN),
+    )
+
+
+def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position]:
+    if not streaming:
+        starting = _starting(given, LogEnd.EARLIEST)
+        ending = _ending(given)
+        _check_batch_position(starting, LogEnd.LATEST, spark.STARTING_OFFSETS.name)
+        _check_batch_position(ending, LogEnd.EARLIEST, spark.ENDING_OFFSETS.name)
+        _check_order(starting, ending)
+        return starting, ending
+    for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
+        if given.has(option):
+            raise ConfigurationError(
+                f"option {option.name} is not for streaming queries: take it away, or use a batch one"
+            )
+    return _starting(given, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
+
+
+def _starting(given: GivenOptions, default: LogEnd) -> Position:
+    timestamp = given.read(spark.STARTING_TIMESTAMP)
+    if timestamp is not None:
+        return AtTimestamp(timestamp)
+    timestamps = given.read(spark.STARTING_OFFSETS_BY_TIMESTAMP)
+    if timestamps is not None:
+        return AtTimestamps(timestamps)
+    return given.read(spark.STARTING_OFFSETS) or default
+
+
+def _ending(given: GivenOptions) -> Position:
+    timestamp = given.read(spark.ENDING_TIMESTAMP)
+    if timestamp is not None:
+        return AtTimestamp(timestamp)
+    timestamps = given.read(spark.ENDING_OFFSETS_BY_TIMESTAMP)
+    if timestamps is not None:
+        return AtTimestamps(timestamps)
+    return given.read(spark.ENDING_OFFSETS) or LogEnd.LATEST
+
+
+def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:
+    """A batch query neither starts at the latest offset nor ends at the earliest."""
+    word = wrong.name.lower()
+    if position is wrong:
+        raise ConfigurationError(f"option {option} must not be {word} in batch queries: nothing would be read")
+    if isinstance(position, AtOffsets):
+        for partition, offset in position.offsets.items():
+            if offset == wrong.value:
+                raise ConfigurationError(f"option {option}: {partition} must not be {offset} ({word}) in batch queries")
+
+
+def _check_order(starting: Position, ending: Position) -> None:
+    """Two maps of one kind name the same partitions, and no start lies beyond its end."""
+    match starting, ending:
+        case AtOffsets(starts), AtOffsets(ends):
+            kind = "OFFSET"
+        case AtTimestamps(starts), AtTimestamps(ends):
+            kind = "TIMESTAMP"
+        case _:
+            return
+    if starts.keys() != ends.keys():
+        raise ConfigurationError(
+            "[MISMATCHED_TOPIC_PARTITIONS_BETWEEN_START_OFFSET_AND_END_OFFSET] the start and the end must name "
+            f"the same partitions; only in one of them: {listed(starts.keys() ^ ends.keys())}"
+        )
+    for partition, start in starts.items():
+        end = ends[partition]
+        if start > end and start >= 0 and end >= 0:
+            raise ConfigurationError(
+                f"[UNRESOLVED_START_{kind}_GREATER_THAN_END_{kind}] {partition}: "
+                f"the start {start} lies beyond the end {end}"
+            )
+
+
+def _trigger_limits(given: GivenOptions, streaming: bool) -> tuple[int | None, int | None]:
+    """The least and the most offsets of a micro-batch; as in Spark, their order is checked in batch queries too."""
+    both = given.has(spark.MIN_OFFSETS_PER_TRIGGER) and given.has(spark.MAX_OFFSETS_PER_TRIGGER)
+    if not (streaming or both):
+        return None, None
+    minimum, maximum = given.read(spark.MIN_OFFSETS_PER_TRIGGER), given.read(spark.MAX_OFFSETS_PER_TRIGGER)
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise ConfigurationError(
+            f"option {spark.MIN_OFFSETS_PER_TRIGGER.name} ({minimum}) must not be higher than "
+            f"{spark.MAX_OFFSETS_PER_TRIGGER.name} ({maximum})"
+        )
+    return (minimum, maximum) if streaming else (None, None)
+
+
+def _locator(given: GivenOptions) -> str:
+    locator = given.read(remote.LOCATOR)
+    enabled = given.read(spark.FETCH_REMOTE_ENABLED)
+    if locator == "archive":
+        if not enabled:
+            raise ConfigurationError(
+                f"option {remote.LOCATOR.name}: archive reads from storage alone, which "
+                f"{spark.FETCH_REMOTE_ENABLED.name}=false forbids; take one of the two away"
+            )
+        return locator
+    if given.read(spark.BOOTSTRAP_SERVERS) is None:
+        raise ConfigurationError(
+            f"option {spark.BOOTSTRAP_SERVERS.name} must be given, e.g. broker1:9092,broker2:9092 "
+            f"(only {remote.LOCATOR.name}=archive reads without brokers)"
+        )
+    if given.read(spark.GROUP_ID) is not None:
+        logger.warning("option %s has no effect: no consumer group is joined", spark.GROUP_ID.name)
+    return locator if enabled else "none"
+
+
+def _storage(given: GivenOptions, plugin_prefix: str) -> StorageOptions:
+    rsm_config = given.with_prefix(plugin_prefix)
+    layout = _layout(given)
+    if layout == "aiven":  # the plugin calls the S3 settings as we do, less `remote.`
+        given.fill({f"remote.{name}": value for name, value in rsm_config.items()})
+    return StorageOptions(
+        uri=given.read(remote.STORAGE_URI) or _plugin_uri(layout, rsm_config),
+        layout=layout,
+        s3_endpoint_url=given.read(remote.S3_ENDPOINT_URL),
+        s3_region=given.read(remote.S3_REGION),
+        s3_path_style=given.read(remote.S3_PATH_STYLE),
+        access_key_id=given.read(remote.ACCESS_KEY_ID),
+        secret_access_key=given.read(remote.SECRET_ACCESS_KEY),
+        session_token=given.read(remote.SESSION_TOKEN),
+        connect_timeout_ms=given.read(spark.CONNECT_TIMEOUT_MS),
+        read_timeout_ms=given.read(spark.READ_TIMEOUT_MS),
+        rsm_config=rsm_config,
+    )
+
+
+def _layout(given: GivenOptions) -> str:
+    layout, of_plugin = given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER)
+    if layout and of_plugin and layout != of_plugin:
+        raise ConfigurationError(
+            f"option {remote.LAYOUT.name} is {layout}, but {remote.STORAGE_MANAGER.name} names the plugin of the "
+            f"layout {of_plugin}; take one of the two away"
+        )
+    return layout or of_plugin or "local"
+
+
+def _plugin_uri(layout: str, rsm_config: Mapping[str, str]) -> str | None:
+    """Where the plugin's own properties say that the segments are, the key prefix left to the layout."""
+    match layout, rsm_config:
+        case "local", {"dir": folder}:
+            return Path(folder, "kafka-tiered-storage").absolute().as_uri()
+        case "aiven", {"storage.s3.bucket.name": bucket}:
+            return f"s3://{bucket}"
+        case "aiven", {"storage.root": folder}:
+            return Path(folder).absolute().as_uri()
+    return None
+
+
+def _check_storage_suffices(locator: str, storage: StorageOptions, given: GivenOptions) -> None:
+    if locator in ("archive", "metadata-topic") and storage.uri is None and not given.has(spark.FETCHER_CLASS):
+        raise ConfigurationError(
+            f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
+        )
+
+
+def _fetch(given: GivenOptions) -> FetchOptions:
+    fetch = FetchOptions(
+        request_bytes=given.read(remote.REQUEST_BYTES),
+        in_flight=given.read(remote.IN_FLIGHT),
+        memory_bytes=given.read(remote.MEMORY_BYTES),
+    )
+    if fetch.memory_bytes < fetch.request_bytes:
+        raise ConfigurationError(
+            f"option {remote.MEMORY_BYTES.name} ({fetch.memory_bytes} bytes) must hold at least one request: "
+            f"{remote.REQUEST_BYTES.name} is {fetch.request_bytes} bytes"
+        )
+    return fetch
+
+
+def _times(given: GivenOptions) -> TimeRange | None:
+    start, end = given.read(remote.FROM_TIMESTAMP), given.read(remote.TO_TIMESTAMP)
+    return None if start is None and end is None else TimeRange(start or 0, end)
+
+
+def _topic_ids(given: GivenOptions, subscription: Subscription) -> Mapping[str, UUID]:
+    value = given.read(remote.TOPIC_ID)
+    if not isinstance(value, UUID):
+        return value or {}
+    topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
+    if len(topics) != 1:
+        raise ConfigurationError(
+            f"option {remote.TOPIC_ID.name}: a single id needs a single topic by name; "
+            'for several give {"topicA":"id","topicB":"id"}'
+        )
+    return {topics.pop(): value}
+
+
+if __name__ == "__main__":
+    write_option_table(Path(__file__).parent.parent / "README.md")

@@ -1,0 +1,206 @@
+"""What an option is, and what its text may be. A parser gives the value, or raises ValueError saying what it should be.
+
+Numbers, booleans, durations and sizes are read as Spark reads them (Scala's `toInt`, `toLong`, `toBoolean`;
+`JavaUtils.timeStringAsMs`, `JavaUtils.byteStringAsBytes`).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, NoReturn, TypeVar
+from urllib.parse import urlsplit
+from uuid import UUID
+
+import orjson
+
+from tiered_stream.model import uuid_from_text
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_DURATION = re.compile(r"([0-9]{1,19})([a-z]*)")
+_MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SET_WITHIN_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
+_SIZE = re.compile(r"([0-9]{1,19})([kmgtp]?)b?")
+_SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+
+
+class Queries(Enum):
+    """The queries that take an option."""
+
+    ALL = "all"
+    STREAMING = "streaming"
+    BATCH = "batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Generic[T]):
+    """One option. `parse` raises ValueError or ConfigurationError; `shown` is the default as the README has it."""
+
+    name: str
+    parse: Callable[[str], T]
+    default: T
+    shown: str
+    doc: str
+    queries: Queries = Queries.ALL
+    secret: bool = False
+    internal: bool = False
+
+
+class HiddenValueError(ValueError):
+    """The text itself holds a secret, so no message may repeat it."""
+
+
+def text(value: str) -> str:
+    """Any text but the empty one."""
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value.strip()
+
+
+def boolean(value: str) -> bool:
+    """`true` or `false`, in any case; nothing else."""
+    if value.lower() not in ("true", "false"):
+        raise ValueError("must be true or false")
+    return value.lower() == "true"
+
+
+def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
+    """A parser of whole numbers within the bounds, both inclusive."""
+
+    def parse(value: str) -> int:
+        if not _INTEGER.fullmatch(value):
+            raise ValueError("must be a whole number")
+        return _within(int(value), minimum, maximum)
+
+    return parse
+
+
+def epoch_ms(value: str) -> int:
+    """Milliseconds since the epoch; Kafka takes -1 for latest and -2 for earliest."""
+    try:
+        return integer(-2)(value.strip())
+    except ValueError as error:
+        raise ValueError("must be a timestamp in milliseconds since the epoch, e.g. 1718000000000") from error
+
+
+def duration_ms(value: str) -> int:
+    """A duration in Spark's form: `500ms`, `30s`, `15m`, `2h`, `1d`; a bare number is milliseconds."""
+    match = _DURATION.fullmatch(value.strip().lower())
+    if match is None or match[2] not in _MILLISECONDS:
+        raise ValueError("must be a duration, e.g. 500ms, 30s, 15m, 2h or 1d")
+    return _within(int(match[1]) * _MILLISECONDS[match[2]], 0, LONG_MAX)
+
+
+def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
+    """A parser of sizes in Spark's form: `8388608`, `8m`, `8MB`; the units are powers of 1024."""
+
+    def parse(value: str) -> int:
+        match = _SIZE.fullmatch(value.strip().lower())
+        if match is None:
+            raise ValueError("must be a size, e.g. 8388608, 8m or 1g")
+        return _within(int(match[1]) << _SIZE_SHIFTS[match[2]], minimum, maximum)
+
+    return parse
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """A parser of one of `words`, in any case."""
+
+    def parse(value: str) -> str:
+        if value.strip().lower() not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return value.strip().lower()
+
+    return parse
+
+
+def refused(reason: str) -> Callable[[str], NoReturn]:
+    """A parser for an option that must not be set."""
+
+    def parse(value: str) -> NoReturn:
+        raise ValueError(f"is not supported: {reason}")
+
+    return parse
+
+
+def topics(value: str) -> tuple[str, ...]:
+    """A comma list of topics: trimmed, blanks and repetitions dropped, at least one left."""
+    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    if not names:
+        raise ValueError("names no topic")
+    return names
+
+
+def topic_pattern(value: str) -> str:
+    """A regular expression for topic names, trimmed and not empty.
+
+    Spark takes Java's; what Python's `re` would refuse or take in another sense is refused here.
+    """
+    pattern = value.strip()
+    if not pattern:
+        raise ValueError("is an empty pattern")
+    if _SET_WITHIN_SET.search(pattern):
+        raise ValueError("has a set within a set, as [a[b]]: write [ab]")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # re's warning of Java's [a&&b]
+            re.compile(pattern, re.ASCII)
+    except (re.error, FutureWarning, RecursionError, OverflowError) as error:
+        raise ValueError(f"is no regular expression that Java and Python read alike ({error})") from error
+    return pattern
+
+
+def storage_uri(value: str) -> str:
+    """`s3://bucket/prefix`, `file:///folder` or another scheme's; without credentials."""
+    uri = text(value).rstrip("/")
+    parts = urlsplit(uri)
+    _no_credentials(parts.username, parts.password)
+    if not parts.scheme or "://" not in uri:
+        raise ValueError("must be a URI, e.g. s3://bucket/prefix or file:///folder")
+    if parts.scheme == "file" and (parts.netloc or not parts.path):
+        raise ValueError("must name a folder by its absolute path: file:///folder")
+    if parts.scheme != "file" and not parts.netloc:
+        raise ValueError(f"names no bucket: {parts.scheme}://bucket/prefix")
+    return uri
+
+
+def http_url(value: str) -> str:
+    """`http://` or `https://`, a host, perhaps a port; without credentials."""
+    url = text(value).rstrip("/")
+    parts = urlsplit(url)
+    _no_credentials(parts.username, parts.password)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
+    return url
+
+
+def topic_ids(value: str) -> UUID | Mapping[str, UUID]:
+    """One topic id as Kafka prints it, or a JSON object of them by topic."""
+    try:
+        if not value.strip().startswith("{"):
+            return uuid_from_text(value.strip())
+        return {topic: uuid_from_text(topic_id) for topic, topic_id in orjson.loads(value).items()}
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            'must be a topic id of 22 letters, digits, - and _, or ids by topic: {"topicA":"AAAAAAAAAAAAAAAAAAAAAQ"}'
+        ) from error
+
+
+def _within(value: int, minimum: int, maximum: int) -> int:
+    if not minimum <= value <= maximum:
+        bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
+        raise ValueError(f"must be {bound}")
+    return value
+
+
+def _no_credentials(username: str | None, password: str | None) -> None:
+    if username is not None or password is not None:
+        raise HiddenValueError("must not carry credentials: give them in the options for keys")

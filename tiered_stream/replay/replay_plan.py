@@ -1,0 +1,201 @@
+"""What a replay reads: offset ranges, fixed once, so that a restart goes on with the same whatever time it is then.
+
+The plan lies as JSON in the replay's checkpoint (`replay.store`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.model import OffsetRange, TopicPartition, uuid_from_text, uuid_to_text
+from tiered_stream.options import remote_options as remote
+from tiered_stream.options import spark_options as spark
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict, offsets_to_json
+from tiered_stream.options.positions import TimeRange
+
+_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+_NAME_LETTERS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayArguments:
+    """What was asked for, as it was written: a restart has to ask for the same.
+
+    `reads` is `subscribe`, `subscribePattern` or `assign` and its value, `target` where the records go.
+    """
+
+    reads: tuple[str, str]
+    from_time: str
+    to_time: str | None
+    target: str
+    exact: bool = False
+    replace: bool = False
+
+    def default_name(self) -> str:
+        """The same for the same arguments."""
+        return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LETTERS]
+
+    def difference(self, other: ReplayArguments) -> str | None:
+        """The first argument in which the other differs, and both values."""
+        for name, ours in asdict(self).items():
+            theirs = asdict(other)[name]
+            if ours != theirs:
+                return f"{name.removesuffix('_time')} was {_shown(theirs)} and is {_shown(ours)}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """A replay's name, and what it reads of each partition.
+
+    `times` are those of the arguments, in milliseconds. A replay that is `exact` takes the records with these times in
+    the ranges, which reach to the log's end then; any other takes every record in the ranges.
+    """
+
+    name: str
+    arguments: ReplayArguments
+    times: TimeRange
+    ranges: Mapping[TopicPartition, OffsetRange]
+    topic_ids: Mapping[str, UUID]
+
+    @property
+    def transaction_id(self) -> str:
+        """The name of its Delta application transaction, and of its consumer group where it goes into a topic."""
+        return transaction_id(self.name)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are in all ranges: at most so many records."""
+        return sum(map(len, self.ranges.values()))
+
+    def stream_options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The options of a streaming query that reads the plan and then ends; `given` say how to reach the cluster."""
+        ends = {remote.ENDING_OFFSETS.name: offsets_to_json(self._ends())}
+        return self._with_reads(given) | ends
+
+    def batch_options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """As `stream_options`, for a batch query."""
+        return without_positions(given) | self._reads() | {spark.ENDING_OFFSETS.name: offsets_to_json(self._ends())}
+
+    def to_json(self) -> bytes:
+        """For `from_json`."""
+        ranges = offsets_to_dict({each: offsets.start for each, offsets in self.ranges.items()})
+        ends = offsets_to_dict(self._ends())
+        return orjson.dumps(
+            {
+                "version": _VERSION,
+                "name": self.name,
+                "arguments": asdict(self.arguments),
+                "times": asdict(self.times),
+                "startOffsets": ranges,
+                "endOffsets": ends,
+                "topicIds": {topic: uuid_to_text(each) for topic, each in self.topic_ids.items()},
+            },
+            option=orjson.OPT_INDENT_2,
+        )
+
+    @classmethod
+    def from_json(cls, text: bytes) -> ReplayPlan:
+        """Inverse of `to_json`.
+
+        Raises:
+            CorruptDataError: it is no plan, or one that another version wrote.
+        """
+        try:
+            parsed = orjson.loads(text)
+            if parsed["version"] != _VERSION:
+                raise CorruptDataError(f"it is a replay's plan of version {parsed['version']}; known is {_VERSION}")
+            return _plan(cls, parsed)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptDataError(f"it is no replay's plan: {error!r}") from error
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        return {partition: offsets.end for partition, offsets in self.ranges.items()}
+
+    def _with_reads(self, given: Mapping[str, str]) -> dict[str, str]:
+        reads = self._reads()
+        names = {name.lower() for name in reads}
+        return {name: value for name, value in without_positions(given).items() if name.lower() not in names} | reads
+
+    def _reads(self) -> dict[str, str]:
+        starts = {partition: offsets.start for partition, offsets in self.ranges.items()}
+        assigned: dict[str, list[int]] = {}
+        for partition in sorted(self.ranges):
+            assigned.setdefault(partition.topic, []).append(partition.partition)
+        ids = {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()}
+        reads = {
+            spark.ASSIGN.name: orjson.dumps(assigned).decode(),
+            spark.STARTING_OFFSETS.name: offsets_to_json(starts),
+            remote.TOPIC_ID.name: orjson.dumps(ids).decode(),
+        }
+        if self.arguments.exact:
+            reads[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
+            if self.times.to_ms is not None:
+                reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
+        return reads
+
+
+_POSITIONS = frozenset(
+    option.name.lower()
+    for option in (
+        *(spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN),
+        *(spark.STARTING_OFFSETS, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_TIMESTAMP),
+        *(spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_TIMESTAMP),
+    )
+)
+"""What the plan says in place of the user."""
+
+
+def without_positions(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that do not say what to read, nor from where to where."""
+    return {name: value for name, value in given.items() if name.lower() not in _POSITIONS}
+
+
+def transaction_id(name: str) -> str:
+    """As `ReplayPlan.transaction_id`, before there is a plan."""
+    return f"replay-{name}"
+
+
+def check_name(name: str) -> str:
+    """The name, which becomes part of a folder's.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    if not _NAME.fullmatch(name) or not name.strip("."):
+        raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
+    return name
+
+
+def _plan(kind: type[ReplayPlan], parsed: dict[str, Any]) -> ReplayPlan:
+    starts, ends = offsets_from_dict(parsed["startOffsets"]), offsets_from_dict(parsed["endOffsets"])
+    if starts.keys() != ends.keys():
+        raise ValueError("its starts and ends are of different partitions")
+    arguments = {**parsed["arguments"], "reads": tuple(parsed["arguments"]["reads"])}
+    return kind(
+        check_name(parsed["name"]),
+        ReplayArguments(**arguments),
+        TimeRange(**parsed["times"]),
+        {partition: OffsetRange(start, ends[partition]) for partition, start in starts.items()},
+        {topic: uuid_from_text(text) for topic, text in parsed["topicIds"].items()},
+    )
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "not given"
+        case bool():
+            return "given" if value else "not given"
+        case (name, text):
+            return f"{name}={text}"
+    return str(value)

@@ -1,0 +1,163 @@
+"""The layout of Aiven's tiered storage plugin (`io.aiven.kafka.tieredstorage.RemoteStorageManager`), version 1.
+
+    PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.log             the chunks of the segment
+    PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.indexes         all indexes, one after another
+    PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.rsm-manifest    where what is, and how it was transformed
+
+PREFIX is `key.prefix` as it is (a slash only where it has one); ids are in Kafka's text form. What the segment's custom
+metadata says of prefix and key goes first. Byte positions outside this module are those of the log as the broker wrote
+it, before any transformation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import cramjam
+
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
+from tiered_stream.storage.aiven.encryption import ChunkCipher, KeyRing
+from tiered_stream.storage.aiven.manifest import SegmentManifest, parse_manifest
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher, cut
+from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.single_flight import SingleFlightCache
+
+_CACHED_MANIFESTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenSegment:
+    """A segment whose manifest was read and whose data key was decrypted."""
+
+    manifest: SegmentManifest
+    cipher: ChunkCipher | None
+
+
+class AivenLayoutFetcher(RemoteStorageFetcher):
+    """Reads segments and indexes that the Aiven plugin wrote, whatever it was told to do with them.
+
+    Args:
+        key_prefix: the plugin's `key.prefix`.
+    """
+
+    def __init__(self, store: ObjectStore, key_prefix: str, key_ring: KeyRing) -> None:
+        self._store = store
+        self._key_prefix = key_prefix
+        self._key_ring = key_ring
+        self._open_segments: SingleFlightCache[str, _OpenSegment] = SingleFlightCache(_CACHED_MANIFESTS)
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        wanted = ByteRange(start, segment.size if end == -1 else end)
+        key = self._key(segment, ".log")
+        opened = self._open(segment)
+        if wanted.end > segment.size:
+            raise CorruptDataError(f"{self._store.describe(key)} holds {segment.size} bytes of log, not {wanted}")
+        if not wanted:
+            return b""
+        if not opened.manifest.is_transformed:
+            return self._store.get(key, wanted)
+        return self._fetch_chunks(key, opened, wanted)
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        if segment.transaction_index_empty:
+            types = set(types) - {IndexType.TRANSACTION}
+        if not types:
+            return {}
+        opened = self._open(segment)
+        places = {each: place for each, place in opened.manifest.indexes.items() if each in types}
+        if not places:
+            return {}
+        # All in one GET (KAFKA-15805); what lies between them is small.
+        start = min(place.start for place in places.values())
+        key = self._key(segment, ".indexes")
+        data = memoryview(self._store.get(key, ByteRange(start, max(place.end for place in places.values()))))
+        return {
+            each: self._plain_index(key, each, opened, data[place.start - start : place.end - start])
+            for each, place in places.items()
+        }
+
+    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
+        manifest = self._open(segment).manifest
+        return cut(wanted, request_bytes, manifest.chunks.original_chunk_size if manifest.is_transformed else 1)
+
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
+        """None also where the log was compressed or encrypted: the URL's reader could not undo it."""
+        if self._open(segment).manifest.is_transformed:
+            return None
+        return self._store.signed_url(self._key(segment, ".log"), seconds)
+
+    def describe(self, segment: RemoteLogSegment) -> str:
+        return self._store.describe(self._key(segment, ".log"))
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _key(self, segment: RemoteLogSegment, suffix: str) -> str:
+        where = parse_custom_metadata(segment.custom_metadata)
+        prefix = self._key_prefix if where.object_prefix is None else where.object_prefix
+        return prefix + (main_path(segment) if where.object_key is None else where.object_key) + suffix
+
+    def _open(self, segment: RemoteLogSegment) -> _OpenSegment:
+        key = self._key(segment, ".rsm-manifest")
+        opened = self._open_segments.get(key, lambda: self._read_manifest(key))
+        manifest, name = opened.manifest, self._store.describe(key)
+        if manifest.segment is not None and manifest.segment.segment_id != segment.segment_id:
+            raise CorruptDataError(f"{name} is of another segment: {manifest.segment.segment_id}")
+        if manifest.chunks.original_file_size != segment.size:
+            raise CorruptDataError(
+                f"{name} says that the log has {manifest.chunks.original_file_size} bytes, "
+                f"but the segment's metadata says {segment.size}"
+            )
+        return opened
+
+    def _read_manifest(self, key: str) -> _OpenSegment:
+        name = self._store.describe(key)
+        manifest = parse_manifest(self._store.get(key), name)
+        cipher = self._key_ring.cipher(manifest.encryption, name) if manifest.encryption else None
+        return _OpenSegment(manifest, cipher)
+
+    def _fetch_chunks(self, key: str, opened: _OpenSegment, wanted: ByteRange) -> bytes:
+        """The log's bytes `wanted`, by one GET of the chunks that hold them."""
+        index = opened.manifest.chunks
+        chunks = index.covering(wanted)
+        place = index.transformed(chunks)
+        data = memoryview(self._store.get(key, place))
+        log_start = index.original(chunks[0]).start
+        log = memoryview(bytearray(index.original(chunks[-1]).end - log_start))
+        for chunk in chunks:
+            transformed, original = index.transformed(range(chunk, chunk + 1)), index.original(chunk)
+            self._restore_chunk(
+                f"chunk {chunk} of {self._store.describe(key)}",
+                opened,
+                data[transformed.start - place.start : transformed.end - place.start],
+                log[original.start - log_start : original.end - log_start],
+            )
+        return bytes(log[wanted.start - log_start : wanted.end - log_start])
+
+    def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: memoryview) -> None:
+        """Fill `log` with what was `data` before the plugin transformed it."""
+        plain = data if opened.cipher is None else opened.cipher.decrypt(data, name)
+        try:
+            if opened.manifest.compression:
+                size = cramjam.zstd.decompress_into(plain, log)  # fails where `log` is too small
+            else:
+                size = len(plain)
+                log[:] = plain
+        except (cramjam.DecompressionError, ValueError) as error:
+            raise CorruptDataError(f"{name} does not have the {len(log)} bytes of its chunk: {error}") from error
+        if size != len(log):
+            raise CorruptDataError(f"{name} has {size} bytes of log, not the {len(log)} of its chunk")
+
+    def _plain_index(self, key: str, index_type: IndexType, opened: _OpenSegment, data: memoryview) -> bytes:
+        if opened.cipher is None or not data:
+            return bytes(data)
+        return opened.cipher.decrypt(data, f"the {index_type.value} index in {self._store.describe(key)}")
+
+
+def main_path(segment: RemoteLogSegment) -> str:
+    """The keys of the segment's objects without prefix and suffix (Aiven: `ObjectKeyFactory`)."""
+    folder = f"{segment.topic_partition.topic}-{uuid_to_text(segment.topic_id)}/{segment.topic_partition.partition}"
+    return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}"

@@ -1,0 +1,120 @@
+"""Where the chunks of a transformed segment are: from bytes of the log to bytes of the object.
+
+The Aiven plugin cuts a log into chunks of equal size (the last may be smaller), transforms each by itself, and puts
+them one after another into the object. Its manifest gives the transformed sizes in one of two ways: two numbers for
+all (`fixed`), or a list (`variable`), which is packed so (`ChunkSizesBinaryCodec`), all big-endian:
+
+    int32  count               nothing follows when it is 0, only the last size when it is 1
+    int32  base
+    int8   width               bytes of each value below, 1 to 4
+    uint   values[count - 1]   of `width` bytes: each size but the last, less base
+    int32  last size
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tiered_stream.model import ByteRange
+
+MAX_CHUNKS = 1 << 16
+"""Chunks of one segment: 32 KiB each in the largest segment there is."""
+
+MAX_BYTES = (1 << 31) - 1
+"""Sizes and positions are Java ints."""
+
+MAX_PACKED_BYTES = 13 + 4 * MAX_CHUNKS
+"""The longest packed list of sizes."""
+
+_HEAD = struct.Struct(">iib")  # count, base, width
+_INT = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkIndex:
+    """The chunks of one segment; chunk i holds the log's bytes from i times `original_chunk_size` on.
+
+    `positions`: where in the object each chunk begins, and last where the object ends.
+
+    Raises:
+        ValueError: the sizes contradict each other, or are beyond `MAX_CHUNKS` and `MAX_BYTES`.
+    """
+
+    original_chunk_size: int
+    original_file_size: int
+    positions: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        count = chunk_count(self.original_chunk_size, self.original_file_size)
+        if len(self.positions) != count + 1:
+            raise ValueError(f"{len(self.positions) - 1} chunks are listed, but the segment has {count}")
+        if (np.diff(self.positions) <= 0).any():
+            raise ValueError("a chunk has no bytes")
+        if self.positions[-1] > MAX_BYTES:
+            raise ValueError(f"the chunks have {self.positions[-1]} bytes together, more than an object may have")
+
+    def covering(self, wanted: ByteRange) -> range:
+        """The numbers of the chunks that hold the log's bytes `wanted`, which must not be empty."""
+        return range(wanted.start // self.original_chunk_size, (wanted.end - 1) // self.original_chunk_size + 1)
+
+    def original(self, chunk: int) -> ByteRange:
+        """The log's bytes that `chunk` holds."""
+        start = chunk * self.original_chunk_size
+        return ByteRange(start, min(start + self.original_chunk_size, self.original_file_size))
+
+    def transformed(self, chunks: range) -> ByteRange:
+        """The object's bytes that hold `chunks`."""
+        return ByteRange(int(self.positions[chunks.start]), int(self.positions[chunks.stop]))
+
+
+def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
+    """How many chunks a log has.
+
+    Raises:
+        ValueError: a size is out of range, or there were too many chunks.
+    """
+    if not 0 < original_chunk_size <= MAX_BYTES or not 0 <= original_file_size <= MAX_BYTES:
+        raise ValueError(f"a log of {original_file_size} bytes in chunks of {original_chunk_size} bytes cannot be")
+    count = -(-original_file_size // original_chunk_size)
+    if count > MAX_CHUNKS:
+        raise ValueError(f"{count} chunks of {original_chunk_size} bytes are more than the {MAX_CHUNKS} allowed")
+    return count
+
+
+def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]:
+    """The transformed sizes where all chunks but the last are of one size."""
+    sizes = np.full(count, size, np.int64)
+    sizes[-1:] = final_size
+    return sizes
+
+
+def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
+    """The transformed sizes from their packed form.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    try:
+        (count,) = _INT.unpack_from(packed)
+        if not 0 <= count <= MAX_CHUNKS:
+            raise ValueError(f"the list of chunk sizes claims {count} chunks")
+        if count < 2:
+            return np.frombuffer(packed, ">i4", count, _INT.size).astype(np.int64)
+        _, base, width = _HEAD.unpack_from(packed)
+        if base < 0 or not 1 <= width <= 4:
+            raise ValueError(f"the list of chunk sizes has base {base} and {width} bytes a value")
+        values = np.frombuffer(packed, np.uint8, (count - 1) * width, _HEAD.size).reshape(-1, width)
+        (last,) = _INT.unpack_from(packed, _HEAD.size + values.size)
+    except struct.error as error:
+        raise ValueError("the list of chunk sizes is cut off") from error
+    weights = 256 ** np.arange(width, dtype=np.int64)[::-1]
+    return np.append(values @ weights + base, last)
+
+
+def positions(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where each chunk begins in the object, and last the object's size."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

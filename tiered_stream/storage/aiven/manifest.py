@@ -1,0 +1,212 @@
+"""The Aiven plugin's `.rsm-manifest`: JSON that says how a segment was transformed and where its parts are. No I/O.
+
+    version                    "1"
+    chunkIndex                 originalChunkSize, originalFileSize, and by its type
+        fixed                  transformedChunkSize, finalTransformedChunkSize
+        variable               transformedChunks: the packed sizes (see `chunks`), compressed with zstd, as base64
+    segmentIndexes             offset, timestamp, producerSnapshot, leaderEpoch, transaction: position and size in the
+                               `.indexes` object, or null
+    compression                whether each chunk is a zstd frame
+    encryption                 absent, or
+        dataKey                KEYPAIRID:base64 of the AES key, encrypted with that key pair
+        aad                    base64 of the additional authenticated data
+    remoteLogSegmentMetadata   KIP-405's metadata; manifests of early plugin versions lack it
+
+(Aiven: `SegmentManifestV1`, `KafkaTypeSerdeModule`.) A chunk, and each index, is compressed (chunks only), then
+encrypted.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import cramjam
+import orjson
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, uuid_from_text
+from tiered_stream.storage.aiven.chunks import (
+    MAX_PACKED_BYTES,
+    ChunkIndex,
+    chunk_count,
+    fixed_sizes,
+    positions,
+    unpack_sizes,
+)
+from tiered_stream.storage.fetcher import IndexType
+from tiered_stream.storage.object_store import MAX_WHOLE_OBJECT_BYTES
+
+_T = TypeVar("_T")
+_Json = dict[str, Any]
+
+_INDEX_NAMES = {
+    "offset": IndexType.OFFSET,
+    "timestamp": IndexType.TIMESTAMP,
+    "producerSnapshot": IndexType.PRODUCER_SNAPSHOT,
+    "leaderEpoch": IndexType.LEADER_EPOCH,
+    "transaction": IndexType.TRANSACTION,
+}
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's rule; it keeps object keys in their folder
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEncryption:
+    """The AES key of one segment, itself encrypted with the RSA key pair `key_pair_id`."""
+
+    key_pair_id: str
+    encrypted_data_key: bytes
+    aad: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentManifest:
+    """What the plugin says of one segment. `indexes`: where each is in the `.indexes` object."""
+
+    chunks: ChunkIndex
+    indexes: Mapping[IndexType, ByteRange]
+    compression: bool
+    encryption: SegmentEncryption | None
+    segment: RemoteLogSegment | None
+
+    @property
+    def is_transformed(self) -> bool:
+        return self.compression or self.encryption is not None
+
+
+def parse_manifest(data: bytes, name: str) -> SegmentManifest:
+    """The manifest in `data`; `name` is the object's, for messages.
+
+    Raises:
+        CorruptDataError: it is not a manifest.
+        UnsupportedDataError: it is one of a version that is not known.
+    """
+    try:
+        document = _checked(orjson.loads(data), dict, "the manifest")
+        version = document.get("version")
+        if version != "1":
+            raise UnsupportedDataError(f"{name} is a manifest of version {str(version)[:20]!r}; only 1 is known")
+        return _manifest(document)
+    except (ValueError, cramjam.DecompressionError) as error:  # orjson's and base64's errors are ValueErrors
+        raise CorruptDataError(f"{name} is not a segment manifest: {error}") from error
+
+
+def _manifest(document: _Json) -> SegmentManifest:
+    chunks = _chunk_index(_get(document, "chunkIndex", dict))
+    indexes = _indexes(_get(document, "segmentIndexes", dict))
+    compression = _get(document, "compression", bool)
+    encryption = _encryption(document["encryption"]) if document.get("encryption") is not None else None
+    if not compression and encryption is None and chunks.positions[-1] != chunks.original_file_size:
+        raise ValueError("its chunks are not transformed, but do not have the sizes of the log's")
+    metadata = document.get("remoteLogSegmentMetadata")
+    segment = _segment(_checked(metadata, dict, "remoteLogSegmentMetadata"), chunks, indexes) if metadata else None
+    return SegmentManifest(chunks, indexes, compression, encryption, segment)
+
+
+def _chunk_index(json: _Json) -> ChunkIndex:
+    chunk_size, file_size = _get(json, "originalChunkSize", int), _get(json, "originalFileSize", int)
+    kind = json.get("type")
+    if kind == "fixed":
+        count = chunk_count(chunk_size, file_size)
+        size, final_size = _get(json, "transformedChunkSize", int), _get(json, "finalTransformedChunkSize", int)
+        _check_java_ints(size, final_size)
+        sizes = fixed_sizes(count, size, final_size)
+    elif kind == "variable":
+        sizes = unpack_sizes(_unpacked(_base64(_get(json, "transformedChunks", str))))
+    else:
+        raise ValueError(f"its chunk index is of type {str(kind)[:20]!r}, not fixed or variable")
+    return ChunkIndex(chunk_size, file_size, positions(sizes))
+
+
+def _unpacked(compressed: bytes) -> bytes:
+    unpacked = bytearray(MAX_PACKED_BYTES)  # the bound: more does not fit, whatever the frame claims
+    return bytes(unpacked[: cramjam.zstd.decompress_into(compressed, unpacked)])
+
+
+def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
+    indexes = {}
+    for name, index_type in _INDEX_NAMES.items():
+        place = json.get(name)
+        if place is None and name == "transaction":
+            continue
+        place = _checked(place, dict, f"segmentIndexes.{name}")
+        start, size = _get(place, "position", int), _get(place, "size", int)
+        _check_java_ints(start, size)
+        if start + size > MAX_WHOLE_OBJECT_BYTES:
+            raise ValueError(f"segmentIndexes.{name} ends at byte {start + size}, further than indexes may")
+        indexes[index_type] = ByteRange(start, start + size)
+    return indexes
+
+
+def _encryption(json: object) -> SegmentEncryption:
+    encryption = _checked(json, dict, "encryption")
+    key_pair_id, colon, data_key = _get(encryption, "dataKey", str).partition(":")
+    if not key_pair_id or not colon:
+        raise ValueError("encryption.dataKey is not of the form KEYPAIRID:base64")
+    return SegmentEncryption(key_pair_id, _base64(data_key), _base64(_get(encryption, "aad", str)))
+
+
+def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRange]) -> RemoteLogSegment:
+    segment_id = _get(json, "remoteLogSegmentId", dict)
+    topic_id_partition = _get(segment_id, "topicIdPartition", dict)
+    topic_partition = _get(topic_id_partition, "topicPartition", dict)
+    topic, partition = _get(topic_partition, "topic", str), _get(topic_partition, "partition", int)
+    base_offset, end_offset = _get(json, "startOffset", int), _get(json, "endOffset", int)
+    if not _TOPIC.fullmatch(topic):
+        raise ValueError(f"{topic[:40]!r} is not a topic's name")
+    _check_java_ints(partition)
+    if not 0 <= base_offset <= end_offset < (1 << 63) - 1:
+        raise ValueError(f"a segment cannot have offsets {base_offset} to {end_offset}")
+    return RemoteLogSegment(
+        topic_partition=TopicPartition(topic, partition),
+        topic_id=uuid_from_text(_get(topic_id_partition, "topicId", str)),
+        segment_id=uuid_from_text(_get(segment_id, "id", str)),
+        base_offset=base_offset,
+        end_offset=end_offset,
+        size=chunks.original_file_size,
+        max_timestamp=_get(json, "maxTimestampMs", int),
+        leader_epochs=_leader_epochs(_get(json, "segmentLeaderEpochs", dict)),
+        transaction_index_empty=_transaction_index_empty(json, indexes),
+    )
+
+
+def _transaction_index_empty(json: _Json, indexes: Mapping[IndexType, ByteRange]) -> bool:
+    empty = IndexType.TRANSACTION not in indexes
+    if empty and json.get("txnIdxEmpty") is False:  # older plugins do not say
+        raise ValueError("it says that the transaction index is not empty, but not where it is")
+    return empty
+
+
+def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:
+    epochs = []
+    for epoch, start_offset in json.items():
+        if not re.fullmatch(r"\d{1,10}", epoch, re.ASCII):
+            raise ValueError(f"{epoch[:40]!r} is not a leader epoch")
+        start_offset = _checked(start_offset, int, f"the start offset of leader epoch {epoch}")
+        if start_offset < 0:
+            raise ValueError(f"leader epoch {epoch} starts at offset {start_offset}")
+        epochs.append(LeaderEpoch(int(epoch), start_offset))
+    return tuple(sorted(epochs, key=lambda entry: entry.epoch))
+
+
+def _get(json: _Json, name: str, kind: type[_T]) -> _T:
+    return _checked(json.get(name), kind, name)
+
+
+def _checked(value: object, kind: type[_T], name: str) -> _T:
+    if type(value) is not kind:  # not isinstance: true is an int to that
+        raise ValueError(f"{name} is missing" if value is None else f"{name} is not of type {kind.__name__}")
+    return value
+
+
+def _check_java_ints(*values: int) -> None:
+    for value in values:
+        if not 0 <= value < 1 << 31:
+            raise ValueError(f"{value} is out of range")
+
+
+def _base64(text: str) -> bytes:
+    return b64decode(text, validate=True)

@@ -1,0 +1,81 @@
+"""KIP-1254's plug point: whoever can give the bytes of a tiered segment and of its indexes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from enum import Enum
+from itertools import pairwise
+
+from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+
+
+class IndexType(Enum):
+    """The indexes that are uploaded with a segment (Kafka: `RemoteStorageManager.IndexType`)."""
+
+    OFFSET = "OFFSET"
+    TIMESTAMP = "TIMESTAMP"
+    PRODUCER_SNAPSHOT = "PRODUCER_SNAPSHOT"
+    TRANSACTION = "TRANSACTION"
+    LEADER_EPOCH = "LEADER_EPOCH"
+
+
+class RemoteStorageFetcher(ABC):
+    """Reads segments and indexes from remote storage (KIP-1254 `RemoteStorageFetcher`, KAFKA-15805 `fetchIndexes`).
+
+    One fetcher serves many threads at once. Errors are of `tiered_stream.errors.StorageError`, `CorruptDataError` and
+    `UnsupportedDataError` only, and name the object.
+    """
+
+    @abstractmethod
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        """The log's bytes from `start` (inclusive) to `end` (exclusive, -1: to the end of the segment).
+
+        Raises:
+            StorageError: the object is missing, refused or out of reach.
+            CorruptDataError: the object is shorter than its metadata says, or its transformation fails.
+            UnsupportedDataError: the storage plugin's own format is of a version that is not known.
+        """
+
+    @abstractmethod
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        """The wanted indexes, in as few requests as the layout allows; those that do not exist are left out.
+
+        Raises: as `fetch_log_segment`.
+        """
+
+    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
+        """`wanted` cut into consecutive ranges of about `request_bytes` to twice that, one GET each.
+
+        A layout whose objects are made of chunks cuts at chunk ends.
+        """
+        return cut(wanted, request_bytes)
+
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
+        """A URL with which anyone may GET ranges of the log's bytes for so many seconds (KIP-1248); it is a credential.
+
+        None: the storage cannot sign, or the object does not hold the log as it is.
+
+        Raises: as `fetch_log_segment`.
+        """
+        return None
+
+    def describe(self, segment: RemoteLogSegment) -> str:
+        """The object that holds the segment's log, for messages; without a credential."""
+        return (
+            f"segment {uuid_to_text(segment.segment_id)} of {segment.topic_partition} from offset {segment.base_offset}"
+        )
+
+    def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
+        """Let go of connections and threads."""
+
+
+def cut(wanted: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
+    """`wanted` cut at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
+
+    They are as small as that allows, but for what would be left over at the end, which the last range takes.
+    """
+    step = -(-request_bytes // chunk_size) * chunk_size
+    first = wanted.start // chunk_size * chunk_size + step
+    bounds = [wanted.start, *range(first, wanted.end - request_bytes + 1, step), wanted.end]
+    return [ByteRange(start, end) for start, end in pairwise(bounds) if start < end]

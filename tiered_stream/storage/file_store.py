@@ -1,0 +1,89 @@
+"""A folder as an object store (`file:///folder`): each object is a file, its key the path below the folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tiered_stream.errors import (
+    StorageAccessError,
+    StorageBucketNotFoundError,
+    StorageObjectNotFoundError,
+    StorageUnavailableError,
+)
+from tiered_stream.model import ByteRange
+from tiered_stream.storage.object_store import MAX_WHOLE_OBJECT_BYTES, ObjectStore, too_large, too_short
+
+
+class FileStore(ObjectStore):
+    """The files below `root`; no key leads out of it, symbolic links counted."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = Path(os.path.realpath(root))
+
+    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        with self._open(key) as file:
+            size = os.fstat(file.fileno()).st_size
+            # The size is compared first: a read allocates what it is asked for.
+            if byte_range is None:
+                if size > MAX_WHOLE_OBJECT_BYTES:
+                    raise too_large(self.describe(key), size)
+                byte_range = ByteRange(0, size)
+            elif byte_range.end > size:
+                raise too_short(self.describe(key), byte_range, size)
+            file.seek(byte_range.start)
+            data = file.read(len(byte_range))
+            if len(data) < len(byte_range):
+                raise too_short(self.describe(key), byte_range, byte_range.start + len(data))
+            return data
+
+    def size(self, key: str) -> int:
+        with self._open(key) as file:
+            return os.fstat(file.fileno()).st_size
+
+    def list(self, prefix: str) -> Iterator[str]:
+        folder = self._path(prefix.rpartition("/")[0])
+        if not self._root.is_dir():
+            raise StorageBucketNotFoundError(f"the folder {self._root} (option remote.storage.uri) does not exist")
+        for parent, folders, names in os.walk(folder):
+            folders.sort()
+            for name in sorted(names):
+                key = Path(parent, name).relative_to(self._root).as_posix()
+                if key.startswith(prefix):
+                    yield key
+
+    def describe(self, key: str) -> str:
+        return f"file://{self._root}/{key}"
+
+    def _path(self, key: str) -> Path:
+        path = Path(os.path.realpath(self._root / key))
+        if not path.is_relative_to(self._root):
+            raise StorageAccessError(f"the object key {key!r} leads out of the folder {self._root}: refused")
+        return path
+
+    @contextmanager
+    def _open(self, key: str) -> Iterator[BinaryIO]:
+        try:
+            with open(self._path(key), "rb", opener=_open_without_blocking) as file:
+                yield file
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise self._not_found(key) from error
+        except PermissionError as error:
+            raise StorageAccessError(f"{self.describe(key)} may not be read by this process's user") from error
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the key
+            raise StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
+
+    def _not_found(self, key: str) -> StorageObjectNotFoundError:
+        if not self._root.is_dir():
+            return StorageBucketNotFoundError(
+                f"the folder {self._root} (option remote.storage.uri) does not exist; wanted in it: {key}"
+            )
+        return StorageObjectNotFoundError(f"{self.describe(key)} does not exist")
+
+
+def _open_without_blocking(path: str, flags: int) -> int:
+    """A FIFO in the folder must not hold the reader up."""
+    return os.open(path, flags | os.O_NONBLOCK)

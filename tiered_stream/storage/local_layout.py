@@ -1,0 +1,64 @@
+"""The layout of Kafka's `LocalTieredStorage`, the reference RemoteStorageManager of KIP-405.
+
+    TOPIC-PARTITION-TOPICID/OFFSET20-SEGMENTID.log                       the segment
+    TOPIC-PARTITION-TOPICID/OFFSET20-SEGMENTID.index .timeindex .txnindex .snapshot .leader_epoch_checkpoint
+
+Ids are in Kafka's text form, OFFSET20 is the base offset in 20 digits. The store's root is the folder that holds these
+folders (`kafka-tiered-storage`). Objects are as the broker wrote them: no transformation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tiered_stream.errors import StorageObjectNotFoundError
+from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.object_store import ObjectStore
+
+_SUFFIXES = {
+    IndexType.OFFSET: ".index",
+    IndexType.TIMESTAMP: ".timeindex",
+    IndexType.PRODUCER_SNAPSHOT: ".snapshot",
+    IndexType.TRANSACTION: ".txnindex",
+    IndexType.LEADER_EPOCH: ".leader_epoch_checkpoint",
+}
+_OPTIONAL = frozenset((IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT))
+
+
+class LocalLayoutFetcher(RemoteStorageFetcher):
+    """Reads segments and indexes that `LocalTieredStorage` wrote: one object each."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        wanted = ByteRange(start, segment.size if end == -1 else end)
+        return self._store.get(object_key(segment, ".log"), wanted)
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        indexes = {}
+        for index_type in types:
+            if index_type is IndexType.TRANSACTION and segment.transaction_index_empty:
+                continue
+            try:
+                indexes[index_type] = self._store.get(object_key(segment, _SUFFIXES[index_type]))
+            except StorageObjectNotFoundError:
+                if index_type not in _OPTIONAL:
+                    raise
+        return indexes
+
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
+        return self._store.signed_url(object_key(segment, ".log"), seconds)
+
+    def describe(self, segment: RemoteLogSegment) -> str:
+        return self._store.describe(object_key(segment, ".log"))
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def object_key(segment: RemoteLogSegment, suffix: str) -> str:
+    """The key, below the store's root, of the segment's object with `suffix` (`.log`, `.index`, ...)."""
+    folder = f"{segment.topic_partition}-{uuid_to_text(segment.topic_id)}"
+    return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}{suffix}"

@@ -1,0 +1,67 @@
+"""The one narrow door to an object store: a key, and a byte range of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.model import ByteRange
+
+MAX_WHOLE_OBJECT_BYTES = 64 << 20
+"""The largest object that is read without a range: index files and manifests are far smaller."""
+
+MAX_CONNECTIONS = 64
+"""Connections that one process keeps open to one store: as many as `remote.fetch.requests.in.flight` may be."""
+
+
+class ObjectStore(ABC):
+    """Reads the objects under one root: a bucket (and prefix in it), or a folder.
+
+    Keys are relative to that root, parts divided by `/`. One store serves many threads at once. Every method raises
+    `StorageError`: `StorageObjectNotFoundError` (no such bucket or object), `StorageAccessError` (credentials),
+    `StorageUnavailableError` (out of reach, after all retries), its two timeouts among them.
+    """
+
+    @abstractmethod
+    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        """Exactly the bytes of `byte_range`; the whole object where it is None.
+
+        Raises:
+            CorruptDataError: the object ends before the range does, or has more than `MAX_WHOLE_OBJECT_BYTES` bytes
+                and no range was given.
+        """
+
+    @abstractmethod
+    def size(self, key: str) -> int:
+        """The object's size in bytes."""
+
+    @abstractmethod
+    def list(self, prefix: str) -> Iterator[str]:
+        """The keys that begin with `prefix`. For the archive only: elsewhere metadata says what there is."""
+
+    @abstractmethod
+    def describe(self, key: str) -> str:
+        """The object's full name for messages, as `s3://bucket/key`."""
+
+    def signed_url(self, key: str, seconds: int) -> str | None:
+        """A URL with which anyone may GET the object for so many seconds; None: this store has none. No request."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - a store without connections has nothing to close
+        """Let go of connections."""
+
+
+def too_short(name: str, wanted: ByteRange, size: int) -> CorruptDataError:
+    """The error for an object `name` of `size` bytes that ends before `wanted` does."""
+    return CorruptDataError(
+        f"{name} has {size} bytes, but bytes {wanted.start} to {wanted.end} (exclusive) were wanted: "
+        "it was truncated, or is not the object that the segment's metadata describes"
+    )
+
+
+def too_large(name: str, size: int) -> CorruptDataError:
+    """The error for an object `name` of `size` bytes that was to be read whole."""
+    return CorruptDataError(
+        f"{name} has {size} bytes, more than the {MAX_WHOLE_OBJECT_BYTES} that an index or manifest may have"
+    )

@@ -1,0 +1,239 @@
+"""An S3 bucket (and prefix in it) as an object store (`s3://bucket/prefix`). The one module that knows boto3."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore import exceptions as aws
+from botocore.config import Config
+
+from tiered_stream.errors import (
+    ConfigurationError,
+    StorageAccessError,
+    StorageBucketNotFoundError,
+    StorageConnectTimeoutError,
+    StorageError,
+    StorageObjectNotFoundError,
+    StorageReadTimeoutError,
+    StorageUnavailableError,
+)
+from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.object_store import (
+    MAX_CONNECTIONS,
+    MAX_WHOLE_OBJECT_BYTES,
+    ObjectStore,
+    too_large,
+    too_short,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
+
+ATTEMPTS = 4
+"""How often a request is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
+
+_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_CREDENTIALS_HINT = (
+    "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
+    "remote.storage.aws.session.token, or where they are not given the AWS credential chain (environment, profile, "
+    "instance or pod role)"
+)
+# AWS answers 403 to most of these, but 400 to an expired or malformed token or a wrong region.
+_ACCESS_CODES = frozenset(
+    (
+        "AccessDenied",
+        "AccountProblem",
+        "AllAccessDisabled",
+        "AuthorizationHeaderMalformed",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+    )
+)
+_NO_CREDENTIALS = (
+    aws.NoCredentialsError,
+    aws.PartialCredentialsError,
+    aws.CredentialRetrievalError,
+    aws.TokenRetrievalError,
+    aws.NoAuthTokenError,
+    aws.SSOError,
+)
+
+
+class S3Store(ObjectStore):
+    """The objects of `bucket` whose keys begin with `prefix` and a slash (with nothing, where it is empty)."""
+
+    def __init__(self, client: S3Client, bucket: str, prefix: str = "") -> None:
+        self._client = client
+        self._bucket = bucket
+        self._root = prefix.strip("/") + "/" if prefix.strip("/") else ""
+
+    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+        if byte_range is not None and not byte_range:
+            return b""
+        with self._mapped_errors(key):
+            for _ in range(ATTEMPTS - 1):
+                # The connection may break in the body, which botocore's own retries do not cover.
+                with suppress(aws.ResponseStreamingError, aws.IncompleteReadError):
+                    return self._get_once(key, byte_range)
+            return self._get_once(key, byte_range)
+
+    def size(self, key: str) -> int:
+        with self._mapped_errors(key):
+            return self._client.head_object(Bucket=self._bucket, Key=self._root + key)["ContentLength"]
+
+    def list(self, prefix: str) -> Iterator[str]:
+        with self._mapped_errors(prefix):
+            paginator = self._client.get_paginator("list_objects_v2")
+            for page in paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix):
+                for entry in page.get("Contents", ()):
+                    yield entry["Key"].removeprefix(self._root)
+
+    def describe(self, key: str) -> str:
+        return f"s3://{self._bucket}/{self._root}{key}"
+
+    def signed_url(self, key: str, seconds: int) -> str | None:
+        with self._mapped_errors(key):
+            return self._client.generate_presigned_url(
+                "get_object", Params={"Bucket": self._bucket, "Key": self._root + key}, ExpiresIn=seconds
+            )
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _get_once(self, key: str, byte_range: ByteRange | None) -> bytes:
+        if byte_range is None:
+            response = self._client.get_object(Bucket=self._bucket, Key=self._root + key)
+        else:
+            wanted = f"bytes={byte_range.start}-{byte_range.end - 1}"
+            try:
+                response = self._client.get_object(Bucket=self._bucket, Key=self._root + key, Range=wanted)
+            except aws.ClientError as error:
+                if _status(error) == 416:
+                    raise too_short(self.describe(key), byte_range, self.size(key)) from error
+                raise
+        with closing(response["Body"]) as body:
+            self._check_length(key, byte_range, response)
+            # Without an amount, the body goes from the socket into one bytes object: no copy after that.
+            return body.read()
+
+    def _check_length(self, key: str, byte_range: ByteRange | None, response: GetObjectOutputTypeDef) -> None:
+        """Before the body is read: it has the length that was asked for, or one that is no danger to memory."""
+        length = response.get("ContentLength")
+        if length is None:
+            raise StorageError(f"{self._endpoint} did not give the length of {self.describe(key)}")
+        if byte_range is None:
+            if length > MAX_WHOLE_OBJECT_BYTES:
+                raise too_large(self.describe(key), length)
+            return
+        content_range = response.get("ContentRange", "")
+        if not content_range.startswith(f"bytes {byte_range.start}-"):
+            raise StorageError(f"{self._endpoint} does not honour ranges: for {self.describe(key)}, {byte_range}")
+        if length < len(byte_range):
+            raise too_short(self.describe(key), byte_range, byte_range.start + length)
+        if length > len(byte_range):
+            raise StorageError(
+                f"{self._endpoint} gave {length} bytes of {self.describe(key)}, not those of {byte_range}"
+            )
+
+    @property
+    def _endpoint(self) -> str:
+        return self._client.meta.endpoint_url
+
+    @contextmanager
+    def _mapped_errors(self, key: str) -> Iterator[None]:
+        name = self.describe(key)
+        try:
+            yield
+        except aws.ClientError as error:
+            raise self._refused(error, name) from error
+        except aws.ConnectTimeoutError as error:
+            raise StorageConnectTimeoutError(
+                f"no connection to {self._endpoint} within kafka.fetch.remote.connect.timeout.ms, for {name}"
+            ) from error
+        except aws.ReadTimeoutError as error:
+            raise StorageReadTimeoutError(
+                f"{self._endpoint} was silent for kafka.fetch.remote.read.timeout.ms, asked for {name}"
+            ) from error
+        except _NO_CREDENTIALS as error:
+            raise StorageAccessError(f"no credentials for {name}: {_CREDENTIALS_HINT}") from error
+        except (aws.ConnectionError, aws.HTTPClientError, aws.IncompleteReadError) as error:
+            raise StorageUnavailableError(
+                f"{self._endpoint} (option remote.storage.s3.endpoint.url) could not be reached for {name}: {error}"
+            ) from error
+        except aws.BotoCoreError as error:
+            raise StorageError(f"{name} could not be read from {self._endpoint}: {error}") from error
+
+    def _refused(self, error: aws.ClientError, name: str) -> StorageError:
+        code, status = error.response["Error"].get("Code", ""), _status(error)
+        answer = f"{self._endpoint} answered {status} {code}"
+        if code == "NoSuchBucket":
+            return StorageBucketNotFoundError(
+                f"the bucket {self._bucket} (option remote.storage.uri) does not exist: {answer}, asked for {name}"
+            )
+        if status == 404:
+            return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
+        if status in (401, 403) or code in _ACCESS_CODES:
+            return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
+        if status == 429 or status >= 500 or code == "SlowDown":
+            return StorageUnavailableError(f"{answer} to each of {ATTEMPTS} requests for {name}")
+        return StorageError(f"{answer}, asked for {name}: {error.response['Error'].get('Message', '')}")
+
+
+def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
+    """A store with a client of its own; nothing is asked of the service yet.
+
+    Raises:
+        ConfigurationError: the bucket's name, the endpoint, or the credentials given are malformed.
+    """
+    if not _BUCKET.fullmatch(bucket):
+        raise ConfigurationError(f"remote.storage.uri: {bucket!r} is not the name of a bucket")
+    if (options.access_key_id is None) != (options.secret_access_key is None):
+        raise ConfigurationError(
+            "remote.storage.aws.access.key.id and remote.storage.aws.secret.access.key go together: one is missing"
+        )
+    try:
+        client = boto3.session.Session().client(
+            "s3",
+            endpoint_url=options.s3_endpoint_url,
+            region_name=options.s3_region,
+            aws_access_key_id=options.access_key_id,
+            aws_secret_access_key=options.secret_access_key,
+            aws_session_token=options.session_token,
+            config=_client_config(options),
+        )
+    except (aws.BotoCoreError, ValueError) as error:
+        raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
+    client.meta.events.register_first("needs-retry.s3", _raise_timeouts)
+    return S3Store(client, bucket, prefix)
+
+
+def _client_config(options: StorageOptions) -> Config:
+    return Config(
+        signature_version="s3v4",  # signed URLs would else be of version 2, which not every service takes
+        connect_timeout=options.connect_timeout_ms / 1000,
+        read_timeout=options.read_timeout_ms / 1000,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        max_pool_connections=MAX_CONNECTIONS,
+        # Record batches carry their own CRC; stores that are not AWS's often lack S3's checksums.
+        response_checksum_validation="when_required",
+        s3={"addressing_style": "path" if options.s3_path_style else "auto"},
+    )
+
+
+def _raise_timeouts(caught_exception: Exception | None, **_: object) -> None:
+    """A timeout is not waited for again: KIP-1254 then turns to the broker. (Called before botocore's retries.)"""
+    if isinstance(caught_exception, (aws.ConnectTimeoutError, aws.ReadTimeoutError)):
+        raise caught_exception
+
+
+def _status(error: aws.ClientError) -> int:
+    return error.response["ResponseMetadata"]["HTTPStatusCode"]
