@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import typer
 
-from tiered_stream.cli.replay import EXIT_CODES, replay
+from tiered_stream.cli.replay_command import EXIT_CODES, replay
 
 if __name__ == "__main__":
     app = typer.Typer(add_completion=False)

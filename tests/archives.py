@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.golden import golden
 from tests.stack.rows import Row
 from tests.storage.golden_aiven import KEY_PREFIX, segments
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
@@ -67,7 +67,7 @@ def archive_options(
 def planned(given: Mapping[str, str], ranges: Mapping[TopicPartition, OffsetRange] | None = None) -> list[Split]:
     """The splits of a batch query by the options, or of the offset ranges."""
     options = parse_options(given, streaming=False)
-    tier = open_tier(options)
+    tier = open_log_source(options)
     try:
         if ranges is None:
             return plan_batch(options, tier)

@@ -13,7 +13,7 @@ from tests.stack.produce import produce_segments
 from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, wait_until_tiered
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
 
@@ -114,7 +114,7 @@ def _segments(sizes: Sequence[int]) -> Iterable[list[Record]]:
 
 def located_ends(stack: TieredStack, topic: str, end: int, partition: int = 0) -> tuple[int, ...]:
     """Where the partition's tiered segments end, as the locator says."""
-    tier = open_tier(parse_options(options(stack, topic), streaming=False))
+    tier = open_log_source(parse_options(options(stack, topic), streaming=False))
     try:
         assert tier.locator is not None
         where = TopicPartition(topic, partition)

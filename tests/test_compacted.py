@@ -15,9 +15,10 @@ from tests.stack.transactions import TransactionalProducer
 from tests.test_read import rows_of
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.record_fetch import fetch_records
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel, parse_options
+from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import read_split
 from tiered_stream.records.header import whole_batches
@@ -72,7 +73,7 @@ def test_a_log_that_was_once_compacted_is_read_as_a_consumer_reads_it(
 ) -> None:
     given = {"kafka.isolation.level": isolation, "remote.split.bytes": split_bytes, "remote.fallback": "fail"}
     parsed = parse_options(options(stack, TOPIC, given), streaming=False)
-    tier = open_tier(parsed)
+    tier = open_log_source(parsed)
     try:
         splits = plan_splits(
             {TopicPartition(TOPIC, partition): OffsetRange(0, end) for partition, end in ends.items()},

@@ -29,7 +29,7 @@ from tests.stack.transactions import TransactionalProducer
 from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows_at
 from tiered_stream import read as read_module
 from tiered_stream.errors import CorruptDataError, DataLossError, FetchTimeoutError, StorageObjectNotFoundError
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, Split, TopicPartition
 from tiered_stream.observe.metrics import MetricsReceiver
 from tiered_stream.options.parsing import FetchOptions, Options, parse_options
@@ -224,7 +224,7 @@ def kept_locally(stack: TieredStack) -> str:
 def planned(stack: TieredStack, topic: str, offsets: OffsetRange, **given: str) -> tuple[list[Split], Options]:
     """The splits of an offset range of partition 0, and the options to read them with."""
     parsed = parse_options(options(stack, topic, given), streaming=False)
-    tier = open_tier(parsed)
+    tier = open_log_source(parsed)
     try:
         ranges = {TopicPartition(topic, 0): offsets}
         splits = plan_splits(ranges, tier.locator, split_bytes=parsed.split_bytes)

@@ -22,7 +22,7 @@ from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import splits_for
@@ -139,7 +139,7 @@ def consumed(stack: TieredStack, history: None, isolation: str) -> list[Row]:
 def ours(stack: TieredStack, isolation: str, rounds: list[Ranges], random: Random) -> list[list[Row]]:
     """Each round as executors read it, in splits of any size."""
     parsed = parse_options(options(stack, TOPIC, {"kafka.isolation.level": isolation}), streaming=False)
-    tier = open_tier(parsed)
+    tier = open_log_source(parsed)
     try:
         read = []
         for ranges in rounds:
@@ -154,7 +154,7 @@ def ours(stack: TieredStack, isolation: str, rounds: list[Ranges], random: Rando
 
 def located(stack: TieredStack) -> dict[int, tuple[SegmentLocation, ...]]:
     parsed = parse_options(options(stack, TOPIC, {"kafka.isolation.level": READ_COMMITTED}), streaming=False)
-    tier = open_tier(parsed)
+    tier = open_log_source(parsed)
     try:
         assert tier.locator is not None
         everything = {TopicPartition(TOPIC, partition): OffsetRange(0, 1 << 40) for partition in PARTITIONS}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tiered_stream.delta.landing import land as land
     from tiered_stream.replay.run_replay import replay as replay
-    from tiered_stream.replay.verify import verify as verify
+    from tiered_stream.replay.verification import verify as verify
     from tiered_stream.source import register as register
 
 __version__ = "0.1.0"
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return land
     if name == "verify":
-        from tiered_stream.replay.verify import verify
+        from tiered_stream.replay.verification import verify
 
         return verify
     if name == "register":

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 
+from tiered_stream.broker.client import open_client
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.open_client import open_client
 from tiered_stream.broker.range_reader import read_range
 from tiered_stream.errors import (
     CorruptDataError,
@@ -27,7 +27,8 @@ from tiered_stream.errors import (
 from tiered_stream.locate.split_fetcher import split_fetcher
 from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, Split
 from tiered_stream.observe.metrics import ReadMetrics, send
-from tiered_stream.options.parsing import IsolationLevel, Options
+from tiered_stream.options.choices import Fallback, IsolationLevel
+from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
@@ -115,7 +116,7 @@ class SplitReader:
     def _fall_back(self, error: StorageError) -> None:
         """Leave what is still to read to the broker (KIP-1254), or raise."""
         self.metrics.remote_fetch_errors += 1
-        if self._options.fallback == "fail" or "bootstrap.servers" not in self._options.kafka:
+        if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
             raise error
         self.metrics.on_fallback(_fallback_reason(error))
         log.warning(

@@ -1,8 +1,8 @@
-"""Spark's door: the data source `tiered_stream`, its batch reader and its stream reader.
+"""What Spark calls: the data source `tiered_stream`, its batch reader and its stream reader.
 
-What they do, other rooms do; here is only what Spark asks for. The planning side lives in one Python process of the
-driver, the reading side in the executors' workers, which get the reader pickled with its options. Each side imports
-its own half when it needs it, so that looking the source up stays quick.
+Here is only what Spark asks for; the work is done by other packages. The planning side lives in one Python process of
+the driver, the reading side in the executors' workers, which get the reader pickled with its options. Each side
+imports its own half when it needs it, so that looking the source up stays quick.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from tiered_stream.locate.open_tier import Tier
+    from tiered_stream.locate.log_source import LogSource
     from tiered_stream.model import Split
     from tiered_stream.observe.driver_log import BatchLog
     from tiered_stream.plan.stream import StreamPlanner
@@ -154,47 +154,47 @@ class BatchReader(DataSourceReader):
     """One batch query."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
+        self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        from tiered_stream.locate.open_tier import open_tier
+        from tiered_stream.locate.log_source import open_log_source
         from tiered_stream.observe.driver_log import show_log
         from tiered_stream.plan.batch import plan_batch
 
         show_log()
-        tier = open_tier(self._options)
+        source = open_log_source(self.options)
         try:
             # Without a partition Spark would make one up, and read it.
-            return [SplitPartition(split) for split in plan_batch(self._options, tier)] or [InputPartition(None)]
+            return [SplitPartition(split) for split in plan_batch(self.options, source)] or [InputPartition(None)]
         finally:
-            tier.close()
+            source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._options) if isinstance(partition, SplitPartition) else iter(())
+        return _read(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One streaming query."""
 
     def __init__(self, options: Options) -> None:
-        self._options = options
-        self._opened: tuple[Tier, StreamPlanner] | None = None
+        self.options = options
+        self._opened: tuple[LogSource, StreamPlanner] | None = None
         self._batch_log: BatchLog | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot travel.
-        return {"_options": self._options, "_opened": None, "_batch_log": None}
+        return {"options": self.options, "_opened": None, "_batch_log": None}
 
-    def _open(self) -> tuple[Tier, StreamPlanner]:
+    def _open(self) -> tuple[LogSource, StreamPlanner]:
         if self._opened is None:
             with _collection_paused():
-                from tiered_stream.locate.open_tier import open_tier
+                from tiered_stream.locate.log_source import open_log_source
                 from tiered_stream.observe.driver_log import BatchLog, show_log
                 from tiered_stream.plan.stream import StreamPlanner
 
                 show_log()
-                tier = open_tier(self._options)
-                self._opened = tier, StreamPlanner(self._options, tier.offset_reader, tier.locator)
+                source = open_log_source(self.options)
+                self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
                 self._batch_log = BatchLog()
         return self._opened
 
@@ -207,7 +207,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Always a limit, so that Spark asks for everything only where it ignores limits (`Trigger.Once`).
-        most = self._options.max_offsets_per_trigger
+        most = self.options.max_offsets_per_trigger
         return ReadMaxRows(_NO_LIMIT if most is None else most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -231,15 +231,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What the micro-batch from `start` to `end` reads, cut into tasks."""
         from tiered_stream.plan.splits import splits_for
 
-        tier, planner = self._open()
+        log, planner = self._open()
         ranges = planner.ranges(offsets_from_dict(start), offsets_from_dict(end))
-        return splits_for(ranges, self._options, tier.locator, planner.topic_ids)
+        return splits_for(ranges, self.options, log.locator, planner.topic_ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._options)
+        return _read(partition, self.options)
 
     def commit(self, end: dict[str, Any]) -> None:
         if self._batch_log is not None:
@@ -253,7 +253,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises what is wrong with the options at the first question.
+    """Raises what is wrong with the options at the first call.
 
     Were it raised where the reader is made, pyspark's runner would go on to stop the reader that it does not have, and
     bury the reason under an UnboundLocalError of its own.

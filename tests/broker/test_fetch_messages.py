@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
-from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.features import supported_feature
+from tiered_stream.broker.client import BrokerClient, supported_feature
 from tiered_stream.broker.fetch_messages import (
     LOCATION_FEATURE,
     FetchRequest,
@@ -25,7 +24,7 @@ from tiered_stream.broker.fetch_messages import (
 )
 from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack

@@ -9,10 +9,10 @@ from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leader_epochs import current_leader_epochs, leader_epoch_end_offsets, lineages
+from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets, lineages
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 pytestmark = pytest.mark.stack
 
@@ -36,7 +36,8 @@ def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(
             reader.latest([PARTITION])  # waits until the broker leads again, which the producer does not
             with RawProducer(broker) as producer:
                 producer.send(TOPIC, [Record(value=b"v")] * (restart + 1))
-            epoch = current_leader_epochs(client, [PARTITION])[PARTITION]
+            leaders = client.run(lambda: client.leaders([PARTITION], client.deadline(), refresh=True))
+            epoch = leaders[PARTITION].leader_epoch
             ends[epoch] = reader.latest([PARTITION])[PARTITION]
 
         newest = max(ends)

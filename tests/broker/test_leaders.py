@@ -17,7 +17,7 @@ from tiered_stream.errors import (
     UnknownTopicError,
 )
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 PARTITION = TopicPartition("t", 0)
 NOT_LEADER, UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST = 6, 3, 29, 42

@@ -13,8 +13,8 @@ from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import UnknownTopicError
 from tiered_stream.model import TopicPartition
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.options.parsing import IsolationLevel
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 
@@ -28,7 +28,6 @@ def test_partitions_begin_and_end_where_the_leader_says(stack: TieredStack, clie
 
     assert reader.earliest([empty, filled]) == {empty: 0, filled: 0}
     assert reader.latest([empty, filled]) == {empty: 0, filled: 5}
-    assert reader.latest_tiered([empty, filled]) == {empty: None, filled: None}
     assert reader.latest([]) == {}
 
 
@@ -80,7 +79,6 @@ def test_a_tiered_topic_begins_in_remote_storage(stack: TieredStack, client: Bro
 
     assert reader.earliest([partition]) == {partition: 0}
     assert reader.earliest_local([partition]) == {partition: tiered}
-    assert reader.latest_tiered([partition]) == {partition: tiered - 1}
 
 
 def test_topics_are_described_and_missing_ones_named(stack: TieredStack, client: BrokerClient, topic: str) -> None:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tiered_stream.broker.open_client import open_client
+from tiered_stream.broker.client import open_client
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "of test_open"}
 

@@ -35,7 +35,7 @@ from tiered_stream.errors import (
     TopicRecreatedError,
 )
 from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.transactions import aborted_in_fetched, control_batches
 
 PARTITION = TopicPartition("t", 0)

@@ -19,7 +19,7 @@ from tiered_stream.broker.range_reader import read_range
 from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
 from tiered_stream.errors import OffsetOutOfRangeError, UnknownTopicError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 MAX_BYTES, MAX_WAIT_MS = 1 << 20, 500

@@ -28,10 +28,11 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
-from tiered_stream.locate.open_tier import open_tier
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel, parse_options
+from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import read_split
 
@@ -152,7 +153,7 @@ def test_auto_needs_read_on_the_metadata_topic_and_says_so(
         },
         streaming=False,
     )
-    tier = open_tier(options)
+    tier = open_log_source(options)
     try:
         assert (tier.locator.name if tier.locator else None) == locator
         splits = plan_splits({PARTITION: OffsetRange(0, 3)}, tier.locator, split_bytes=options.split_bytes)

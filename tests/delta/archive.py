@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from tests.golden import NAMES, golden
 from tests.storage.golden_aiven import KEY_PREFIX
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read import read_split
@@ -47,7 +47,7 @@ def in_order(rows: pa.Table) -> pa.Table:
 def everything(topics: str = ODD) -> pa.Table:
     """All records of the topics, read without Spark."""
     parsed = parse_options(options(topics), streaming=False)
-    tier = open_tier(parsed)
+    tier = open_log_source(parsed)
     try:
         splits = plan_batch(parsed, tier)
     finally:

@@ -20,7 +20,7 @@ from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.table_writer import TableWriter, write_splits
 from tiered_stream.errors import TableError
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -38,7 +38,7 @@ def read(folder: Path, written: list[DataFile]) -> pa.Table:
 
 def test_every_record_of_the_splits_is_in_the_files(files: TableFiles, tmp_path: Path) -> None:
     parsed = parse_options(options(ODD), streaming=False)
-    tier = open_tier(parsed)
+    tier = open_log_source(parsed)
     splits = plan_batch(parsed, tier)
     tier.close()
     written, metrics = write_splits(splits, parsed, files, task=7)
@@ -59,7 +59,7 @@ def test_what_a_task_fetches_and_what_it_writes_is_paced(files: TableFiles, monk
     monkeypatch.setattr(write, "pace_of", pace_of)
     monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1000)
     parsed = parse_options(options(ODD, {"remote.max.bytes.per.second": "1m"}), streaming=False)
-    tier = open_tier(parsed)
+    tier = open_log_source(parsed)
     splits = plan_batch(parsed, tier)
     tier.close()
     (file,), metrics = write_splits(splits, parsed, files, task=7)

@@ -16,7 +16,7 @@ from tests.stack.processes import ServiceProcess, free_ports
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 SPLIT_BYTES = 128 << 20
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tests.stack.rows import Row
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import Options, parse_options
@@ -23,7 +23,7 @@ def options(bootstrap_servers: str, topic: str, given: Mapping[str, str] | None 
 
 
 def plan(asked: Options) -> list[Split]:
-    tier = open_tier(asked)
+    tier = open_log_source(asked)
     try:
         return plan_batch(asked, tier)
     finally:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.gateway.requests import location_fetch, metadata_request, produce_request
 from tiered_stream.gateway import rewrite
-from tiered_stream.gateway.connection_state import Conversation, Handling
+from tiered_stream.gateway.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.frames import FrameError, RequestHead, request_head
 from tiered_stream.gateway.location_requests import LARGEST_REQUEST, location_request
 
@@ -14,7 +14,7 @@ def head(correlation_id: int) -> bytes:
 
 
 def test_responses_belong_to_the_requests_in_their_order() -> None:
-    talk = Conversation()
+    talk = ConnectionState()
     for number in (7, 8):
         content = metadata_request(number)
         assert talk.request(content[:8]) == content[:8]
@@ -28,7 +28,7 @@ def test_responses_belong_to_the_requests_in_their_order() -> None:
 
 @pytest.mark.parametrize("correlation_id", [8, 9])
 def test_a_response_out_of_order_ends_the_connection(correlation_id: int) -> None:
-    talk = Conversation()
+    talk = ConnectionState()
     talk.request(metadata_request(7)[:8])
     talk.request(metadata_request(8)[:8])
     with pytest.raises(FrameError, match="not asked next"):
@@ -37,12 +37,12 @@ def test_a_response_out_of_order_ends_the_connection(correlation_id: int) -> Non
 
 def test_a_response_to_nothing_ends_the_connection() -> None:
     with pytest.raises(FrameError):
-        Conversation().response(head(1))
+        ConnectionState().response(head(1))
 
 
 @pytest.mark.parametrize("version", [3, 9, 12])
 def test_a_produce_without_acks_waits_for_no_response(version: int) -> None:
-    talk = Conversation()
+    talk = ConnectionState()
     silent = produce_request(0, version)
     assert talk.request(silent) == silent
     assert talk.idle
@@ -51,14 +51,14 @@ def test_a_produce_without_acks_waits_for_no_response(version: int) -> None:
 
 
 def test_other_requests_are_passed_on_unread() -> None:
-    talk = Conversation()
+    talk = ConnectionState()
     talk.request(request_bytes := bytes.fromhex("0024 0002 00000005") + b"token")
     assert talk.response(head(5)).handling is Handling.PASS
     assert request_bytes
 
 
 def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
-    talk = Conversation()
+    talk = ConnectionState()
     content = location_fetch({0: (0, 9)}, correlation_id=3)
     assert talk.request(content) is None
     wanted = location_request(request_head(content), content)
@@ -68,7 +68,7 @@ def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
 
 
 def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
-    talk = Conversation()
+    talk = ConnectionState()
     talk.locate(RequestHead(1, 15, 3), None)
     assert talk.response(head(3)).handling is Handling.PASS
 
@@ -85,9 +85,9 @@ def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
     ],
 )
 def test_no_more_of_a_request_is_read_than_must_be(api_key: int, size: int, needed: int) -> None:
-    assert Conversation.bytes_needed(RequestHead(api_key, 9, 1), size) == needed
+    assert ConnectionState.bytes_needed(RequestHead(api_key, 9, 1), size) == needed
 
 
 def test_logins_without_kafka_s_headers_are_refused() -> None:
     with pytest.raises(FrameError, match="SASL login"):
-        Conversation().request(bytes.fromhex("0011 0000 00000001 ffff"))
+        ConnectionState().request(bytes.fromhex("0011 0000 00000001 ffff"))

@@ -20,7 +20,7 @@ from tests.stack.processes import wait_until
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 if TYPE_CHECKING:
     from tests.stack.tiered_stack import TieredStack

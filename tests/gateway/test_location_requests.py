@@ -11,12 +11,12 @@ from tests.gateway.requests import TOPIC_ID, fetch_response, location_fetch, rea
 from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
 from tiered_stream.gateway.frames import FrameError, request_head
 from tiered_stream.gateway.location_requests import (
-    LeaveAnswer,
+    AuthorizationAnswer,
     LocationRequest,
     PartitionAnswer,
     ReadablePartition,
     TopicIdIndex,
-    leave_request,
+    authorization_request,
     location_request,
     may_ask,
 )
@@ -64,9 +64,9 @@ def test_only_versions_with_topic_ids_that_were_offered_may_ask(version: int) ->
 
 def test_leave_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
     content = location_fetch({0: (5, 50), 1: (7, 70)}, correlation_id=42)
-    leave = leave_request(asked(content), {FIRST: 1000})
-    assert request_head(leave) == request_head(content)
-    message = read(FetchRequest, leave, 15)
+    sent = authorization_request(asked(content), {FIRST: 1000})
+    assert request_head(sent) == request_head(content)
+    message = read(FetchRequest, sent, 15)
     assert not message.remote_log_segment_location_requested and message.isolation_level == 1
     assert (message.max_wait_ms, message.min_bytes, message.max_bytes) == (0, 0, 1)
     first, second = message.topics[0].partitions
@@ -74,14 +74,14 @@ def test_leave_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
     assert second.fetch_offset == 7, "a partition that is not known is asked for as the client did"
 
 
-def answered(request: LocationRequest, answers: dict[int, dict[str, Any]], **others: Any) -> LeaveAnswer:
-    return LeaveAnswer(request, fetch_response(answers, **others))
+def answered(request: LocationRequest, answers: dict[int, dict[str, Any]], **others: Any) -> AuthorizationAnswer:
+    return AuthorizationAnswer(request, fetch_response(answers, **others))
 
 
 def test_only_partitions_that_the_broker_lets_the_client_read_are_readable() -> None:
     request = asked(location_fetch({0: (5, 50), 1: (20, 70)}))
-    leave = answered(request, {0: {"error_code": 29}, 1: {}, 2: {}})
-    assert leave.readable() == [ReadablePartition(SECOND, 20, 70, 900)]
+    authorized = answered(request, {0: {"error_code": 29}, 1: {}, 2: {}})
+    assert authorized.readable() == [ReadablePartition(SECOND, 20, 70, 900)]
     assert answered(request, {0: {}}, error_code=29).readable() == []
 
 
@@ -91,14 +91,14 @@ def test_nothing_below_the_log_start_and_nothing_beyond_the_end_that_the_client_
 
 
 def test_a_log_end_that_moved_back_is_an_error_that_passes() -> None:
-    leave = answered(asked(location_fetch({0: (5, 50)})), {0: {"error_code": 1}})
-    assert leave.readable() == []
-    assert read(FetchResponse, leave.encode({}), 15).responses[0].partitions[0].error_code == 78
+    authorized = answered(asked(location_fetch({0: (5, 50)})), {0: {"error_code": 1}})
+    assert authorized.readable() == []
+    assert read(FetchResponse, authorized.encode({}), 15).responses[0].partitions[0].error_code == 78
 
 
 def test_the_answer_has_locations_and_no_records() -> None:
-    leave = answered(asked(location_fetch({0: (20, 50), 1: (20, 50)})), {0: {}, 1: {}}, correlation_id=42)
-    message = read(FetchResponse, leave.encode({FIRST: PartitionAnswer(b"\x01", 50)}), 15)
+    authorized = answered(asked(location_fetch({0: (20, 50), 1: (20, 50)})), {0: {}, 1: {}}, correlation_id=42)
+    message = read(FetchResponse, authorized.encode({FIRST: PartitionAnswer(b"\x01", 50)}), 15)
     assert message.header.correlation_id == 42
     first, second = message.responses[0].partitions
     assert (first.remote_log_segments, first.located_end_offset, first.records) == (b"\x01", 50, None)

@@ -20,7 +20,7 @@ from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError, RequestHead, frame
-from tiered_stream.gateway.location_requests import LocationRequest, leave_request, location_request
+from tiered_stream.gateway.location_requests import LocationRequest, authorization_request, location_request
 from tiered_stream.gateway.relay import CHUNK_BYTES, Relay, RelayServices, Streams
 
 OTHER_API = bytes.fromhex("0024 0002")
@@ -33,10 +33,10 @@ class Desk:
     def __init__(self) -> None:
         self.answered: list[bytes] = []
 
-    async def leave(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
+    async def authorization(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
         request = location_request(head, content)
         assert request is not None
-        return request, leave_request(request, dict.fromkeys(request.wanted, 77))
+        return request, authorization_request(request, dict.fromkeys(request.wanted, 77))
 
     async def answer(self, request: LocationRequest, content: bytes) -> bytes:
         self.answered.append(content)
@@ -46,8 +46,10 @@ class Desk:
 class Ends:
     """The client's and the broker's ends of a relayed connection."""
 
-    def __init__(self, client: Streams, broker: Streams, relay: Relay, running: asyncio.Task[None], desk: Desk) -> None:
-        self.client, self.broker, self.relay, self.running, self.desk = client, broker, relay, running, desk
+    def __init__(
+        self, client: Streams, broker: Streams, relay: Relay, running: asyncio.Task[None], locations: Desk
+    ) -> None:
+        self.client, self.broker, self.relay, self.running, self.locations = client, broker, relay, running, locations
 
     async def ask(self, content: bytes) -> None:
         self.client.writer.write(frame(content))
@@ -82,16 +84,16 @@ def relayed(work: Callable[[Ends], Awaitable[None]]) -> None:
     """Run `work` with a relay between its ends, and see that nothing is left of it."""
 
     async def run() -> None:
-        (client, outer), (inner, broker), desk = await pair(), await pair(), Desk()
+        (client, outer), (inner, broker), locations = await pair(), await pair(), Desk()
 
         async def listen() -> None:
             return
 
-        services = RelayServices(lambda node, own: Address("gateway", 1), listen, 2, desk, GatewayMetrics())  # type: ignore[arg-type]
+        services = RelayServices(lambda node, own: Address("gateway", 1), listen, 2, locations, GatewayMetrics())  # type: ignore[arg-type]
         relay = Relay(outer, inner, services)
         running = asyncio.create_task(relay.run())
         try:
-            await asyncio.wait_for(work(Ends(client, broker, relay, running, desk)), 20)
+            await asyncio.wait_for(work(Ends(client, broker, relay, running, locations)), 20)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -135,8 +137,8 @@ def test_a_location_request_goes_on_as_a_request_for_leave_and_its_answer_waits_
         await ends.ask(location_fetch({0: (1, 2)}, correlation_id=2))
         await ends.ask(metadata_request(3))
         await received(ends.broker)
-        leave = read(FetchRequest, await received(ends.broker), 15)
-        assert leave.topics[0].partitions[0].fetch_offset == 77
+        sent = read(FetchRequest, await received(ends.broker), 15)
+        assert sent.topics[0].partitions[0].fetch_offset == 77
         await received(ends.broker)
         for content in (
             metadata_response({}, correlation_id=1), fetch_response({0: {}}, correlation_id=2),
@@ -146,7 +148,7 @@ def test_a_location_request_goes_on_as_a_request_for_leave_and_its_answer_waits_
         await received(ends.client)
         assert read(FetchResponse, await received(ends.client), 15).header.correlation_id == 2
         await received(ends.client)
-        assert len(ends.desk.answered) == 1
+        assert len(ends.locations.answered) == 1
 
     relayed(work)
 

@@ -82,9 +82,9 @@ def test_settings_that_do_not_suffice_end_the_job_with_one_line(tmp_path: Path) 
     )
 
 
-def test_a_malformed_line_ends_the_job_without_being_shown(tmp_path: Path) -> None:
+def test_a_malformed_file_ends_the_job_without_being_shown(tmp_path: Path) -> None:
     settings = tmp_path / "job.properties"
-    settings.write_text("remote.storage.aws.secret.access.key secret\n")
+    settings.write_text("remote.storage.aws.secret.access.key=\\usecret\n")
     status, printed = run("--settings", settings)
     assert status == 2
     assert f"the settings file {settings}" in printed and "secret" not in printed

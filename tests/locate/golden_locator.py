@@ -13,9 +13,9 @@ from tests.storage import golden_aiven
 from tiered_stream.locate.lineage import END_OF_LOG, visible_segments
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
-from tiered_stream.locate.visible_locator import TierLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
 from tiered_stream.model import AbortedTransaction, ByteRange, RemoteLogSegment, SegmentLocation, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.records.snapshots import parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -60,7 +60,7 @@ def golden_table(name: str) -> dict[TopicPartition, tuple[RemoteLogSegment, ...]
     }
 
 
-class GoldenLocator(TierLocator):
+class GoldenLocator(SegmentMetadataLocator):
     """All epochs belong to the lineage; beyond the tier, the expected rows tell which transactions were aborted."""
 
     name = "golden"
@@ -77,7 +77,7 @@ class GoldenLocator(TierLocator):
         }
         self.seams: list[tuple[TopicPartition, int]] = []
 
-    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         return {partition: self.visible[partition] for partition in partitions if partition in self.visible}
 
     def _aborted_across(

@@ -14,7 +14,7 @@ from tiered_stream.broker.fetch_messages import encode_segments
 from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 UNKNOWN_TOPIC_ID = 100
 PARTITION = TopicPartition("t", 0)

@@ -21,9 +21,10 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
 )
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import ByteRange, OffsetRange, Split, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel, parse_options
+from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import plan_splits
 
 SEGMENTS, RECORDS = 40, 10
@@ -170,7 +171,7 @@ def without_listing(stack: TieredStack) -> Iterator[str]:
 def planned(stack: TieredStack, topic: str, wanted: OffsetRange, **given: str) -> list[Split]:
     named = {name.replace("__", "."): value for name, value in given.items()}
     parsed = parse_options(options(stack, topic, named), streaming=False)
-    with closing(open_tier(parsed)) as tier:
+    with closing(open_log_source(parsed)) as tier:
         return plan_splits({TopicPartition(topic, 0): wanted}, tier.locator, split_bytes=parsed.split_bytes)
 
 

@@ -17,9 +17,10 @@ from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.lineage import lineage_of, visible_segments
 from tiered_stream.locate.locator import Locator
-from tiered_stream.locate.visible_locator import TierLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
 from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel, parse_options
+from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.read import read_split
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -80,7 +81,7 @@ def happen(log: Log, random: Random, times: int) -> None:
             log.append(kind, 1 if kind in ("commit", "abort") else random.randint(1, 4), random.choice(producers))
 
 
-class ModelLocator(TierLocator):
+class ModelLocator(SegmentMetadataLocator):
     """Segments and lineage from the model; beyond the tier, the model tells which transactions were aborted."""
 
     name = "model"
@@ -100,7 +101,7 @@ class ModelLocator(TierLocator):
         lineage = lineage_of(history.log.epochs(0, history.log.end))
         self.visible = visible_segments(segments, lineage, log_start)
 
-    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         return {PARTITION: self.visible}
 
     def _aborted_across(

@@ -3,7 +3,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,17 +10,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.parsing import (
-    FetchOptions,
-    IsolationLevel,
-    Options,
-    StorageOptions,
-    Subscription,
-    parse_options,
-    render_option_table,
-)
+from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.parsing import FetchOptions, Options, StorageOptions, Subscription, parse_options
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd
-from tiered_stream.options.tables import OPTIONS, write_option_table
+from tiered_stream.options.tables import OPTIONS, render_option_table
 
 BROKERS = {"kafka.bootstrap.servers": "broker:9092"}
 TOPIC = {**BROKERS, "subscribe": "t"}
@@ -508,22 +500,6 @@ def test_no_secret_is_in_an_error(name: str, value: str, caplog: pytest.LogCaptu
 def test_every_option_is_declared_once() -> None:
     names = [option.name.lower() for option in OPTIONS]
     assert len(names) == len(set(names))
-
-
-def test_the_readme_holds_exactly_the_option_table() -> None:
-    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
-    between = readme.partition("<!-- options -->\n")[2].partition("<!-- /options -->")[0]
-    assert between == render_option_table(), "write it anew with `python -m tiered_stream.options.parsing`"
-
-
-def test_rewriting_the_table_keeps_the_text_around_it(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("before\n<!-- options -->\n| stale |\n<!-- /options -->\nafter\n", "utf-8")
-    write_option_table(readme)
-    text = readme.read_text("utf-8")
-    assert text.startswith("before\n<!-- options -->\n| Option |")
-    assert text.endswith("<!-- /options -->\nafter\n")
-    assert "stale" not in text
 
 
 def test_internal_options_stay_out_of_the_table() -> None:

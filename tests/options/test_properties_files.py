@@ -1,13 +1,22 @@
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
+import javaproperties
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.properties_files import parse_assignment, read_settings
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
+
+
+JAVA_TEXT = st.characters(exclude_categories=["Cs"])
+"""All but halves of surrogate pairs, which no file in UTF-8 can hold."""
 
 
 def written(folder: Path, text: str | bytes) -> Path:
@@ -51,27 +60,48 @@ def test_a_backslash_joins_a_line_with_the_next(tmp_path: Path) -> None:
     text = 'a=1,\\\n  # 2,\\\n  3\nkafka.sasl.jaas.config=Login required \\\n    username="u" \\\n\n'
     assert read_settings(written(tmp_path, text)) == {
         "a": "1,# 2,3",
-        "kafka.sasl.jaas.config": 'Login required username="u"',
+        "kafka.sasl.jaas.config": 'Login required username="u" ',  # as Java has it
     }
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("a=1\nno setting secret\n", 2),
-        ("a=1\n\n#\na=secret\n", 4),
-        ("a=1\n  secret\n", 2),
-        ("=secret\n", 1),
-        ("a=1\n[secret]\nb=2\n", 2),
-        ("a=1\nb\\\n  secret\\", 4),
-    ],
-    ids=["no =", "twice", "indented", "no name", "a section", "joined lines"],
-)
-def test_a_line_that_is_no_setting_is_named_by_number_and_not_shown(tmp_path: Path, text: str, line: int) -> None:
-    path = written(tmp_path, text)
-    with pytest.raises(ConfigurationError, match=rf"{path} \(line {line}\): write one name=value a line") as refused:
+def test_a_name_that_is_there_twice_is_refused_without_its_values(tmp_path: Path) -> None:
+    path = written(tmp_path, "a=1\n\n#\na=secret\n")
+    with pytest.raises(ConfigurationError, match=f"{path} gives a twice") as refused:
         read_settings(path)
     assert "secret" not in str(refused.value)
+
+
+def test_a_malformed_escape_is_refused_without_showing_it(tmp_path: Path) -> None:
+    path = written(tmp_path, "password=secret\\users\n")
+    with pytest.raises(ConfigurationError, match=r"malformed .uxxxx escape") as refused:
+        read_settings(path)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("separator", ["=", ":", " ", " = ", "\t:\t"])
+def test_names_end_as_in_java(tmp_path: Path, separator: str) -> None:
+    assert read_settings(written(tmp_path, f"a.b{separator}c = d:e")) == {"a.b": "c = d:e"}
+
+
+@given(st.dictionaries(st.text(JAVA_TEXT, min_size=1), st.text(JAVA_TEXT), max_size=5))
+def test_whatever_java_writes_comes_back(settings: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "job.properties")
+        file.write_text(javaproperties.dumps(settings, timestamp=False), encoding="utf-8")
+        assert read_settings(file) == settings
+
+
+def test_what_java_itself_writes_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+    settings = {"pass word": " p=:#!\\w\u00e4\t\U0001f511", "path": "C:\\keys\\a b", "#no comment": "\\", "empty": ""}
+    jvm = spark._jvm
+    assert jvm is not None
+    properties = jvm.java.util.Properties()
+    for name, value in settings.items():
+        properties.setProperty(name, value)
+    stream = jvm.java.io.FileOutputStream(str(tmp_path / "job.properties"))
+    properties.store(stream, None)
+    stream.close()
+    assert read_settings(tmp_path / "job.properties") == settings
 
 
 def test_a_file_in_another_encoding_is_refused_without_showing_it(tmp_path: Path) -> None:

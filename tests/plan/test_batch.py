@@ -8,7 +8,7 @@ import pytest
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MADE_UP_ID, MadeUpTier, TieredLog
 from tiered_stream.errors import DataLossError, OpenTransactionError, UnknownTopicError
-from tiered_stream.locate.open_tier import Tier
+from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, Split, TopicPartition, uuid_to_text
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
@@ -18,7 +18,7 @@ BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.numR
 
 
 def plan(reader: InMemoryOffsets, locator: MadeUpTier | None = None, **given: str) -> list[Split]:
-    return plan_batch(parse_options({**BASE, **given}, streaming=False), Tier(reader, locator))
+    return plan_batch(parse_options({**BASE, **given}, streaming=False), LogSource(reader, locator))
 
 
 def logs() -> InMemoryOffsets:

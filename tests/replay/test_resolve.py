@@ -10,7 +10,7 @@ from tests.archives import arrow_rows
 from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
 from tests.stack.rows import Row
 from tests.stack.tiered_stack import TieredStack
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
@@ -29,7 +29,7 @@ ON_ONE_STACK = settings(
 def plan(stack: TieredStack, times: TimeRange, exact: bool = False) -> ReplayPlan:
     reads = {"subscribe": ",".join(TOPICS)}
     options = parse_options({**stack.options(), **reads}, streaming=True)
-    tier = open_tier(options)
+    tier = open_log_source(options)
     try:
         found = resolve(options, tier, times, exact=exact)
     finally:
@@ -41,7 +41,7 @@ def plan(stack: TieredStack, times: TimeRange, exact: bool = False) -> ReplayPla
 def replayed(stack: TieredStack, planned: ReplayPlan) -> dict[str, list[Row]]:
     """What the tasks of a query of the plan give."""
     options = parse_options(planned.batch_options({**stack.options(), "includeHeaders": "true"}), streaming=False)
-    tier = open_tier(options)
+    tier = open_log_source(options)
     try:
         splits = plan_batch(options, tier)
     finally:

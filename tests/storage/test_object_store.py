@@ -36,7 +36,7 @@ def test_an_object_shorter_than_the_range_names_object_wanted_and_got(store_of: 
 
 def test_an_object_too_large_to_be_read_whole_is_refused(store_of: StoreOf, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_of({"a": DATA})
-    for module in ("s3", "file"):
+    for module in ("s3_store", "file_store"):
         monkeypatch.setattr(f"tiered_stream.storage.{module}.MAX_WHOLE_OBJECT_BYTES", 99_999)
     monkeypatch.setattr(stores, "MAX_WHOLE_OBJECT_BYTES", 99_999)
     with pytest.raises(CorruptDataError, match="a has 100000 bytes, more than the 99999"):

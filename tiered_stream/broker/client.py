@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import concurrent.futures
+import os
 import random
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
+
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
 from tiered_stream.broker.config.client_properties import BrokerConfig
@@ -19,7 +22,7 @@ from tiered_stream.model import TopicPartition
 
 T = TypeVar("T")
 
-_UNKNOWN_TOPIC = 3  # UNKNOWN_TOPIC_OR_PARTITION
+_UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
 _UNKNOWN_TOPIC_GRACE_MS = 1_000  # a topic made a moment ago is not known to every broker at once
 
 
@@ -180,9 +183,9 @@ class BrokerClient:
 
 def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
     """Raises unless every error may pass in the time left."""
-    missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC)
+    missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
-        if code != _UNKNOWN_TOPIC and not is_retriable(code):
+        if code != _UNKNOWN_TOPIC_CODE and not is_retriable(code):
             raise answer_fault(code, f"topic {topic!r}", "DESCRIBE on the topic")
     if missing and not grace.remaining_ms:
         raise UnknownTopicError(
@@ -192,3 +195,40 @@ def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: D
     if not deadline.remaining_ms:
         reasons = ", ".join(f"{topic!r}: {code_name(code)}" for topic, code in sorted(error_codes.items()))
         raise BrokerUnavailableError(f"topics not available within {deadline.timeout_ms} ms: {reasons}")
+
+
+_FIRST_WITH_FEATURES = 3
+
+
+def supported_feature(client: BrokerClient, name: str) -> int:
+    """The newest version of the feature that the broker which answers first supports; 0: it does not know it.
+
+    Raises:
+        BrokerError: no broker answers.
+    """
+    response = client.ask_any_broker(
+        lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
+    )
+    if response.API_VERSION < _FIRST_WITH_FEATURES:
+        return 0
+    return max(
+        (feature.max_version for feature in response.supported_features or () if feature.name == name), default=0
+    )
+
+
+_clients: dict[tuple[int, frozenset[tuple[str, str]]], BrokerClient] = {}
+
+
+def open_client(properties: Mapping[str, str]) -> BrokerClient:
+    """The process's client for these properties: made once, shared by all threads, never by a forked process.
+
+    So Spark's Python workers, which it uses again, keep their connections.
+
+    Raises:
+        ConfigurationError: as `BrokerClient`.
+    """
+    # The process id: a fork must not go on with its parent's connections.
+    key = (os.getpid(), frozenset(properties.items()))
+    client = _clients.get(key)
+    # Two threads may both make one; setdefault lets all use the same, without a lock that a fork could inherit locked.
+    return client or _clients.setdefault(key, BrokerClient(properties))

@@ -8,19 +8,10 @@ from typing import Any
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, by_topic
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
 from tiered_stream.model import TopicPartition
 
 NO_EPOCH = -1
-
-
-def current_leader_epochs(client: BrokerClient, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """The epoch of each partition's present leader, -1 where brokers are too old to tell (before Kafka 2.4).
-
-    Raises: as `BrokerClient.metadata`, and UnknownTopicError for a partition that its topic does not have.
-    """
-    leaders = client.run(lambda: client.leaders(partitions, client.deadline(), refresh=True))
-    return {partition: metadata.leader_epoch for partition, metadata in leaders.items()}
 
 
 def leader_epoch_end_offsets(
@@ -35,8 +26,8 @@ def leader_epoch_end_offsets(
     """
     if not epochs:
         return {}
-    question = _OffsetForLeaderEpoch(epochs)
-    return client.run(lambda: ask_leaders(client, question, epochs, client.deadline()))
+    request = _OffsetForLeaderEpoch(epochs)
+    return client.run(lambda: ask_leaders(client, request, epochs, client.deadline()))
 
 
 def lineages(
@@ -57,13 +48,13 @@ def lineages(
     return found
 
 
-class _OffsetForLeaderEpoch(LeaderQuestion[tuple[int, int]]):
+class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
     needed_acl = "DESCRIBE on the topic"
 
     def __init__(self, epochs: Mapping[TopicPartition, int]) -> None:
         self._epochs = epochs
 
-    def request(self, leaders: Leaders) -> Any:
+    def message(self, leaders: Leaders) -> Any:
         return OffsetForLeaderEpochRequest(
             replica_id=-1,  # a consumer
             topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],

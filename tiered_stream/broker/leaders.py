@@ -1,4 +1,4 @@
-"""One question about many partitions, put to their leaders, again until each has answered or time is up."""
+"""One request about many partitions, sent to their leaders, again until each has answered or time is up."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ T = TypeVar("T")
 Leaders = Mapping[TopicPartition, PartitionMetadata]
 
 
-class LeaderQuestion(ABC, Generic[A]):
+class LeaderRequest(ABC, Generic[A]):
     """A request that is answered partition by partition, by each one's leader."""
 
     needed_acl: str
     """What the user needs to be allowed, for the error that says so."""
 
     @abstractmethod
-    def request(self, leaders: Leaders) -> Any:
+    def message(self, leaders: Leaders) -> Any:
         """A new request message for these partitions, all of one leader."""
 
     @abstractmethod
@@ -44,7 +44,7 @@ class LeaderQuestion(ABC, Generic[A]):
 
 
 async def ask_leaders(
-    client: BrokerClient, question: LeaderQuestion[A], partitions: Collection[TopicPartition], deadline: Deadline
+    client: BrokerClient, request: LeaderRequest[A], partitions: Collection[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, A]:
     """Every partition's answer; one request to each leader at a time, leaders at once. Runs on the network thread.
 
@@ -59,9 +59,9 @@ async def ask_leaders(
     attempt = 0
     while reasons:
         if attempt and not deadline.remaining_ms:
-            raise _unavailable(question, reasons, deadline)
+            raise _unavailable(request, reasons, deadline)
         by_node = _by_leader(await client.leaders(reasons, deadline, refresh=attempt > 0), reasons)
-        rounds = [partial(_ask_node, client, question, node, leaders, deadline) for node, leaders in by_node.items()]
+        rounds = [partial(_ask_node, client, request, node, leaders, deadline) for node, leaders in by_node.items()]
         for found, retry in await client.together(rounds):
             answered.update(found)
             reasons.update(retry)
@@ -73,24 +73,24 @@ async def ask_leaders(
 
 
 async def ask_node(
-    client: BrokerClient, question: LeaderQuestion[A], node_id: int, leaders: Leaders, deadline: Deadline
+    client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
 ) -> dict[TopicPartition, A]:
     """One attempt at one broker; partitions whose error may pass are left out. Raises as `ask_leaders`."""
-    found, _ = await _ask_node(client, question, node_id, leaders, deadline)
+    found, _ = await _ask_node(client, request, node_id, leaders, deadline)
     return found
 
 
 async def _ask_node(
-    client: BrokerClient, question: LeaderQuestion[A], node_id: int, leaders: Leaders, deadline: Deadline
+    client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
 ) -> tuple[dict[TopicPartition, A], dict[TopicPartition, str]]:
     """The answers, and of partitions without one the reason."""
     try:
-        response = await client.request(node_id, question.request(leaders), deadline)
+        response = await client.request(node_id, request.message(leaders), deadline)
     except BrokerUnavailableError as error:
         return {}, {partition: str(error) for partition in leaders}
     found: dict[TopicPartition, A] = {}
     retry = dict.fromkeys(leaders, "left out of the answer")
-    for partition, error_code, answer in question.answers(response):
+    for partition, error_code, answer in request.answers(response):
         if partition not in leaders:
             raise CorruptDataError(f"broker {node_id} answered for partition {partition}, which was not asked for")
         if error_code == 0:
@@ -99,9 +99,9 @@ async def _ask_node(
             retry[partition] = code_name(error_code)
             if is_unknown(error_code):  # its reason is in the broker's log alone
                 log.warning("%s: broker %s answered %s, and is asked again",
-                            question.subject(partition), node_id, code_name(error_code))  # fmt: skip
+                            request.subject(partition), node_id, code_name(error_code))  # fmt: skip
         else:
-            raise answer_fault(error_code, question.subject(partition), question.needed_acl)
+            raise answer_fault(error_code, request.subject(partition), request.needed_acl)
     return found, {partition: reason for partition, reason in retry.items() if partition not in found}
 
 
@@ -127,11 +127,11 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 
 
 def _unavailable(
-    question: LeaderQuestion[A], reasons: Mapping[TopicPartition, str], deadline: Deadline
+    request: LeaderRequest[A], reasons: Mapping[TopicPartition, str], deadline: Deadline
 ) -> BrokerUnavailableError:
     partition, reason = min(reasons.items())
     others = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
     return BrokerUnavailableError(
-        f"{question.subject(partition)}{others}: no answer from its leader within {deadline.timeout_ms} ms; "
+        f"{request.subject(partition)}{others}: no answer from its leader within {deadline.timeout_ms} ms; "
         f"last: {reason or 'no attempt was made'}"
     )

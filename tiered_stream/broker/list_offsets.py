@@ -8,21 +8,19 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, by_topic
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.options.parsing import IsolationLevel
 
 EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
 
 _NO_OFFSET = -1
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
-# ListOffsets versions: 1 = one offset and its timestamp, 2 = isolation level, 8 = EARLIEST_LOCAL (KIP-405),
-# 9 = LATEST_TIERED (KIP-1005).
-_VERSION_OF_TIMESTAMP = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+# ListOffsets versions: 1 = one offset and its timestamp, 2 = isolation level, 8 = EARLIEST_LOCAL (KIP-405).
+_VERSION_OF_TIMESTAMP = {EARLIEST_LOCAL: 8}
 _VERSION_WITH_ISOLATION = 2
 
 
@@ -66,7 +64,7 @@ class BrokerOffsetReader(OffsetReader):
 
         A broker looks for a timestamp in remote storage first and then on its own disk (`RemoteLogOffsetReader`). A
         segment that it moves in between is found in neither, and the answer is a later offset, or none. By the next
-        question the segment is in remote storage. No answer is ever too early, so that the earlier one holds.
+        request the segment is in remote storage. No answer is ever too early, so that the earlier one holds.
         """
         first, second = (_none_where_missing(self._list(timestamps)) for _ in range(2))
         return {
@@ -78,19 +76,15 @@ class BrokerOffsetReader(OffsetReader):
         """The first offset that the leader still has on its own disk (KIP-405; Kafka 3.6 or newer)."""
         return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
 
-    def latest_tiered(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The last offset (inclusive) in remote storage, None: nothing is there (KIP-1005; Kafka 3.9 or newer)."""
-        return _none_where_missing(self._list(dict.fromkeys(partitions, LATEST_TIERED)))
-
     def _list(
         self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
     ) -> dict[TopicPartition, int]:
         client = self._client
-        question = ListOffsets(timestamps, isolation or self._isolation, client.config.request_timeout_ms)
-        return client.run(lambda: ask_leaders(client, question, timestamps, client.deadline()))
+        request = ListOffsets(timestamps, isolation or self._isolation, client.config.request_timeout_ms)
+        return client.run(lambda: ask_leaders(client, request, timestamps, client.deadline()))
 
 
-class ListOffsets(LeaderQuestion[int]):
+class ListOffsets(LeaderRequest[int]):
     """By partition, the offset for a timestamp (ms) or one of the special ones; -1: there is none."""
 
     needed_acl = "DESCRIBE on the topic"
@@ -100,7 +94,7 @@ class ListOffsets(LeaderQuestion[int]):
         self._isolation = isolation_code(isolation)
         self._timeout_ms = timeout_ms
 
-    def request(self, leaders: Leaders) -> Any:
+    def message(self, leaders: Leaders) -> Any:
         return ListOffsetsRequest(
             replica_id=-1,
             isolation_level=self._isolation,

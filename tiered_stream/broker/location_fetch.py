@@ -9,11 +9,11 @@ from typing import Any
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.fetch_messages import FIRST_VERSION, STORAGE_FORMAT, FetchRequest
-from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, by_topic
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
 """How many segments one answer may name: about 10 MB without signed locations, 60 MB with them."""
@@ -59,11 +59,11 @@ def locate_segments(
     Raises:
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
     """
-    question = _Locations(client, ranges, terms)
-    return client.run(lambda: ask_leaders(client, question, ranges, client.deadline()))
+    request = _Locations(client, ranges, terms)
+    return client.run(lambda: ask_leaders(client, request, ranges, client.deadline()))
 
 
-class _Locations(LeaderQuestion[LocatedSegments]):
+class _Locations(LeaderRequest[LocatedSegments]):
     needed_acl = "READ on the topic"
 
     def __init__(
@@ -73,7 +73,7 @@ class _Locations(LeaderQuestion[LocatedSegments]):
         self._ranges = ranges
         self._terms = terms
 
-    def request(self, leaders: Leaders) -> Any:
+    def message(self, leaders: Leaders) -> Any:
         terms = self._terms
         return FetchRequest(
             max_wait_ms=0,

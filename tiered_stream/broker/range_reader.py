@@ -17,8 +17,8 @@ from tiered_stream.broker.list_offsets import ListOffsets
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, FetchTimeoutError
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import LATEST
-from tiered_stream.options.parsing import IsolationLevel
 from tiered_stream.options.spark_options import POLL_TIMEOUT_MS
 from tiered_stream.records.header import whole_batches
 
@@ -116,8 +116,8 @@ class _Position:
         if self.offset < (fetched.last_stable_offset if committed else fetched.high_watermark):
             return False
         # A new leader's high watermark lags for a moment; ListOffsets waits until it is right (KIP-207).
-        question = ListOffsets({partition: LATEST}, isolation, self.client.config.request_timeout_ms)
-        ends = self.client.run(lambda: ask_leaders(self.client, question, [partition], patience))
+        request = ListOffsets({partition: LATEST}, isolation, self.client.config.request_timeout_ms)
+        ends = self.client.run(lambda: ask_leaders(self.client, request, [partition], patience))
         return ends[partition] <= self.offset
 
     def _before_asking_again(self, fetched: FetchedRecords) -> None:

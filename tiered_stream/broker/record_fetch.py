@@ -15,12 +15,12 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.fetch_messages import FetchRequest
-from tiered_stream.broker.leaders import LeaderQuestion, Leaders, ask_leaders, ask_node
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node
 from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
 from tiered_stream.errors import BrokerError, OffsetOutOfRangeError, TopicRecreatedError
 from tiered_stream.model import TopicPartition, uuid_to_text
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.options.parsing import IsolationLevel
 
 # Fetch versions: 4 = isolation level and record batches, 12 = the last one by topic name, 13 = by topic id (KIP-516),
 # 17 = the last one with something for consumers.
@@ -84,34 +84,34 @@ async def fetch(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> FetchedRecords:
     """What `fetch_records` does, on the network thread."""
-    question = _Fetch(client, partition, offset, terms, client.config.client_rack)
+    request = _Fetch(client, partition, offset, terms, client.config.client_rack)
     if terms.topic_id is not None:
         await client.expect_topic(partition.topic, terms.topic_id, deadline)
     try:
         replica = client.read_replicas.get(partition)
         if replica is None:
-            answer = (await ask_leaders(client, question, [partition], deadline))[partition]
+            answer = (await ask_leaders(client, request, [partition], deadline))[partition]
             if answer.read_replica < 0:
                 return answer.fetched
             replica = client.read_replicas[partition] = answer.read_replica
-        fetched = await _from_replica(client, question, replica, deadline)
+        fetched = await _from_replica(client, request, replica, deadline)
         if fetched is not None and fetched.records:
             return fetched
         # The replica is gone or behind. A Fetch without a rack keeps the leader from naming it again.
         client.read_replicas.pop(partition, None)
-        question = _Fetch(client, partition, offset, terms, rack="")
-        return (await ask_leaders(client, question, [partition], deadline))[partition].fetched
+        request = _Fetch(client, partition, offset, terms, rack="")
+        return (await ask_leaders(client, request, [partition], deadline))[partition].fetched
     except OffsetOutOfRangeError as error:
         raise await _out_of_range(client, partition, offset, terms, deadline) from error
 
 
 async def _from_replica(
-    client: BrokerClient, question: _Fetch, replica: int, deadline: Deadline
+    client: BrokerClient, request: _Fetch, replica: int, deadline: Deadline
 ) -> FetchedRecords | None:
-    partition = question.partition
+    partition = request.partition
     leaders = await client.leaders([partition], deadline)
     try:
-        answers = await ask_node(client, question, replica, leaders, deadline)
+        answers = await ask_node(client, request, replica, leaders, deadline)
     except BrokerError:
         return None
     return answers[partition].fetched if partition in answers else None
@@ -122,8 +122,8 @@ async def _out_of_range(
 ) -> OffsetOutOfRangeError:
     bounds = []
     for special in (EARLIEST, LATEST):
-        question = ListOffsets({partition: special}, terms.isolation, client.config.request_timeout_ms)
-        bounds.append((await ask_leaders(client, question, [partition], deadline))[partition])
+        request = ListOffsets({partition: special}, terms.isolation, client.config.request_timeout_ms)
+        bounds.append((await ask_leaders(client, request, [partition], deadline))[partition])
     return OffsetOutOfRangeError(
         f"partition {partition}: offset {offset} is not in the log, which begins at {bounds[0]} and ends before "
         f"{bounds[1]}"
@@ -136,7 +136,7 @@ class _Answer:
     read_replica: int
 
 
-class _Fetch(LeaderQuestion[_Answer]):
+class _Fetch(LeaderRequest[_Answer]):
     needed_acl = "READ on the topic"
 
     def __init__(
@@ -148,7 +148,7 @@ class _Fetch(LeaderQuestion[_Answer]):
         self._terms = terms
         self._rack = rack
 
-    def request(self, leaders: Leaders) -> Any:
+    def message(self, leaders: Leaders) -> Any:
         terms = self._terms
         topic_id = self._topic_id()
         kind = FetchRequest.FetchTopic

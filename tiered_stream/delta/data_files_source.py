@@ -72,8 +72,8 @@ class FilesReader(StreamReader):
         assert isinstance(partition, FilesPartition)
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        files, metrics = write_splits(partition.splits, self._options, self._files, task)
-        send(metrics, (*self._options.metrics_addresses, *partition.batch_log))
+        files, metrics = write_splits(partition.splits, self.options, self._files, task)
+        send(metrics, (*self.options.metrics_addresses, *partition.batch_log))
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(files, metrics, peak_memory)
         settle_worker()

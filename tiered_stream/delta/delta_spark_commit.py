@@ -125,26 +125,26 @@ class DeltaSparkTransaction:
                 # What Delta's own writer does once it has written files; the hook asks the table whether to compact.
                 transaction.registerPostCommitHook(_module(delta.hooks, "AutoCompact"))
             operation = getattr(delta, "DeltaOperations$StreamingUpdate")(
-                self._jvm.org.apache.spark.sql.streaming.OutputMode.Append(),
+                self._java.org.apache.spark.sql.streaming.OutputMode.Append(),
                 batch.query_id,
                 batch.batch_id,
-                self._jvm.scala.Option.apply(batch.offsets()),
+                self._java.scala.Option.apply(batch.offsets()),
             )
             return int(transaction.commit(self._actions(batch), operation))
 
     @property
-    def _jvm(self) -> Any:
+    def _java(self) -> Any:
         return self._spark._jvm
 
     def _report(self, batch: BatchCommit) -> None:
         """The figures that `DESCRIBE HISTORY` shows."""
         context = self._spark.sparkContext._jsc.sc()
-        metrics = self._jvm.java.util.HashMap()
+        metrics = self._java.java.util.HashMap()
         for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():
-            metric = self._jvm.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(context, name)
+            metric = self._java.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(context, name)
             metric.set(value)
             metrics[name] = metric
-        self._transaction.registerSQLMetrics(self._spark._jsparkSession, self._jvm.PythonUtils.toScalaMap(metrics))
+        self._transaction.registerSQLMetrics(self._spark._jsparkSession, self._java.PythonUtils.toScalaMap(metrics))
 
     def _actions(self, batch: BatchCommit) -> Any:
         moment = time.time_ns() // 1_000_000
@@ -165,10 +165,10 @@ class DeltaSparkTransaction:
             for file in batch.files
         )
         action = _module(_delta(self._spark).actions, "Action")
-        actions = self._jvm.java.util.ArrayList()
+        actions = self._java.java.util.ArrayList()
         for each in given:
             actions.add(action.fromJson(orjson.dumps(each).decode()))
-        return self._jvm.PythonUtils.toSeq(actions)
+        return self._java.PythonUtils.toSeq(actions)
 
 
 def _known_scheme(spark: SparkSession, path: str) -> str:

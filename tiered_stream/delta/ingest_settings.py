@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import types
+from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
 from tiered_stream.options.types import Option
 
@@ -34,22 +34,14 @@ PROPERTY_PREFIX = "ingest.tableProperty."
 """Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
 
 _OURS = "ingest."
-_NAMES: tuple[str, ...] = (TARGET_FILE_SIZE.name, COMPRESSION.name, DAY_COLUMN.name, COMMIT.name)
+INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMMIT)
+_NAMES = tuple(option.name for option in INGEST_OPTIONS)
 _URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
 _SEGMENTS_PREFIX = "remote.storage."
 _ANONYMOUS: Option[bool] = Option(
     "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
 )
-_STORAGE: dict[str, Option[Any]] = {
-    "s3_endpoint_url": remote.S3_ENDPOINT_URL,
-    "s3_region": remote.S3_REGION,
-    "s3_path_style": remote.S3_PATH_STYLE,
-    "access_key_id": remote.ACCESS_KEY_ID,
-    "secret_access_key": remote.SECRET_ACCESS_KEY,
-    "session_token": remote.SESSION_TOKEN,
-    "anonymous": _ANONYMOUS,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +51,16 @@ class TableStorage:
     Without an endpoint it is AWS's; without credentials, unless `anonymous`, AWS's own chain finds some.
     """
 
-    s3_endpoint_url: str | None = None
-    s3_region: str | None = None
-    s3_path_style: bool = False
-    access_key_id: str | None = field(default=None, repr=False)
-    secret_access_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-    anonymous: bool = False
+    s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
+    s3_region: str | None = of(remote.S3_REGION)
+    s3_path_style: bool = of(remote.S3_PATH_STYLE)
+    access_key_id: str | None = of(remote.ACCESS_KEY_ID)
+    secret_access_key: str | None = of(remote.SECRET_ACCESS_KEY)
+    session_token: str | None = of(remote.SESSION_TOKEN)
+    anonymous: bool = of(_ANONYMOUS)
+
+
+_STORAGE = declared(TableStorage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +69,10 @@ class TableFiles:
 
     uri: str
     storage: TableStorage = TableStorage()
-    day_column: str | None = None
-    target_bytes: int = TARGET_FILE_SIZE.default
-    compression: str = COMPRESSION.default
-    tasks: int = 1
+    day_column: str | None = of(DAY_COLUMN)
+    target_bytes: int = of(TARGET_FILE_SIZE)
+    compression: str = of(COMPRESSION)
+    tasks: int = of(_TASKS)
     """How many tasks run at once: a micro-batch is not cut finer than these can use."""
 
 
@@ -92,7 +87,7 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
     for name in own.keys() - known:
         raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(sorted(known))}")
     given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
-    storage = TableStorage(**{name: given.read(option) for name, option in _STORAGE.items()})
+    storage = TableStorage(**read_fields(TableStorage, given))
     if (storage.access_key_id is None) != (storage.secret_access_key is None):
         raise ConfigurationError(
             f"{STORAGE_PREFIX}aws.access.key.id and .aws.secret.access.key belong together: set both"
@@ -117,14 +112,7 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
         ConfigurationError: a setting is malformed, or as `table_storage`.
     """
     given = GivenOptions(settings)
-    return TableFiles(
-        uri=given.read(_URI),
-        storage=table_storage(settings),
-        day_column=given.read(DAY_COLUMN),
-        target_bytes=given.read(TARGET_FILE_SIZE),
-        compression=given.read(COMPRESSION),
-        tasks=given.read(_TASKS),
-    )
+    return TableFiles(given.read(_URI), table_storage(settings), **read_fields(TableFiles, given))
 
 
 def asked_commit(settings: Mapping[str, str]) -> str:

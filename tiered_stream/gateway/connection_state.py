@@ -1,7 +1,7 @@
 """One client connection, seen from between client and broker: what to do with each request and each response. No I/O.
 
 A broker answers the requests of one connection in their order, so each response belongs to the oldest request that
-has none yet. A request that asks for locations goes on as a Fetch that asks for nothing but leave to read (see
+has none yet. A request that asks for locations goes on as a Fetch that asks for nothing but authorization to read (see
 `location_fetch`); its response becomes the answer.
 """
 
@@ -45,7 +45,7 @@ class Pending:
     locations: LocationRequest | None = None
 
 
-class Conversation:
+class ConnectionState:
     """The state of one connection."""
 
     def __init__(self) -> None:

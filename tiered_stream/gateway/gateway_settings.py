@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
-from tiered_stream.broker.config.values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import types
+from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options
 from tiered_stream.options.types import Option
@@ -27,35 +29,73 @@ def _ports(text: str) -> range:
     return range(int(match[1]), int(match[2]) + 1)
 
 
-LISTENER_HOST: Option[str] = Option("gateway.listener.host", types.text, "0.0.0.0", "", "")
-ADVERTISED_HOST: Option[str | None] = Option("gateway.advertised.host", types.text, None, "", "")
-BOOTSTRAP_PORT: Option[int] = Option("gateway.bootstrap.port", _PORT, 19092, "", "")
-BROKER_PORTS: Option[range] = Option("gateway.broker.ports", _ports, range(19100, 19200), "", "")
-LISTENER_PROTOCOL: Option[str] = Option(
-    "gateway.listener.security.protocol", types.one_of("plaintext", "ssl"), "plaintext", "", ""
-)
-KEYSTORE: Option[str | None] = Option("gateway.listener.ssl.keystore.location", types.text, None, "", "")
-KEY_PASSWORD: Option[str] = Option("gateway.listener.ssl.key.password", types.text, "", "", "", secret=True)
-MONITOR_HOST: Option[str] = Option("gateway.monitor.host", types.text, "127.0.0.1", "", "")
-MONITOR_PORT: Option[int] = Option("gateway.monitor.port", _PORT, 19080, "", "")
-SIGNED_SECONDS: Option[int] = Option(
-    "gateway.signed.location.lifetime.seconds", types.integer(0, 7 * 24 * 3600), 900, "", ""
-)
-INDEX_CACHE: Option[int] = Option("gateway.index.cache.bytes", types.byte_size(1 << 20), 256 << 20, "", "")
-ANSWER_CACHE: Option[int] = Option("gateway.answer.cache.bytes", types.byte_size(0), 256 << 20, "", "")
-FRESH_MS: Option[int] = Option("gateway.metadata.max.age.ms", types.integer(0, 60_000), 500, "", "")
-MAX_CONNECTIONS: Option[int] = Option("gateway.max.connections", types.integer(1, types.INT_MAX), 10_000, "", "")
-SHUTDOWN_MS: Option[int] = Option("gateway.shutdown.timeout.ms", types.integer(0, types.INT_MAX), 30_000, "", "")
+def _seconds(most_ms: int) -> Callable[[str], float]:
+    parse = types.integer(0, most_ms)
+    return lambda text: parse(text) / 1000
 
-_OWN = (
-    LISTENER_HOST, ADVERTISED_HOST, BOOTSTRAP_PORT, BROKER_PORTS, LISTENER_PROTOCOL, KEYSTORE, KEY_PASSWORD,
-    MONITOR_HOST, MONITOR_PORT, SIGNED_SECONDS, INDEX_CACHE, ANSWER_CACHE, FRESH_MS, MAX_CONNECTIONS, SHUTDOWN_MS,
-)  # fmt: skip
-_NAMES = {option.name for option in _OWN}
+
+ADVERTISED_HOST: Option[str] = Option(
+    "gateway.advertised.host", types.text, "", "", "The host by which clients reach this gateway. Needed."
+)
+LISTENER_HOST: Option[str] = Option(
+    "gateway.listener.host", types.text, "0.0.0.0", "0.0.0.0", "The address on which it listens for clients."
+)
+BOOTSTRAP_PORT: Option[int] = Option(
+    "gateway.bootstrap.port", _PORT, 19092, "19092", "The port that clients bootstrap from."
+)
+BROKER_PORTS: Option[range] = Option(
+    "gateway.broker.ports", _ports, range(19100, 19200), "19100-19199", "The ports that stand for brokers, one each."
+)
+LISTENER_PROTOCOL: Option[str] = Option(
+    "gateway.listener.security.protocol",
+    types.one_of("plaintext", "ssl"),
+    "plaintext",
+    "PLAINTEXT",
+    "`SSL`: clients connect by TLS. Their SASL logins pass through to the brokers either way.",
+)
+KEYSTORE: Option[str | None] = Option(
+    "gateway.listener.ssl.keystore.location", types.text, None, "", "A PEM file with the key and the certificate chain."
+)
+KEY_PASSWORD: Option[str] = Option(
+    "gateway.listener.ssl.key.password", types.text, "", "", "The key's password, if it has one.", secret=True
+)
+MONITOR_HOST: Option[str] = Option(
+    "gateway.monitor.host", types.text, "127.0.0.1", "127.0.0.1", "The address of `/health` and `/metrics`."
+)
+MONITOR_PORT: Option[int] = Option("gateway.monitor.port", _PORT, 19080, "19080", "Their port.")
+SIGNED_SECONDS: Option[int] = Option(
+    "gateway.signed.location.lifetime.seconds",
+    types.integer(0, 7 * 24 * 3600),
+    900,
+    "900",
+    "How long a signed URL reaches its object; 0: none are made, and readers need storage credentials.",
+)
+INDEX_CACHE: Option[int] = Option(
+    "gateway.index.cache.bytes", types.byte_size(1 << 20), 256 << 20, "256m", "The most index bytes that are kept."
+)
+ANSWER_CACHE: Option[int] = Option(
+    "gateway.answer.cache.bytes", types.byte_size(0), 256 << 20, "256m", "The most encoded answers that are kept."
+)
+FRESH: Option[float] = Option(
+    "gateway.metadata.max.age.ms", _seconds(60_000), 0.5, "500", "For how long what is known of a partition holds."
+)
+MAX_CONNECTIONS: Option[int] = Option(
+    "gateway.max.connections", types.integer(1, types.INT_MAX), 10_000, "10000", "The most connections of clients."
+)
+SHUTDOWN: Option[float] = Option(
+    "gateway.shutdown.timeout.ms",
+    _seconds(types.INT_MAX),
+    30.0,
+    "30000",
+    "How long connections may end what they are at when the gateway stops.",
+)
+
+GATEWAY_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in globals().values() if isinstance(each, Option))
+_NAMES = {option.name for option in GATEWAY_OPTIONS}
 _OF_OUR_OWN_LOGIN = ("ssl.keystore.", "ssl.key.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
     """Checked settings; times in seconds, sizes in bytes. What may hold a secret is not in the repr.
 
@@ -63,20 +103,20 @@ class GatewaySettings:
     has no certificate of the gateway's own, so that no client comes to the broker under the gateway's name.
     """
 
-    listener_host: str
-    advertised_host: str
-    bootstrap_port: int
-    broker_ports: range
+    listener_host: str = of(LISTENER_HOST)
+    advertised_host: str = of(ADVERTISED_HOST)
+    bootstrap_port: int = of(BOOTSTRAP_PORT)
+    broker_ports: range = of(BROKER_PORTS)
     listener_tls: ssl.SSLContext | None
     broker_tls: ssl.SSLContext | None
-    monitor_host: str
-    monitor_port: int
-    signed_location_seconds: int
-    index_cache_bytes: int
-    answer_cache_bytes: int
-    fresh_seconds: float
-    max_connections: int
-    shutdown_seconds: float
+    monitor_host: str = of(MONITOR_HOST)
+    monitor_port: int = of(MONITOR_PORT)
+    signed_location_seconds: int = of(SIGNED_SECONDS)
+    index_cache_bytes: int = of(INDEX_CACHE)
+    answer_cache_bytes: int = of(ANSWER_CACHE)
+    fresh_seconds: float = of(FRESH)
+    max_connections: int = of(MAX_CONNECTIONS)
+    shutdown_seconds: float = of(SHUTDOWN)
     kafka: Mapping[str, str] = field(repr=False)
     storage: StorageOptions
 
@@ -91,30 +131,18 @@ class GatewaySettings:
         unknown = sorted(given.with_prefix("gateway.").keys() - {name.removeprefix("gateway.") for name in _NAMES})
         if unknown:
             raise ConfigurationError(f"gateway.{unknown[0]} is unknown; there are {', '.join(sorted(_NAMES))}")
-        advertised = given.read(ADVERTISED_HOST)
-        if advertised is None:
+        if not given.has(ADVERTISED_HOST):
             raise ConfigurationError("gateway.advertised.host is missing: the host by which clients reach this gateway")
         storage = parse_storage_options({name: value for name, value in raw.items() if name not in _NAMES})
         if storage.uri is None:
             raise ConfigurationError("remote.storage.uri is missing: it says where the tiered segments are")
         kafka = given.with_prefix("kafka.")
         return cls(
-            listener_host=given.read(LISTENER_HOST),
-            advertised_host=advertised,
-            bootstrap_port=given.read(BOOTSTRAP_PORT),
-            broker_ports=given.read(BROKER_PORTS),
             listener_tls=_listener_tls(given),
             broker_tls=_broker_tls(kafka),
-            monitor_host=given.read(MONITOR_HOST),
-            monitor_port=given.read(MONITOR_PORT),
-            signed_location_seconds=given.read(SIGNED_SECONDS),
-            index_cache_bytes=given.read(INDEX_CACHE),
-            answer_cache_bytes=given.read(ANSWER_CACHE),
-            fresh_seconds=given.read(FRESH_MS) / 1000,
-            max_connections=given.read(MAX_CONNECTIONS),
-            shutdown_seconds=given.read(SHUTDOWN_MS) / 1000,
             kafka=kafka,
             storage=storage,
+            **read_fields(cls, given),
         )
 
 

@@ -34,9 +34,9 @@ class Monitor:
         OSError: the port is taken.
     """
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, ailment: Callable[[], str]) -> None:
+    def __init__(self, host: str, port: int, registry: CollectorRegistry, unhealthy_reason: Callable[[], str]) -> None:
         self._metrics = make_wsgi_app(registry)
-        self._ailment = ailment
+        self._unhealthy_reason = unhealthy_reason
         self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Handler)
         self.port = int(self._server.server_port)
         self._thread = threading.Thread(target=self._server.serve_forever, name="monitor", daemon=True)
@@ -54,9 +54,9 @@ class Monitor:
             answer: Iterable[bytes] = self._metrics(environ, start_response)
             return answer
         if path == "/health":
-            ailment = self._ailment()
-            status = "503 Service Unavailable" if ailment else "200 OK"
+            unhealthy_reason = self._unhealthy_reason()
+            status = "503 Service Unavailable" if unhealthy_reason else "200 OK"
         else:
-            ailment, status = "there are /health and /metrics", "404 Not Found"
+            unhealthy_reason, status = "there are /health and /metrics", "404 Not Found"
         start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
-        return [(ailment or "healthy").encode() + b"\n"]
+        return [(unhealthy_reason or "healthy").encode() + b"\n"]

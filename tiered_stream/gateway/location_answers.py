@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from cachetools import LRUCache
+
 from tiered_stream.broker.fetch_messages import STORAGE_FORMAT, RemoteLogSegmentLocation, encode_segments
 from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.location_requests import LocationRequest, PartitionAnswer, ReadablePartition, TopicIdIndex
-from tiered_stream.gateway.segment_lookup import GatewayTier
 from tiered_stream.gateway.signing import LocationSigner
-from tiered_stream.locate.visible_locator import Visible, overlapping
+from tiered_stream.gateway.tiered_segments import TieredSegments
+from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
 from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -37,12 +39,12 @@ class _Kept:
     answer: PartitionAnswer
     count: int
 
-    def fits(self, room: _Room) -> bool:
-        return self.expires > time.monotonic() and self.count <= room.segments
+    def fits(self, budget: _Budget) -> bool:
+        return self.expires > time.monotonic() and self.count <= budget.segments
 
 
 @dataclass(slots=True)
-class _Room:
+class _Budget:
     """What is left for an answer: segments, and time; but something is done in any case."""
 
     segments: int
@@ -69,13 +71,11 @@ class LocationAnswers:
         kept_bytes: the most encoded bytes that are kept for the next request.
     """
 
-    def __init__(self, tier: GatewayTier, signer: LocationSigner, kept_bytes: int) -> None:
-        self._tier = tier
+    def __init__(self, segments: TieredSegments, signer: LocationSigner, kept_bytes: int) -> None:
+        self._segments = segments
         self._signer = signer
-        self._kept_bytes = kept_bytes
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[object, ...], _Kept] = OrderedDict()
-        self._bytes = 0
+        self._kept: LRUCache[tuple[object, ...], _Kept] = LRUCache(kept_bytes, _cost)
         self.named_total = 0
         self.failed_total = 0
 
@@ -86,7 +86,7 @@ class LocationAnswers:
             BrokerError: the brokers cannot be asked.
         """
         named = self._named(request.wanted)
-        ends = self._tier.log_ends(list(named.values()))
+        ends = self._segments.log_ends(list(named.values()))
         return {where: ends[partition] for where, partition in named.items()}
 
     def answer(
@@ -99,28 +99,28 @@ class LocationAnswers:
         """
         named = self._named([each.partition for each in readable])
         topic_ids = {partition: where.topic_id for where, partition in named.items()}
-        visible = self._tier.visible(topic_ids)
-        starts = {} if request.local_too else self._tier.local_starts(list(named.values()))
-        room = _Room(min(request.max_segments, LARGEST_ANSWER), time.monotonic() + _ANSWER_SECONDS)
+        visible = self._segments.visible(topic_ids)
+        starts = {} if request.local_too else self._segments.local_starts(list(named.values()))
+        budget = _Budget(min(request.max_segments, LARGEST_ANSWER), time.monotonic() + _ANSWER_SECONDS)
         answers: dict[TopicIdIndex, PartitionAnswer] = {}
         for each in readable:
             partition = named.get(each.partition)
             if partition is None or partition not in visible:
                 continue
             wanted = _tiered(each, visible[partition], starts.get(partition))
-            made = self._partition(request, visible[partition], wanted, each, room)
+            made = self._partition(request, visible[partition], wanted, each, budget)
             answers[each.partition] = made.answer
-            room.segments -= made.count
+            budget.segments -= made.count
         return answers
 
     def _named(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, TopicPartition]:
-        names = self._tier.topic_names({each.topic_id for each in partitions})
+        names = self._segments.topic_names({each.topic_id for each in partitions})
         return {
             each: TopicPartition(names[each.topic_id], each.partition) for each in partitions if each.topic_id in names
         }
 
     def _partition(
-        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: _Room
+        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
     ) -> _Kept:
         key = (
             each.partition, wanted.start, wanted.end, each.end,
@@ -128,40 +128,31 @@ class LocationAnswers:
         )  # fmt: skip
         with self._lock:
             kept = self._kept.get(key)
-            if kept is not None and kept.visible is visible and kept.fits(room):
-                self._kept.move_to_end(key)
+            if kept is not None and kept.visible is visible and kept.fits(budget):
                 return kept
-        named = self._name(request, visible, wanted, each, room)
+        named = self._name(request, visible, wanted, each, budget)
         located_end = named.located_end if not named.complete else max(each.end, wanted.start)
         answer = PartitionAnswer(encode_segments(named.segments) if named.segments else None, located_end)
         lifetime = self._signer.fresh_seconds if self._signer.enabled else float("inf")
         made = _Kept(visible, time.monotonic() + lifetime, answer, len(named.segments))
         self.named_total += made.count
         if named.complete:
-            self._keep(key, made)
+            with self._lock, suppress(ValueError):  # it is larger than the whole cache
+                self._kept[key] = made
         return made
 
-    def _keep(self, key: tuple[object, ...], made: _Kept) -> None:
-        with self._lock:
-            before = self._kept.pop(key, None)
-            self._kept[key] = made
-            self._bytes += _cost(made) - (_cost(before) if before else 0)
-            while self._bytes > self._kept_bytes:
-                _, dropped = self._kept.popitem(last=False)
-                self._bytes -= _cost(dropped)
-
     def _name(
-        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, room: _Room
+        self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
     ) -> _Named:
         named = _Named()
         for at in overlapping(visible, wanted):
             part = wanted.intersect(visible[at].offsets)
-            if room.segments <= len(named.segments) or room.time_is_up():
+            if budget.segments <= len(named.segments) or budget.time_is_up():
                 named.complete, named.located_end = False, part.start if named.segments else wanted.start
                 break
-            room.begun = True
+            budget.begun = True
             try:
-                named.segments += self._segments(request, visible, at, part, each.partition.topic_id)
+                named.segments += self._entries(request, visible, at, part, each.partition.topic_id)
             except TieredStreamError as error:  # the client reads this one from the broker
                 self.failed_total += 1
                 log.warning("no location for %s of %s: %s", part, visible[at].segment.topic_partition, error)
@@ -169,16 +160,16 @@ class LocationAnswers:
                     break
         return named
 
-    def _segments(
+    def _entries(
         self, request: LocationRequest, visible: Visible, at: int, part: OffsetRange, topic_id: UUID
     ) -> list[Any]:
         if request.offsets_only:
             return [_entry(SegmentLocation(visible[at].segment, part, ByteRange(0, 0)), None)]
-        location = self._tier.location(visible, at, part, topic_id, request.committed)
+        location = self._segments.location(visible, at, part, topic_id, request.committed)
         url = self._signer.sign(location.segment)
         wanted_bytes = request.part_bytes
         cut = wanted_bytes and len(location.bytes) > _CUT_AT * wanted_bytes
-        parts = self._tier.cut(location, wanted_bytes) if cut else [location]
+        parts = self._segments.cut(location, wanted_bytes) if cut else [location]
         return [_entry(each, url) for each in parts]
 
 

@@ -1,7 +1,8 @@
-"""Fetch requests that ask for locations: what they want, the Fetch that asks for leave, and the answer. No I/O.
+"""Fetch requests that ask for locations: what they want, the Fetch that asks for authorization, and the answer. No I/O.
 
-Leave is asked by a Fetch at the end of the log: the broker checks READ, the leader epoch and the topic id as ever,
-and has no record to send and nothing to get from remote storage. Its answer also tells where the log starts and ends.
+Authorization is asked for by a Fetch at the end of the log. The broker checks READ, the leader epoch and the topic id
+as ever, and has no record to send and nothing to get from remote storage. Its answer also tells where the log starts
+and ends.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ def _decode_request(content: bytes, version: int) -> Any:
     return message
 
 
-def leave_request(request: LocationRequest, log_ends: Mapping[TopicIdIndex, int]) -> bytes:
-    """The Fetch that asks the broker for leave, with the client's own header."""
+def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdIndex, int]) -> bytes:
+    """The Fetch that asks the broker for authorization, with the client's own header."""
     message = request.message
     kind = FetchRequest.FetchTopic
     topics = [
@@ -140,8 +141,8 @@ def _at_end(topic_id: UUID, partition: Any, log_ends: Mapping[TopicIdIndex, int]
     )
 
 
-class LeaveAnswer:
-    """The broker's answer to `leave_request`, to be filled with locations."""
+class AuthorizationAnswer:
+    """The broker's answer to `authorization_request`, to be filled with locations."""
 
     def __init__(self, request: LocationRequest, content: bytes) -> None:
         self._request = request

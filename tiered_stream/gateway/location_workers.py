@@ -14,11 +14,11 @@ from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.frames import RequestHead
 from tiered_stream.gateway.location_answers import LocationAnswers
 from tiered_stream.gateway.location_requests import (
-    LeaveAnswer,
+    AuthorizationAnswer,
     LocationRequest,
     PartitionAnswer,
     TopicIdIndex,
-    leave_request,
+    authorization_request,
     location_request,
 )
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _THREADS = 8
 
 
-class LocationDesk:
+class LocationWorkers:
     """What cannot be found out is left to the broker, as KIP-1248 has it: the answer then names no segment."""
 
     def __init__(self, answers: LocationAnswers, metrics: GatewayMetrics) -> None:
@@ -37,8 +37,8 @@ class LocationDesk:
         self._metrics = metrics
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway")
 
-    async def leave(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
-        """What the client wants, and the request that asks the broker for leave; None: the Fetch goes on as it is.
+    async def authorization(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
+        """What the client wants, and the request for the broker's authorization; None: the Fetch goes on as it is.
 
         Raises:
             FrameError: the content is not a Fetch.
@@ -68,15 +68,15 @@ class LocationDesk:
         if request is None:
             return None, content
         try:
-            return request, leave_request(request, self._answers.log_ends(request))
+            return request, authorization_request(request, self._answers.log_ends(request))
         except TieredStreamError as error:
             log.warning("a location request is left to the broker: %s", error)
             self._metrics.partitions.labels("failed").inc(len(request.wanted))
             return None, content
 
     def _answer(self, request: LocationRequest, content: bytes) -> bytes:
-        leave = LeaveAnswer(request, content)
-        readable = leave.readable()
+        authorized = AuthorizationAnswer(request, content)
+        readable = authorized.readable()
         found: dict[TopicIdIndex, PartitionAnswer] = {}
         try:
             found = self._answers.answer(request, readable)
@@ -85,4 +85,4 @@ class LocationDesk:
         self._metrics.partitions.labels("answered").inc(len(found))
         self._metrics.partitions.labels("failed").inc(len(readable) - len(found))
         self._metrics.partitions.labels("refused").inc(len(request.wanted) - len(readable))
-        return leave.encode(found)
+        return authorized.encode(found)

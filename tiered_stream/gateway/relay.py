@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from tiered_stream.gateway.connection_state import Conversation, Handling, Pending
+from tiered_stream.gateway.connection_state import ConnectionState, Handling, Pending
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.frames import (
     HEAD_BYTES,
@@ -20,7 +20,7 @@ from tiered_stream.gateway.frames import (
     frame_size,
     request_head,
 )
-from tiered_stream.gateway.location_workers import LocationDesk
+from tiered_stream.gateway.location_workers import LocationWorkers
 from tiered_stream.gateway.rewrite import Advertise, rewrite_response
 
 CHUNK_BYTES = 256 << 10
@@ -54,7 +54,7 @@ class RelayServices:
     advertise: Advertise
     listen: Callable[[], Awaitable[None]]
     feature_version: int
-    desk: LocationDesk
+    locations: LocationWorkers
     metrics: GatewayMetrics
 
 
@@ -65,7 +65,7 @@ class Relay:
         self._client = client
         self._broker = broker
         self._services = services
-        self._conversation = Conversation()
+        self._state = ConnectionState()
         self._draining = asyncio.Event()
         self._answered = asyncio.Event()
 
@@ -89,37 +89,37 @@ class Relay:
     async def _drained(self) -> None:
         await self._draining.wait()
         while True:
-            while not self._conversation.idle:
+            while not self._state.idle:
                 self._answered.clear()
                 await self._answered.wait()
             # Some clients drop a response that comes together with the connection's end.
             await asyncio.sleep(_GRACE_SECONDS)
-            if self._conversation.idle:
+            if self._state.idle:
                 return
 
     async def _requests(self) -> None:
-        client, broker, conversation = self._client.reader, self._broker.writer, self._conversation
+        client, broker, state = self._client.reader, self._broker.writer, self._state
         while True:
             size = frame_size(await client.readexactly(SIZE_BYTES), LARGEST_REQUEST)
             content = await client.readexactly(min(HEAD_BYTES, size))
             head = request_head(content)
-            content += await client.readexactly(conversation.bytes_needed(head, size) - len(content))
+            content += await client.readexactly(state.bytes_needed(head, size) - len(content))
             rest = size - len(content)
-            passed = conversation.request(content)
+            passed = state.request(content)
             if passed is None:
-                wanted, passed = await self._services.desk.leave(head, content)
-                conversation.locate(head, wanted)
+                wanted, passed = await self._services.locations.authorization(head, content)
+                state.locate(head, wanted)
             broker.write((len(passed) + rest).to_bytes(SIZE_BYTES, "big") + passed)
             await broker.drain()
             await self._copy(client, broker, rest)
             self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(passed) + rest)
 
     async def _responses(self) -> None:
-        broker, client, conversation = self._broker.reader, self._client.writer, self._conversation
+        broker, client, state = self._broker.reader, self._client.writer, self._state
         while True:
             size = frame_size(await broker.readexactly(SIZE_BYTES), _LARGEST_RESPONSE)
             content = await broker.readexactly(_CORRELATION_ID_BYTES)
-            pending = conversation.response(content)
+            pending = state.response(content)
             if pending.handling is Handling.PASS:
                 client.write(size.to_bytes(SIZE_BYTES, "big") + content)
                 await client.drain()
@@ -134,13 +134,13 @@ class Relay:
                 await client.drain()
             self._services.metrics.requests.labels(pending.handling.value).inc()
             self._services.metrics.bytes.labels("to_client").inc(SIZE_BYTES + size)
-            conversation.answered()
+            state.answered()
             self._answered.set()
 
     async def _made_over(self, pending: Pending, content: bytes) -> bytes:
         services, head = self._services, pending.head
         if pending.locations is not None:
-            return await services.desk.answer(pending.locations, content)
+            return await services.locations.answer(pending.locations, content)
         made = rewrite_response(head.api_key, head.api_version, content, services.advertise, services.feature_version)
         await services.listen()
         return made

@@ -18,10 +18,10 @@ from tiered_stream.gateway.endpoints import Address, Endpoints
 from tiered_stream.gateway.frames import FrameError
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.gateway.location_answers import LocationAnswers
-from tiered_stream.gateway.location_workers import LocationDesk
+from tiered_stream.gateway.location_workers import LocationWorkers
 from tiered_stream.gateway.relay import CHUNK_BYTES, Relay, RelayServices, Streams
-from tiered_stream.gateway.segment_lookup import GatewayTier
 from tiered_stream.gateway.signing import LocationSigner
+from tiered_stream.gateway.tiered_segments import TieredSegments
 from tiered_stream.storage.open_fetcher import open_fetcher
 
 log = logging.getLogger(__name__)
@@ -46,9 +46,9 @@ class Gateway:
         self._bootstrap = [_address(server) for server in self._client.config.bootstrap_servers.split(",")]
         fetcher = open_fetcher(settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds)
-        self._tier = GatewayTier(self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds)
-        self._answers = LocationAnswers(self._tier, self._signer, settings.answer_cache_bytes)
-        self._desk = LocationDesk(self._answers, self.metrics)
+        self._segments_known = TieredSegments(self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds)
+        self._answers = LocationAnswers(self._segments_known, self._signer, settings.answer_cache_bytes)
+        self._desk = LocationWorkers(self._answers, self.metrics)
         self._services = RelayServices(
             self._endpoints.learn,
             self._listen,
@@ -63,7 +63,7 @@ class Gateway:
         self._opening = asyncio.Lock()
         self._connections: dict[asyncio.Task[None], Relay | None] = {}
         self._brokers_task: asyncio.Task[None] | None = None
-        self.ailment = "no broker has answered yet"
+        self.unhealthy_reason = "no broker has answered yet"
         """What keeps the gateway from its work; empty: nothing."""
 
     async def start(self) -> None:
@@ -83,7 +83,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Take no more connections, wait for responses under way, then close everything."""
-        self.ailment = "shutting down"
+        self.unhealthy_reason = "shutting down"
         if self._brokers_task is not None:
             self._brokers_task.cancel()
             await asyncio.gather(self._brokers_task, return_exceptions=True)
@@ -99,7 +99,7 @@ class Gateway:
         await asyncio.gather(*self._connections, return_exceptions=True)
         self._desk.close()
         await asyncio.to_thread(self._client.close)
-        await asyncio.to_thread(self._tier.close)
+        await asyncio.to_thread(self._segments_known.close)
 
     async def _follow_brokers(self) -> None:
         while True:
@@ -108,15 +108,15 @@ class Gateway:
                 for broker in response.brokers:
                     self._endpoints.learn(broker.node_id, Address(broker.host, broker.port))
                 await self._listen()
-                if self.ailment:
+                if self.unhealthy_reason:
                     log.info("%d brokers, listening on %s", len(response.brokers), self._ports())
-                await asyncio.to_thread(self._tier.follow_all)
-                if self.ailment:
+                await asyncio.to_thread(self._segments_known.follow_all)
+                if self.unhealthy_reason:
                     log.info("what is tiered is known")
-                    self.ailment = ""
+                    self.unhealthy_reason = ""
                 await asyncio.sleep(_BROKERS_SECONDS)
             except (TieredStreamError, OSError) as error:
-                self.ailment = str(error)
+                self.unhealthy_reason = str(error)
                 log.error("the gateway cannot work: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 

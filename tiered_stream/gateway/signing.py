@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from uuid import UUID
+
+from cachetools import TTLCache
 
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -20,7 +21,7 @@ class LocationSigner:
         self._fetcher = fetcher
         self._lifetime_seconds = lifetime_seconds
         self._lock = threading.Lock()
-        self._signed: OrderedDict[UUID, tuple[float, str | None]] = OrderedDict()
+        self._signed: TTLCache[UUID, str | None] = TTLCache(_CACHED, self.fresh_seconds, time.monotonic)
         self.signed_total = 0
 
     @property
@@ -40,16 +41,11 @@ class LocationSigner:
         """
         if not self.enabled:
             return None
-        now = time.monotonic()
         with self._lock:
-            made_at, url = self._signed.get(segment.segment_id, (float("-inf"), None))
-        if made_at + self.fresh_seconds > now:
-            return url
+            if segment.segment_id in self._signed:
+                return self._signed[segment.segment_id]
         url = self._fetcher.signed_location(segment, self._lifetime_seconds)
         with self._lock:
             self.signed_total += url is not None
-            self._signed[segment.segment_id] = (now, url)
-            self._signed.move_to_end(segment.segment_id)
-            while len(self._signed) > _CACHED:
-                self._signed.popitem(last=False)
+            self._signed[segment.segment_id] = url
         return url

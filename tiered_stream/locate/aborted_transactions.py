@@ -43,10 +43,10 @@ class _Search:
 
         Entries whose marker lies outside the offsets for which the segment counts are another segment's to tell.
         """
-        piece = self.visible[at]
-        data = self._indexes(piece.segment).get(IndexType.TRANSACTION, b"")
-        entries = parse_transaction_index(data, piece.segment.base_offset)
-        counting = [entry for entry in entries if entry.transaction.last_offset in piece.offsets]
+        part = self.visible[at]
+        data = self._indexes(part.segment).get(IndexType.TRANSACTION, b"")
+        entries = parse_transaction_index(data, part.segment.base_offset)
+        counting = [entry for entry in entries if entry.transaction.last_offset in part.offsets]
         self._check([entry.transaction for entry in entries], at)
         self.found.update(
             entry.transaction
@@ -60,11 +60,11 @@ class _Search:
 
     def _check(self, transactions: Sequence[AbortedTransaction], at: int) -> None:
         """The index has no checksum, but segment and snapshots tell a part of it; for the rest see `records.checks`."""
-        piece = self.visible[at]
-        if transactions and transactions[-1].last_offset > piece.segment.end_offset:
+        part = self.visible[at]
+        if transactions and transactions[-1].last_offset > part.segment.end_offset:
             raise CorruptDataError(f"transaction index: a transaction that ended at {transactions[-1].last_offset}")
-        earlier = [each for each in transactions if each.first_offset < piece.segment.base_offset]
-        if not earlier or not at or self.visible.ends_at(at - 1) or piece.offsets.start != piece.segment.base_offset:
+        earlier = [each for each in transactions if each.first_offset < part.segment.base_offset]
+        if not earlier or not at or self.visible.ends_at(at - 1) or part.offsets.start != part.segment.base_offset:
             return
         try:
             open_before = self._open_at_end(at - 1)
@@ -81,9 +81,9 @@ class _Search:
 
     def _open_at_end(self, at: int) -> frozenset[tuple[int, int]] | None:
         """(producer id, first offset) of each transaction that is open at the segment's end, None: that is unknown."""
-        piece = self.visible[at]
-        snapshot = self._indexes(piece.segment).get(IndexType.PRODUCER_SNAPSHOT)
-        if snapshot is None or piece.offsets.end != piece.segment.end_offset + 1:
+        part = self.visible[at]
+        snapshot = self._indexes(part.segment).get(IndexType.PRODUCER_SNAPSHOT)
+        if snapshot is None or part.offsets.end != part.segment.end_offset + 1:
             return None
         producers = parse_producer_snapshot(snapshot)
         open_from = ((each.producer_id, each.current_txn_first_offset) for each in producers)
@@ -108,12 +108,12 @@ def find_aborted(visible: Sequence[VisibleSegment], at: int, wanted: OffsetRange
     search = _Search(visible, wanted, cache)
     while True:
         at = visible.next_stop(at)
-        piece = visible[at]
+        part = visible[at]
         try:
-            if not piece.segment.transaction_index_empty and search.take(at):
+            if not part.segment.transaction_index_empty and search.take(at):
                 return search.result(None)
         except (CorruptDataError, UnsupportedDataError) as error:
-            raise type(error)(f"{describe(piece.segment)}: {error}") from error
+            raise type(error)(f"{describe(part.segment)}: {error}") from error
         if visible.ends_at(at):
-            return search.result(piece.offsets.end)
+            return search.result(part.offsets.end)
         at += 1

@@ -23,7 +23,7 @@ from tiered_stream.model import (
     SegmentLocation,
     TopicPartition,
 )
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 log = logging.getLogger(__name__)
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection
-from concurrent.futures import Future
 from uuid import UUID
 
 from tiered_stream.model import RemoteLogSegment, uuid_to_text
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.single_flight import SingleFlightCache
 
 DEFAULT_CACHE_BYTES = 64 << 20
 
 _ENTRY_OVERHEAD = 512  # bytes that an entry costs beside its data, so that empty ones are bounded too
 
-_Key = tuple[UUID, frozenset[IndexType]]
 _Indexes = dict[IndexType, bytes]
 
 
@@ -27,47 +24,14 @@ class IndexCache:
 
     def __init__(self, fetcher: RemoteStorageFetcher, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
         self._fetcher = fetcher
-        self._max_bytes = max_bytes
-        self._lock = threading.Lock()
-        self._cached: OrderedDict[_Key, _Indexes] = OrderedDict()
-        self._bytes = 0
-        self._in_flight: dict[_Key, Future[_Indexes]] = {}
+        self._cache: SingleFlightCache[tuple[UUID, frozenset[IndexType]], _Indexes] = SingleFlightCache(
+            max_bytes, _cost
+        )
 
     def get(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> _Indexes:
         """The wanted indexes, those that do not exist left out. Raises: as `RemoteStorageFetcher.fetch_indexes`."""
-        key = (segment.segment_id, frozenset(types))
-        with self._lock:
-            cached = self._cached.get(key)
-            if cached is not None:
-                self._cached.move_to_end(key)
-                return cached
-            running = self._in_flight.get(key)
-            mine = self._in_flight.setdefault(key, Future()) if running is None else None
-        if mine is None:
-            assert running is not None
-            return running.result()
-        return self._fetch(key, segment, mine)
-
-    def _fetch(self, key: _Key, segment: RemoteLogSegment, future: Future[_Indexes]) -> _Indexes:
-        try:
-            indexes = self._fetcher.fetch_indexes(segment, key[1])
-        except BaseException as error:
-            with self._lock:
-                del self._in_flight[key]
-            future.set_exception(error)
-            raise
-        with self._lock:
-            del self._in_flight[key]
-            self._keep(key, indexes)
-        future.set_result(indexes)
-        return indexes
-
-    def _keep(self, key: _Key, indexes: _Indexes) -> None:
-        self._cached[key] = indexes
-        self._bytes += _cost(indexes)
-        while self._bytes > self._max_bytes:
-            _, dropped = self._cached.popitem(last=False)
-            self._bytes -= _cost(dropped)
+        wanted = frozenset(types)
+        return self._cache.get((segment.segment_id, wanted), lambda: self._fetcher.fetch_indexes(segment, wanted))
 
 
 def _cost(indexes: _Indexes) -> int:

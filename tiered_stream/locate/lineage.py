@@ -59,10 +59,10 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
 def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
     """For each offset from `log_start_offset` on that some segment has in the lineage, the one segment to read it from.
 
-    The result is sorted, disjoint and of as few pieces as there can be; it does not depend on the order of `segments`.
+    The result is sorted, disjoint and of as few parts as there can be; it does not depend on the order of `segments`.
     """
-    pieces = [piece for segment in segments for piece in _in_lineage(segment, lineage, log_start_offset)]
-    return VisibleSegments(_disjoint(pieces))
+    parts = [part for segment in segments for part in _in_lineage(segment, lineage, log_start_offset)]
+    return VisibleSegments(_disjoint(parts))
 
 
 def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
@@ -95,20 +95,20 @@ def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: i
         yield VisibleSegment(segment, held)
 
 
-def _disjoint(pieces: list[VisibleSegment]) -> Iterator[VisibleSegment]:
-    """At each offset not covered yet, the piece that reaches furthest; of those, the one that begins last."""
-    pieces.sort(key=lambda piece: piece.offsets.start)
-    reaching: list[tuple[int, int, int, int]] = []  # furthest first: (-end, -start, segment id, index in pieces)
+def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
+    """At each offset not covered yet, the part that reaches furthest; of those, the one that begins last."""
+    parts.sort(key=lambda part: part.offsets.start)
+    reaching: list[tuple[int, int, int, int]] = []  # furthest first: (-end, -start, segment id, index in parts)
     cursor, following = 0, 0
-    while following < len(pieces) or reaching:
+    while following < len(parts) or reaching:
         if not reaching:
-            cursor = max(cursor, pieces[following].offsets.start)
-        while following < len(pieces) and pieces[following].offsets.start <= cursor:
-            piece = pieces[following]
-            entry = (-piece.offsets.end, -piece.offsets.start, piece.segment.segment_id.int, following)
+            cursor = max(cursor, parts[following].offsets.start)
+        while following < len(parts) and parts[following].offsets.start <= cursor:
+            part = parts[following]
+            entry = (-part.offsets.end, -part.offsets.start, part.segment.segment_id.int, following)
             heapq.heappush(reaching, entry)
             following += 1
-        furthest = pieces[heapq.heappop(reaching)[3]]
+        furthest = parts[heapq.heappop(reaching)[3]]
         if furthest.offsets.end <= cursor:
             reaching.clear()  # it reached furthest, so no other reaches the cursor
             continue

@@ -53,16 +53,16 @@ class WrappedLocator(Locator):
 
     def __init__(self, locator: Locator) -> None:
         self.name = locator.name
-        self._locator = locator
+        self.wrapped = locator
 
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        return self._locator.locate(ranges)
+        return self.wrapped.locate(ranges)
 
     def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
-        return self._locator.segment_ends(ranges)
+        return self.wrapped.segment_ends(ranges)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        return self._locator.cut(location, target_bytes)
+        return self.wrapped.cut(location, target_bytes)
 
     def close(self) -> None:
-        self._locator.close()
+        self.wrapped.close()

@@ -17,7 +17,7 @@ class PreferLocal(WrappedLocator):
         self._offsets = offsets
 
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        return self._locator.locate(self._not_local(ranges))
+        return self.wrapped.locate(self._not_local(ranges))
 
     def _not_local(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
         local = self._offsets.earliest_local(ranges)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tiered_stream.broker.open_client import open_client
+from tiered_stream.broker.client import open_client
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import RemoteLogSegment, SegmentLocation
 from tiered_stream.options.parsing import Options
-from tiered_stream.storage.custom_fetcher import fetcher_for
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.presigned import PresignedFetcher, SignedFetchTimeouts
 
 

@@ -63,7 +63,7 @@ class CheckedStorage(WrappedLocator):
         self._checked = False
 
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        located = self._locator.locate(ranges)
+        located = self.wrapped.locate(ranges)
         # A signed location was signed by who has the storage; nothing that was configured here reads it.
         if not self._checked:
             unsigned = [each for found in located.values() for each in found if each.signed_url is None]

@@ -17,7 +17,7 @@ _INT64_MAX = (1 << 63) - 1
 _REQUEST_BYTES = 1 << 20  # the record is mostly within an index interval (4 KiB) of where the search begins
 
 
-def first_offset_at(fetcher: RemoteStorageFetcher, piece: VisibleSegment, timestamp: int) -> int | None:
+def first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int | None:
     """The offset, among those for which the segment counts; None: all of its records are older than `timestamp` (ms).
 
     Records of every transaction count, markers do not.
@@ -26,8 +26,8 @@ def first_offset_at(fetcher: RemoteStorageFetcher, piece: VisibleSegment, timest
         StorageError: indexes or bytes cannot be had.
         CorruptDataError, UnsupportedDataError: they do not have their format.
     """
-    segment, offsets = piece.segment, piece.offsets
-    start = _search_start(fetcher, piece, timestamp)
+    segment, offsets = part.segment, part.offsets
+    start = _search_start(fetcher, part, timestamp)
     late_enough = min(timestamp * 1000, _INT64_MAX)
     decoder = RecordBatchDecoder(
         segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end
@@ -42,13 +42,13 @@ def first_offset_at(fetcher: RemoteStorageFetcher, piece: VisibleSegment, timest
     return None
 
 
-def _search_start(fetcher: RemoteStorageFetcher, piece: VisibleSegment, timestamp: int) -> int:
+def _search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
     """The byte position of a batch before which no record that counts is late enough."""
-    segment = piece.segment
+    segment = part.segment
     indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
     try:
         times = parse_time_index(indexes.get(IndexType.TIMESTAMP, b""), segment.base_offset)
         positions = parse_offset_index(indexes.get(IndexType.OFFSET, b""), segment.base_offset, segment.size)
     except CorruptDataError as error:
         raise CorruptDataError(f"{describe(segment)}: {error}") from error
-    return positions.start_position(max(times.floor_offset(timestamp), piece.offsets.start))
+    return positions.start_position(max(times.floor_offset(timestamp), part.offsets.start))

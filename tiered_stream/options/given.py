@@ -59,9 +59,9 @@ class GivenOptions:
         """The options whose names begin with `prefix`, it taken off; names in lower case."""
         return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
 
-    def fill(self, values: Mapping[str, str]) -> None:
-        """Take `values` for what the user has not given."""
-        self._values = {**values, **self._values}
+    def or_else(self, values: Mapping[str, str]) -> GivenOptions:
+        """These options, and `values` for what the user has not given."""
+        return GivenOptions({**values, **self._values})
 
     def check_names(self, plugin_prefix: str) -> None:
         """An unknown `remote.*` is an error; of another, which Spark ignores, a warning says if it looks like a slip.

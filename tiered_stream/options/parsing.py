@@ -1,7 +1,6 @@
 """What the user asked for, parsed once into a frozen `Options`.
 
-The options are declared in `spark_options` and `remote_options`; the README's table is made from those:
-`python -m tiered_stream.options.parsing` writes it anew.
+The options are declared in `spark_options` and `remote_options`.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from uuid import UUID
 
@@ -17,30 +15,20 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition, listed
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
+from tiered_stream.options.choices import (
+    Fallback,
+    IsolationLevel,
+    LocatorName,
+    Prefer,
+    StorageLayout,
+    TimestampStrategy,
+)
+from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
-from tiered_stream.options.tables import render_option_table, write_option_table
 from tiered_stream.options.types import Queries
 
-__all__ = [
-    "FetchOptions",
-    "IsolationLevel",
-    "Options",
-    "StorageOptions",
-    "Subscription",
-    "parse_options",
-    "parse_storage_options",
-    "render_option_table",
-]
-
 logger = logging.getLogger(__name__)
-
-
-class IsolationLevel(Enum):
-    """Kafka's `isolation.level`."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +44,17 @@ class Subscription:
 class StorageOptions:
     """Where the tiered objects are and how to reach them. Secrets stay out of the repr."""
 
-    uri: str | None = None
+    uri: str | None = of(remote.STORAGE_URI)
     """`s3://bucket/prefix` or `file:///folder`; None: no storage is configured."""
-    layout: str = "local"
-    """`local` (Kafka's LocalTieredStorage) or `aiven`."""
-    s3_endpoint_url: str | None = None
-    s3_region: str | None = None
-    s3_path_style: bool = False
-    access_key_id: str | None = field(default=None, repr=False)
-    secret_access_key: str | None = field(default=None, repr=False)
-    session_token: str | None = field(default=None, repr=False)
-    connect_timeout_ms: int = 1000
-    read_timeout_ms: int = 5000
+    layout: StorageLayout = StorageLayout.LOCAL
+    s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
+    s3_region: str | None = of(remote.S3_REGION)
+    s3_path_style: bool = of(remote.S3_PATH_STYLE)
+    access_key_id: str | None = of(remote.ACCESS_KEY_ID)
+    secret_access_key: str | None = of(remote.SECRET_ACCESS_KEY)
+    session_token: str | None = of(remote.SESSION_TOKEN)
+    connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
+    read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The broker's own `rsm.config.*` properties, the prefix taken off."""
 
@@ -76,12 +63,12 @@ class StorageOptions:
 class FetchOptions:
     """How an executor pulls a split's bytes: request size, requests in flight, and the bound on bytes held."""
 
-    request_bytes: int = 8 << 20
-    in_flight: int = 4
-    memory_bytes: int = 64 << 20
+    request_bytes: int = of(remote.REQUEST_BYTES)
+    in_flight: int = of(remote.IN_FLIGHT)
+    memory_bytes: int = of(remote.MEMORY_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Everything that was asked for, checked. Made by `parse_options` alone; picklable; no secret in its repr.
 
@@ -93,38 +80,34 @@ class Options:
     starting: Position
     ending: Position
     """A stream's is LATEST, but for one that a replay bounds."""
-    timestamp_strategy: str
-    """`error` or `latest`: where a partition has nothing at or after its starting timestamp."""
-    fail_on_data_loss: bool
-    include_headers: bool
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    max_offsets_per_trigger: int | None
-    min_offsets_per_trigger: int | None
-    max_trigger_delay_ms: int
-    fetch_offset_num_retries: int
+    timestamp_strategy: TimestampStrategy = of(spark.TIMESTAMP_STRATEGY)
+    fail_on_data_loss: bool = of(spark.FAIL_ON_DATA_LOSS)
+    include_headers: bool = of(spark.INCLUDE_HEADERS)
+    min_partitions: int | None = of(spark.MIN_PARTITIONS)
+    max_records_per_partition: int | None = of(spark.MAX_RECORDS_PER_PARTITION)
+    max_offsets_per_trigger: int | None = of(spark.MAX_OFFSETS_PER_TRIGGER)
+    min_offsets_per_trigger: int | None = of(spark.MIN_OFFSETS_PER_TRIGGER)
+    max_trigger_delay_ms: int = of(spark.MAX_TRIGGER_DELAY_MS)
+    fetch_offset_num_retries: int = of(spark.FETCH_OFFSET_NUM_RETRIES)
     """Attempts in all, as in Spark."""
-    fetch_offset_retry_interval_ms: int
-    poll_timeout_ms: int
-    isolation_level: IsolationLevel
-    check_crcs: bool
+    fetch_offset_retry_interval_ms: int = of(spark.FETCH_OFFSET_RETRY_INTERVAL_MS)
+    poll_timeout_ms: int = of(spark.POLL_TIMEOUT_MS)
+    isolation_level: IsolationLevel = of(spark.ISOLATION_LEVEL)
+    check_crcs: bool = of(spark.CHECK_CRCS)
     kafka: Mapping[str, str] = field(repr=False)
     """Every `kafka.*` option without that prefix, names in lower case; may hold passwords."""
-    locator: str
-    """`auto`, `broker`, `metadata-topic`, `archive` or `none`."""
-    prefer: str
-    """`tiered` or `local`."""
-    fallback: str
-    """`broker` or `fail`."""
-    split_bytes: int
+    locator: LocatorName
+    prefer: Prefer = of(remote.PREFER)
+    fallback: Fallback = of(remote.FALLBACK)
+    split_bytes: int = of(remote.SPLIT_BYTES)
     storage: StorageOptions
     fetch: FetchOptions
-    fetcher_class: str | None
-    fetcher_class_path: str | None
+    fetcher_class: str | None = of(spark.FETCHER_CLASS)
+    fetcher_class_path: str | None = of(spark.FETCHER_CLASS_PATH)
     topic_ids: Mapping[str, UUID]
     """The ids that the user pinned topics to."""
-    metrics_addresses: tuple[str, ...]
-    max_bytes_per_second: int | None
+    metrics_addresses: tuple[str, ...] = of(remote.METRICS_ADDRESS)
+    max_bytes_per_second: int | None = of(remote.MAX_BYTES_PER_SECOND)
     """Of one task: fetched from storage or brokers, and, apart from that, written by it."""
     times: TimeRange | None
     """Records with other timestamps are left out; None: none are."""
@@ -137,9 +120,10 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
         ConfigurationError: an option is missing, unknown (`remote.*`), malformed, or contradicts another.
     """
     given = GivenOptions(raw)
+    queries = Queries.STREAMING if streaming else Queries.BATCH
     plugin_prefix = given.read(remote.RSM_CONFIG_PREFIX).lower()
     given.check_names(plugin_prefix)
-    given.check_queries(Queries.STREAMING if streaming else Queries.BATCH)
+    given.check_queries(queries)
     for refused in spark.REFUSED:
         given.read(refused)
     subscription = _subscription(given)
@@ -147,40 +131,19 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     locator = _locator(given)
     storage = _storage(given, plugin_prefix)
     _check_storage_suffices(locator, storage, given)
-    minimum, maximum = _trigger_limits(given, streaming)
+    _check_trigger_limits(given)
     return Options(
         streaming=streaming,
         subscription=subscription,
         starting=starting,
         ending=ending,
-        timestamp_strategy=given.read(spark.TIMESTAMP_STRATEGY),
-        fail_on_data_loss=given.read(spark.FAIL_ON_DATA_LOSS),
-        include_headers=given.read(spark.INCLUDE_HEADERS),
-        min_partitions=given.read(spark.MIN_PARTITIONS),
-        max_records_per_partition=given.read(spark.MAX_RECORDS_PER_PARTITION),
-        max_offsets_per_trigger=maximum,
-        min_offsets_per_trigger=minimum,
-        max_trigger_delay_ms=given.read(spark.MAX_TRIGGER_DELAY_MS)
-        if streaming
-        else spark.MAX_TRIGGER_DELAY_MS.default,
-        fetch_offset_num_retries=given.read(spark.FETCH_OFFSET_NUM_RETRIES),
-        fetch_offset_retry_interval_ms=given.read(spark.FETCH_OFFSET_RETRY_INTERVAL_MS),
-        poll_timeout_ms=given.read(spark.POLL_TIMEOUT_MS),
-        isolation_level=IsolationLevel(given.read(spark.ISOLATION_LEVEL)),
-        check_crcs=given.read(spark.CHECK_CRCS),
         kafka=given.with_prefix("kafka."),
         locator=locator,
-        prefer=given.read(remote.PREFER),
-        fallback=given.read(remote.FALLBACK),
-        split_bytes=given.read(remote.SPLIT_BYTES),
         storage=storage,
         fetch=_fetch(given),
-        fetcher_class=given.read(spark.FETCHER_CLASS),
-        fetcher_class_path=given.read(spark.FETCHER_CLASS_PATH),
         topic_ids=_topic_ids(given, subscription),
-        metrics_addresses=tuple(filter(None, [given.read(remote.METRICS_ADDRESS)])),
-        max_bytes_per_second=given.read(remote.MAX_BYTES_PER_SECOND),
         times=_times(given),
+        **read_fields(Options, given, queries),
     )
 
 
@@ -280,24 +243,22 @@ def _check_order(starting: Position, ending: Position) -> None:
             )
 
 
-def _trigger_limits(given: GivenOptions, streaming: bool) -> tuple[int | None, int | None]:
-    """The least and the most offsets of a micro-batch; as in Spark, their order is checked in batch queries too."""
-    both = given.has(spark.MIN_OFFSETS_PER_TRIGGER) and given.has(spark.MAX_OFFSETS_PER_TRIGGER)
-    if not (streaming or both):
-        return None, None
+def _check_trigger_limits(given: GivenOptions) -> None:
+    """As in Spark, in batch queries too."""
+    if not (given.has(spark.MIN_OFFSETS_PER_TRIGGER) and given.has(spark.MAX_OFFSETS_PER_TRIGGER)):
+        return
     minimum, maximum = given.read(spark.MIN_OFFSETS_PER_TRIGGER), given.read(spark.MAX_OFFSETS_PER_TRIGGER)
     if minimum is not None and maximum is not None and minimum > maximum:
         raise ConfigurationError(
             f"option {spark.MIN_OFFSETS_PER_TRIGGER.name} ({minimum}) must not be higher than "
             f"{spark.MAX_OFFSETS_PER_TRIGGER.name} ({maximum})"
         )
-    return (minimum, maximum) if streaming else (None, None)
 
 
-def _locator(given: GivenOptions) -> str:
+def _locator(given: GivenOptions) -> LocatorName:
     locator = given.read(remote.LOCATOR)
     enabled = given.read(spark.FETCH_REMOTE_ENABLED)
-    if locator == "archive":
+    if locator is LocatorName.ARCHIVE:
         if not enabled:
             raise ConfigurationError(
                 f"option {remote.LOCATOR.name}: archive reads from storage alone, which "
@@ -311,64 +272,54 @@ def _locator(given: GivenOptions) -> str:
         )
     if given.read(spark.GROUP_ID) is not None:
         logger.warning("option %s has no effect: no consumer group is joined", spark.GROUP_ID.name)
-    return locator if enabled else "none"
+    return locator if enabled else LocatorName.NONE
 
 
 def _storage(given: GivenOptions, plugin_prefix: str) -> StorageOptions:
     rsm_config = given.with_prefix(plugin_prefix)
     layout = _layout(given)
-    if layout == "aiven":  # the plugin calls the S3 settings as we do, less `remote.`
-        given.fill({f"remote.{name}": value for name, value in rsm_config.items()})
-    return StorageOptions(
-        uri=given.read(remote.STORAGE_URI) or _plugin_uri(layout, rsm_config),
-        layout=layout,
-        s3_endpoint_url=given.read(remote.S3_ENDPOINT_URL),
-        s3_region=given.read(remote.S3_REGION),
-        s3_path_style=given.read(remote.S3_PATH_STYLE),
-        access_key_id=given.read(remote.ACCESS_KEY_ID),
-        secret_access_key=given.read(remote.SECRET_ACCESS_KEY),
-        session_token=given.read(remote.SESSION_TOKEN),
-        connect_timeout_ms=given.read(spark.CONNECT_TIMEOUT_MS),
-        read_timeout_ms=given.read(spark.READ_TIMEOUT_MS),
-        rsm_config=rsm_config,
-    )
+    if layout is StorageLayout.AIVEN:  # the plugin calls the S3 settings as we do, less `remote.`
+        given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
+    values = read_fields(StorageOptions, given)
+    values["uri"] = values["uri"] or _plugin_uri(layout, rsm_config)
+    return StorageOptions(layout=layout, rsm_config=rsm_config, **values)
 
 
-def _layout(given: GivenOptions) -> str:
+def _layout(given: GivenOptions) -> StorageLayout:
     layout, of_plugin = given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER)
     if layout and of_plugin and layout != of_plugin:
         raise ConfigurationError(
             f"option {remote.LAYOUT.name} is {layout}, but {remote.STORAGE_MANAGER.name} names the plugin of the "
             f"layout {of_plugin}; take one of the two away"
         )
-    return layout or of_plugin or "local"
+    return layout or of_plugin or StorageLayout.LOCAL
 
 
-def _plugin_uri(layout: str, rsm_config: Mapping[str, str]) -> str | None:
+def _plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
     """Where the plugin's own properties say that the segments are, the key prefix left to the layout."""
     match layout, rsm_config:
-        case "local", {"dir": folder}:
+        case StorageLayout.LOCAL, {"dir": folder}:
             return Path(folder, "kafka-tiered-storage").absolute().as_uri()
-        case "aiven", {"storage.s3.bucket.name": bucket}:
+        case StorageLayout.AIVEN, {"storage.s3.bucket.name": bucket}:
             return f"s3://{bucket}"
-        case "aiven", {"storage.root": folder}:
+        case StorageLayout.AIVEN, {"storage.root": folder}:
             return Path(folder).absolute().as_uri()
     return None
 
 
-def _check_storage_suffices(locator: str, storage: StorageOptions, given: GivenOptions) -> None:
-    if locator in ("archive", "metadata-topic") and storage.uri is None and not given.has(spark.FETCHER_CLASS):
+def _check_storage_suffices(locator: LocatorName, storage: StorageOptions, given: GivenOptions) -> None:
+    if (
+        locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC)
+        and storage.uri is None
+        and not given.has(spark.FETCHER_CLASS)
+    ):
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
         )
 
 
 def _fetch(given: GivenOptions) -> FetchOptions:
-    fetch = FetchOptions(
-        request_bytes=given.read(remote.REQUEST_BYTES),
-        in_flight=given.read(remote.IN_FLIGHT),
-        memory_bytes=given.read(remote.MEMORY_BYTES),
-    )
+    fetch = FetchOptions(**read_fields(FetchOptions, given))
     if fetch.memory_bytes < fetch.request_bytes:
         raise ConfigurationError(
             f"option {remote.MEMORY_BYTES.name} ({fetch.memory_bytes} bytes) must hold at least one request: "
@@ -393,7 +344,3 @@ def _topic_ids(given: GivenOptions, subscription: Subscription) -> Mapping[str, 
             'for several give {"topicA":"id","topicB":"id"}'
         )
     return {topics.pop(): value}
-
-
-if __name__ == "__main__":
-    write_option_table(Path(__file__).parent.parent / "README.md")

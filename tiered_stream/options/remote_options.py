@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from tiered_stream.options import types
+from tiered_stream.options.choices import Fallback, LocatorName, Prefer, StorageLayout
 from tiered_stream.options.offset_json import parse_partition_offsets
 from tiered_stream.options.positions import AtOffsets
 from tiered_stream.options.types import Option, Queries
 
 LAYOUT_OF_STORAGE_MANAGER = {
-    "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": "local",
-    "io.aiven.kafka.tieredstorage.RemoteStorageManager": "aiven",
+    "org.apache.kafka.server.log.remote.storage.LocalTieredStorage": StorageLayout.LOCAL,
+    "io.aiven.kafka.tieredstorage.RemoteStorageManager": StorageLayout.AIVEN,
 }
 
 
-def _layout_of(class_name: str) -> str:
+def _layout_of(class_name: str) -> StorageLayout:
     if class_name.strip() not in LAYOUT_OF_STORAGE_MANAGER:
         raise ValueError(
             f"is not a storage plugin that can be read: those are {' and '.join(LAYOUT_OF_STORAGE_MANAGER)}"
@@ -24,25 +25,25 @@ def _layout_of(class_name: str) -> str:
     return LAYOUT_OF_STORAGE_MANAGER[class_name.strip()]
 
 
-LOCATOR: Option[str] = Option(
+LOCATOR: Option[LocatorName] = Option(
     "remote.log.locator",
-    types.one_of("auto", "broker", "metadata-topic", "archive", "none"),
-    "auto",
+    types.choice(LocatorName),
+    LocatorName.AUTO,
     "auto",
     "Who says where segments are: a broker that speaks KIP-1248, the topic `__remote_log_metadata`, the manifests in "
     "the bucket (needs no cluster), or nobody. `auto` takes the first of broker and metadata topic that works.",
 )
-PREFER: Option[str] = Option(
+PREFER: Option[Prefer] = Option(
     "remote.prefer",
-    types.one_of("tiered", "local"),
-    "tiered",
+    types.choice(Prefer),
+    Prefer.TIERED,
     "tiered",
     "`local`: read from storage only what the brokers no longer have on their disks.",
 )
-FALLBACK: Option[str] = Option(
+FALLBACK: Option[Fallback] = Option(
     "remote.fallback",
-    types.one_of("broker", "fail"),
-    "broker",
+    types.choice(Fallback),
+    Fallback.BROKER,
     "broker",
     "When the storage fails: read the rest of the split from the broker, or fail.",
 )
@@ -76,9 +77,9 @@ TOPIC_ID: Option[UUID | Mapping[str, UUID] | None] = Option(
 STORAGE_URI: Option[str | None] = Option(
     "remote.storage.uri", types.storage_uri, None, "", "Where the segments are: `s3://bucket/prefix`, `file:///folder`."
 )
-LAYOUT: Option[str | None] = Option(
+LAYOUT: Option[StorageLayout | None] = Option(
     "remote.storage.layout",
-    types.one_of("local", "aiven"),
+    types.choice(StorageLayout),
     None,
     "local",
     "Who wrote them: Kafka's `LocalTieredStorage`, or Aiven's tiered storage plugin.",
@@ -104,7 +105,7 @@ SECRET_ACCESS_KEY: Option[str | None] = Option(
 SESSION_TOKEN: Option[str | None] = Option(
     "remote.storage.aws.session.token", types.text, None, "", "The token of temporary credentials.", secret=True
 )
-STORAGE_MANAGER: Option[str | None] = Option(
+STORAGE_MANAGER: Option[StorageLayout | None] = Option(
     "remote.log.storage.manager.class.name",
     _layout_of,
     None,
@@ -124,8 +125,13 @@ RSM_CONFIG_PREFIX: Option[str] = Option(
     "As in the broker's properties: the prefix of the plugin's own, which are taken as the broker has them, e.g. "
     "`rsm.config.dir`, `rsm.config.storage.s3.bucket.name`, `rsm.config.key.prefix`.",
 )
-METRICS_ADDRESS: Option[str | None] = Option(
-    "remote.metrics.address", types.text, None, "", "Where tasks report their counters to the driver.", internal=True
+METRICS_ADDRESS: Option[tuple[str, ...]] = Option(
+    "remote.metrics.address",
+    lambda text: (types.text(text),),
+    (),
+    "",
+    "Where tasks report their counters to the driver.",
+    internal=True,
 )
 MAX_BYTES_PER_SECOND: Option[int | None] = Option(
     "remote.max.bytes.per.second",

@@ -11,6 +11,7 @@ from functools import partial
 
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
+from tiered_stream.options.choices import IsolationLevel, TimestampStrategy
 from tiered_stream.options.offset_json import parse_partition_offsets, parse_partition_timestamps, parse_partitions
 from tiered_stream.options.positions import AtOffsets, LogEnd
 from tiered_stream.options.types import Option, Queries
@@ -68,10 +69,10 @@ STARTING_OFFSETS: Option[LogEnd | AtOffsets | None] = Option(
     '`earliest`, `latest` (streaming only), or offsets by partition: `{"topicA":{"0":23,"1":-2}}`, '
     "-2 for earliest, -1 for latest (streaming only). A stream with a checkpoint goes on from there instead.",
 )
-TIMESTAMP_STRATEGY: Option[str] = Option(
+TIMESTAMP_STRATEGY: Option[TimestampStrategy] = Option(
     "startingOffsetsByTimestampStrategy",
-    types.one_of("error", "latest"),
-    "error",
+    types.choice(TimestampStrategy),
+    TimestampStrategy.ERROR,
     "error",
     "Where a partition has nothing at or after a starting time: fail, or start it at its end.",
 )
@@ -168,10 +169,10 @@ BOOTSTRAP_SERVERS: Option[str | None] = Option(
     "",
     "The brokers, `host:port,host:port`. Needed unless `remote.log.locator` is `archive`.",
 )
-ISOLATION_LEVEL: Option[str] = Option(
+ISOLATION_LEVEL: Option[IsolationLevel] = Option(
     "kafka.isolation.level",
-    types.one_of("read_committed", "read_uncommitted"),
-    "read_committed",
+    types.choice(IsolationLevel),
+    IsolationLevel.READ_COMMITTED,
     "read_committed",
     "Unlike Spark's `kafka` source, whose default is `read_uncommitted`, records of open and aborted transactions "
     "are left out.",

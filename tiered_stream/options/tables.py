@@ -1,12 +1,12 @@
-"""All declared options together, and the README's table of them."""
+"""All declared options of the source, and options as Markdown tables."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from tiered_stream.options import remote_options, spark_options
-from tiered_stream.options.types import Option
+from tiered_stream.options.types import Option, Queries
 
 OPTIONS: tuple[Option[Any], ...] = (
     *(value for value in vars(spark_options).values() if isinstance(value, Option)),
@@ -15,30 +15,35 @@ OPTIONS: tuple[Option[Any], ...] = (
 )
 """In the order in which they are declared."""
 
-_BEGIN, _END = "<!-- options -->", "<!-- /options -->"
 
-
-def render_option_table() -> str:
-    """The options as a Markdown table; those that are internal are left out."""
-    lines = ["| Option | Default | Queries | Meaning |", "|---|---|---|---|"]
-    for option in OPTIONS:
-        if not option.internal:
-            default = f"`{option.shown}`" if option.shown else ""
-            doc = option.doc.replace("|", "\\|")
-            lines.append(f"| `{option.name}` | {default} | {option.queries.value} | {doc} |")
-    lines.append("| other `kafka.*` | | all | Handed to the Kafka client, the prefix taken off. |")
+def render_table(options: Iterable[Option[Any]]) -> str:
+    """A table of them; those that are internal are left out, and the kinds of queries where all options have all."""
+    shown = [option for option in options if not option.internal]
+    by_queries = any(option.queries is not Queries.ALL for option in shown)
+    titles = ["Option", "Default", *(["Queries"] if by_queries else []), "Meaning"]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for option in shown:
+        default = f"`{option.shown}`" if option.shown else ""
+        queries = [option.queries.value] if by_queries else []
+        lines.append(
+            f"| {' | '.join([f'`{option.name}`', default, *queries, option.doc.replace('|', chr(92) + '|')])} |"
+        )
     return "\n".join(lines) + "\n"
 
 
-def write_option_table(readme: Path) -> None:
-    """Put the table between the markers in `readme`; a file that is not there yet gets a title and the table.
+def render_option_table() -> str:
+    """The source's options."""
+    return f"{render_table(OPTIONS)}| other `kafka.*` | | all | Handed to the Kafka client, the prefix taken off. |\n"
+
+
+def with_table(text: str, name: str, table: str) -> str:
+    """The text with this table between its markers `<!-- NAME -->` and `<!-- /NAME -->`.
 
     Raises:
-        ValueError: the file has no markers.
+        ValueError: the text has no such markers.
     """
-    text = readme.read_text("utf-8") if readme.exists() else f"# tiered_stream\n\n## Options\n\n{_BEGIN}\n{_END}\n"
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+    before, begin, rest = text.partition(f"<!-- {name} -->")
+    _, end, after = rest.partition(f"<!-- /{name} -->")
     if not (begin and end):
-        raise ValueError(f"{readme} has no markers {_BEGIN} and {_END}")
-    readme.write_text(f"{before}{_BEGIN}\n{render_option_table()}{_END}{after}", "utf-8")
+        raise ValueError(f"there are no markers <!-- {name} --> and <!-- /{name} -->")
+    return f"{before}{begin}\n{table}{end}{after}"

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Generic, NoReturn, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -20,6 +20,7 @@ import orjson
 from tiered_stream.model import uuid_from_text
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -120,6 +121,12 @@ def one_of(*words: str) -> Callable[[str], str]:
         return value.strip().lower()
 
     return parse
+
+
+def choice(words: type[E]) -> Callable[[str], E]:
+    """A parser of one of the words, in any case."""
+    parse = one_of(*(word.value for word in words))
+    return lambda value: words(parse(value))
 
 
 def refused(reason: str) -> Callable[[str], NoReturn]:

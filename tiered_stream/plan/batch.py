@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tiered_stream.locate.open_tier import Tier
+from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import Split
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
@@ -12,7 +12,7 @@ from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.starting import batch_ranges
 
 
-def plan_batch(options: Options, tier: Tier) -> list[Split]:
+def plan_batch(options: Options, source: LogSource) -> list[Split]:
     """The splits of a batch query; earliest and latest are those of this moment.
 
     Raises:
@@ -20,9 +20,9 @@ def plan_batch(options: Options, tier: Tier) -> list[Split]:
         DataLossError: as `starting.batch_ranges`, or a topic's id is not the one that the options pin it to.
         BrokerError, StorageError: offsets or locations cannot be had.
     """
-    lookup = OffsetLookup.of(options, tier.offset_reader)
+    lookup = OffsetLookup.of(options, source.offset_reader)
     # Before the offsets: those of a topic that is made again in between do not fit its id, and tasks notice.
     topic_ids = lookup.assignment().topic_ids
     ranges = batch_ranges(options, lookup)
     check_topic_ids(options.topic_ids, topic_ids, DataLossPolicy(options.fail_on_data_loss))
-    return splits_for(ranges, options, tier.locator, topic_ids)
+    return splits_for(ranges, options, source.locator, topic_ids)

@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and offset questions that are asked again when they fail.
+"""Which partitions a query reads, and offset requests that are sent again when they fail.
 
 (Spark: `ConsumerStrategy`, `KafkaOffsetReaderAdmin`.)
 """
@@ -62,17 +62,17 @@ class OffsetLookup:
         attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
         return cls(reader, options.subscription, attempts, interval_ms, sleep)
 
-    def retrying(self, question: Callable[[], T]) -> T:
-        """The answer to `question`, asked again after a failure that may pass; a new topic may be late to appear."""
+    def retrying(self, ask: Callable[[], T]) -> T:
+        """The answer of `ask`, asked again after a failure that may pass; a new topic may be late to appear."""
         for attempt in range(1, self.attempts):
             try:
-                return question()
+                return ask()
             except TieredStreamError as error:
                 if not (error.retriable or isinstance(error, UnknownTopicError)):
                     raise
                 logger.warning("attempt %d of %d to look up offsets: %s", attempt, self.attempts, error)
             self.sleep(self.interval_ms / 1000)
-        return question()
+        return ask()
 
     def assignment(self) -> Assignment:
         """The partitions to read at this moment, by name, by pattern, or as assigned."""

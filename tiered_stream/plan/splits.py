@@ -8,6 +8,7 @@ from uuid import UUID
 
 from tiered_stream.locate.locator import Locator
 from tiered_stream.model import OffsetRange, SegmentLocation, Split, TopicPartition, within
+from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
 
@@ -28,7 +29,7 @@ def splits_for(
         max_records_per_partition=options.max_records_per_partition, topic_ids=topic_ids,
         from_timestamp=options.times.from_ms if options.times else 0,
     )  # fmt: skip
-    if options.locator == "archive":
+    if options.locator is LocatorName.ARCHIVE:
         splits = _archived(splits, DataLossPolicy(options.fail_on_data_loss))
     return [replace(split, topic_id=topic_ids.get(split.topic_partition.topic)) for split in splits]
 
@@ -59,18 +60,20 @@ def plan_splits(
 
     But offsets are left out that lie in segments without a record at or after `from_timestamp` (ms).
 
-    A tiered stretch is cut into splits of about `split_bytes`, small segments side by side in one; what `locator`
+    What is tiered is cut into splits of about `split_bytes`, adjacent small segments in one; what `locator`
     does not know, or knows of a topic with another id than in `topic_ids`, comes from the broker.
     `max_records_per_partition` and `min_partitions` ask for more splits, as in Spark's `KafkaOffsetRangeCalculator`.
     """
-    stretches = [
-        stretch
-        for pieces in _pieces(ranges, max_records_per_partition)
-        for stretch in _stretches(pieces, _located(locator, pieces, topic_ids or {}) if locator else {}, from_timestamp)
+    uncut = [
+        split
+        for offset_ranges in _of_at_most(max_records_per_partition, ranges)
+        for split in _uncut(
+            offset_ranges, _located(locator, offset_ranges, topic_ids or {}) if locator else {}, from_timestamp
+        )
     ]
-    parts = parts_of([len(stretch.offsets) for stretch in stretches], min_partitions)
-    splits = [split for stretch, count in zip(stretches, parts, strict=True)
-              for split in _cut(stretch, locator, split_bytes, count)]  # fmt: skip
+    counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
+    splits = [split for whole, count in zip(uncut, counts, strict=True)
+              for split in _cut(whole, locator, split_bytes, count)]  # fmt: skip
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
 
 
@@ -86,116 +89,113 @@ def _located(
     return {each: found for each, found in locator.locate(ranges).items() if found and meant(each, found)}
 
 
-def _pieces(
-    ranges: Mapping[TopicPartition, OffsetRange], max_records: int | None
+def _of_at_most(
+    max_records: int | None, ranges: Mapping[TopicPartition, OffsetRange]
 ) -> Iterator[dict[TopicPartition, OffsetRange]]:
-    """The ranges, cut so that none holds more than `max_records` offsets; one piece of each partition at a time."""
-    pieces = {
+    """The ranges, cut so that none holds more than `max_records` offsets; one of each partition at a time."""
+    divided = {
         topic_partition: divide(wanted, -(-len(wanted) // max_records) if max_records else 1)
         for topic_partition, wanted in ranges.items()
         if len(wanted)
     }
-    for index in range(max(map(len, pieces.values()), default=0)):
-        yield {each: parts[index] for each, parts in pieces.items() if index < len(parts)}
+    for index in range(max(map(len, divided.values()), default=0)):
+        yield {each: found[index] for each, found in divided.items() if index < len(found)}
 
 
-def _stretches(
+def _uncut(
     ranges: Mapping[TopicPartition, OffsetRange],
     located: Mapping[TopicPartition, Sequence[SegmentLocation]],
     from_timestamp: int,
 ) -> Iterator[Split]:
-    """Each range as alternating stretches from storage and from the broker, not yet cut to size."""
+    """Each range as splits from storage and from the broker in turn, as large as they come."""
     for topic_partition, wanted in ranges.items():
         position = wanted.start
-        run: list[SegmentLocation] = []
+        adjacent: list[SegmentLocation] = []
         for location in located.get(topic_partition, ()):
             wanted_too = not 0 <= location.segment.max_timestamp < from_timestamp
             if location.offsets.start > position or not wanted_too:
-                yield from _tiered(topic_partition, run)
-                run = []
+                yield from _tiered(topic_partition, adjacent)
+                adjacent = []
             if location.offsets.start > position:
                 yield Split(topic_partition, OffsetRange(position, location.offsets.start))
             if wanted_too:
-                run.append(location)
+                adjacent.append(location)
             position = location.offsets.end
-        yield from _tiered(topic_partition, run)
+        yield from _tiered(topic_partition, adjacent)
         if position < wanted.end:
             yield Split(topic_partition, OffsetRange(position, wanted.end))
 
 
-def _tiered(topic_partition: TopicPartition, run: Sequence[SegmentLocation]) -> Iterator[Split]:
-    if run:
-        yield Split(topic_partition, OffsetRange(run[0].offsets.start, run[-1].offsets.end), tuple(run))
+def _tiered(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Iterator[Split]:
+    if adjacent:
+        offsets = OffsetRange(adjacent[0].offsets.start, adjacent[-1].offsets.end)
+        yield Split(topic_partition, offsets, tuple(adjacent))
 
 
-def parts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
-    """Into how many parts to cut each of `sizes` so that there are about `min_partitions`, in proportion.
+def counts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
+    """Into how many splits to cut each of `sizes` so that there are about `min_partitions`, in proportion.
 
-    As Spark: those that get one part by their share of the whole are set aside, the others share what is left.
+    As Spark: those that stay whole by their share of the sum are set aside, the others share what is left.
     """
     wanted = min_partitions or 0
     if wanted <= len(sizes):
         return [1] * len(sizes)
 
-    def share(size: int, total: int, parts: int) -> int:
-        return max(1, int(size / total * parts + 0.5))
+    def share(size: int, total: int, count: int) -> int:
+        return max(1, int(size / total * count + 0.5))
 
     total = sum(sizes)
     first = [share(size, total, wanted) for size in sizes]
-    small = sum(1 for parts in first if parts == 1)
-    rest = sum(size for size, parts in zip(sizes, first, strict=True) if parts > 1)
+    whole = sum(1 for count in first if count == 1)
+    rest = sum(size for size, count in zip(sizes, first, strict=True) if count > 1)
     return [
-        1 if parts == 1 else share(size, rest, max(1, wanted - small)) for size, parts in zip(sizes, first, strict=True)
+        1 if count == 1 else share(size, rest, max(1, wanted - whole)) for size, count in zip(sizes, first, strict=True)
     ]
 
 
-def divide(offsets: OffsetRange, parts: int) -> list[OffsetRange]:
-    """`offsets` in `parts` (at most as many as there are offsets) nearly equal ranges; the remainder lands late."""
-    pieces = []
+def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
+    """`offsets` as `count` (at most as many as there are offsets) nearly equal ranges; the remainder lands late."""
+    ranges = []
     start = offsets.start
-    for left in range(min(parts, len(offsets)), 0, -1):
+    for left in range(min(count, len(offsets)), 0, -1):
         size = (offsets.end - start) // left
-        pieces.append(OffsetRange(start, start + size))
+        ranges.append(OffsetRange(start, start + size))
         start += size
-    return pieces
+    return ranges
 
 
-def _cut(stretch: Split, locator: Locator | None, split_bytes: int, parts: int) -> list[Split]:
-    """A stretch cut into at least `parts` splits."""
-    if locator is None or not stretch.locations:
-        return [replace(stretch, offsets=piece) for piece in divide(stretch.offsets, parts)]
-    target = max(1, min(split_bytes, -(-stretch.storage_bytes // parts)))
-    pieces = [
-        piece
-        for location in stretch.locations
-        for piece in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
+def _cut(split: Split, locator: Locator | None, split_bytes: int, count: int) -> list[Split]:
+    """At least `count` splits of one."""
+    if locator is None or not split.locations:
+        return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
+    target = max(1, min(split_bytes, -(-split.storage_bytes // count)))
+    segment_parts = [
+        segment_part
+        for location in split.locations
+        for segment_part in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
     ]
-    splits = [Split(stretch.topic_partition, _span(group), tuple(group)) for group in _groups(pieces, target)]
-    return splits if len(splits) >= parts else _cut_inside(splits, parts)
+    splits = [each for some in _joined(segment_parts, target) for each in _tiered(split.topic_partition, some)]
+    return splits if len(splits) >= count else _cut_inside(splits, count)
 
 
-def _span(locations: Sequence[SegmentLocation]) -> OffsetRange:
-    return OffsetRange(locations[0].offsets.start, locations[-1].offsets.end)
-
-
-def _groups(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
+def _joined(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
     """Neighbours together until they reach about `target` bytes."""
-    group: list[SegmentLocation] = []
+    joined: list[SegmentLocation] = []
     size = 0
     for location in locations:
-        if group and size + len(location.bytes) / 2 > target:
-            yield group
-            group, size = [], 0
-        group.append(location)
+        if joined and size + len(location.bytes) / 2 > target:
+            yield joined
+            joined, size = [], 0
+        joined.append(location)
         size += len(location.bytes)
-    yield group
+    yield joined
 
 
-def _cut_inside(splits: Sequence[Split], parts: int) -> list[Split]:
+def _cut_inside(splits: Sequence[Split], count: int) -> list[Split]:
     """As many splits as were asked for, where there are fewer places to cut: by offsets, bytes read more than once."""
-    counts = parts_of([len(split.offsets) for split in splits], parts)
+    counts = counts_of([len(split.offsets) for split in splits], count)
     return [
-        Split(split.topic_partition, piece, tuple(within(split.locations, piece)))
-        for split, count in zip(splits, counts, strict=True)
-        for piece in divide(split.offsets, count)
+        Split(split.topic_partition, offsets, tuple(within(split.locations, offsets)))
+        for split, share in zip(splits, counts, strict=True)
+        for offsets in divide(split.offsets, share)
     ]

@@ -16,7 +16,6 @@ from tiered_stream.records.arrow import RecordBuffers
 from tiered_stream.records.checks import PartCheck
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
 from tiered_stream.records.header import LENGTH_AT, LENGTH_END, crc_is_right
-from tiered_stream.records.legacy import decode_legacy
 from tiered_stream.records.memory import allocate
 
 MAX_ROWS = 16_384
@@ -113,10 +112,6 @@ class RecordBatchDecoder:
         if self._part_check is not None:
             self._part_check.end(self.next_offset, self._state[kernels.GAPS] > 0)
 
-    def discard_incomplete(self) -> None:
-        """Forget a batch that is not whole, as the last of a Fetch answer may be."""
-        self._pending = b""
-
     def _name(self, offset: int) -> str:
         return f"{self._topic}-{self._partition} at offset {offset}"
 
@@ -128,6 +123,9 @@ class RecordBatchDecoder:
             raise CorruptDataError(f"{self._name(offset)}: {kernels.ERROR_TEXTS[error]}")
 
     def _decode_legacy(self, data: memoryview, batches: Table) -> Iterator[pa.RecordBatch]:
+        # Imported here: such message sets are rare, and kafka-python takes long to import.
+        from tiered_stream.records.legacy import decode_legacy
+
         for position, size, offset in batches[:, [kernels.POSITION, kernels.SIZE, kernels.BASE_OFFSET]].tolist():
             try:
                 rows = decode_legacy(

@@ -15,9 +15,10 @@ import orjson
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.delta.task_splits import ASSUMED_RECORD_BYTES
-from tiered_stream.locate.open_tier import Tier, open_tier
+from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.split_fetcher import split_fetcher
 from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.splits import splits_for
@@ -166,27 +167,27 @@ def estimate(
     """
     options = parse_options(source_options(settings), streaming=True)
     tallies = {partition: _Tally() for partition in plan.ranges}
-    tier = open_tier(options)
+    source = open_log_source(options)
     try:
-        after = _after_end(plan, tier.offset_reader)
-        for split in _splits(options, tier):
+        after = _after_end(plan, source.offset_reader)
+        for split in _splits(options, source):
             tallies[split.topic_partition].add(split, options)
         partitions = tuple(
-            tallies[partition].figures(partition, plan.ranges[partition], after[partition], options, tier)
+            tallies[partition].figures(partition, plan.ranges[partition], after[partition], options, source)
             for partition in sorted(plan.ranges)
         )
     finally:
-        tier.close()
+        source.close()
     return Estimate(plan, partitions, tasks, max_bytes_per_second, prices or Prices())
 
 
-def _splits(options: Options, tier: Tier) -> Iterator[Split]:
+def _splits(options: Options, source: LogSource) -> Iterator[Split]:
     """What the tasks of all micro-batches read."""
-    planner = StreamPlanner(options, tier.offset_reader, tier.locator)
+    planner = StreamPlanner(options, source.offset_reader, source.locator)
     planner.prepare_for_available_now()
     start = planner.initial()
     while (end := planner.next_end(start, limited=True)) != start:
-        yield from splits_for(planner.ranges(start, end), options, tier.locator, planner.topic_ids)
+        yield from splits_for(planner.ranges(start, end), options, source.locator, planner.topic_ids)
         start = end
 
 
@@ -214,7 +215,7 @@ class _Tally:
             self.brokers_until = max(self.brokers_until, split.offsets.end)
 
     def figures(
-        self, partition: TopicPartition, offsets: OffsetRange, after_end: int, options: Options, tier: Tier
+        self, partition: TopicPartition, offsets: OffsetRange, after_end: int, options: Options, source: LogSource
     ) -> PartitionEstimate:
         return PartitionEstimate(
             topic=partition.topic,
@@ -225,15 +226,15 @@ class _Tally:
             storage_bytes=self.storage_bytes,
             gets=self.gets,
             broker_offsets=self.broker_offsets,
-            broker_reason=self._reason(offsets, options, tier) if self.broker_offsets else None,
+            broker_reason=self._reason(offsets, options, source) if self.broker_offsets else None,
             skipped=len(offsets) - self.offsets,
             after_end=after_end,
         )
 
-    def _reason(self, offsets: OffsetRange, options: Options, tier: Tier) -> str:
-        if tier.locator is None:
+    def _reason(self, offsets: OffsetRange, options: Options, source: LogSource) -> str:
+        if source.locator is None:
             return NO_LOCATOR
-        if options.prefer == "local":
+        if options.prefer is Prefer.LOCAL:
             return KEPT_LOCALLY
         return NOT_TIERED_YET if self.brokers_until == offsets.end else NO_SEGMENT
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 
+from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.sasl import credentials
 from tiered_stream.broker.config.tls import pem_store, with_line_ends
-from tiered_stream.broker.config.values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 PREFIX = "target.kafka."

@@ -13,21 +13,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from tiered_stream.broker.client import open_client
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.open_client import open_client
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import ConfigurationError, UnknownTopicError
 from tiered_stream.locate.locator import Locator
-from tiered_stream.locate.open_tier import Tier
+from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed
+from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options, Subscription
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
 from tiered_stream.replay.times import show_time
-
-ARCHIVE = "archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ class Resolved:
     latest: dict[TopicPartition, int]
 
 
-def resolve(options: Options, tier: Tier, times: TimeRange, *, exact: bool) -> Resolved:
+def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: bool) -> Resolved:
     """What the subscription's partitions hold of the times, at this moment.
 
     Raises:
@@ -49,18 +48,18 @@ def resolve(options: Options, tier: Tier, times: TimeRange, *, exact: bool) -> R
         BrokerAuthorizationError: the brokers do not let the user read a topic.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
-    lookup = OffsetLookup.of(options, tier.offset_reader)
+    lookup = OffsetLookup.of(options, source.offset_reader)
     assignment = lookup.assignment()
     _check_there(options.subscription, assignment)
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
-    resolved = lookup.retrying(lambda: _resolved(tier.offset_reader, assignment, times, exact))
-    if exact and options.locator != ARCHIVE:
-        earliest = lookup.retrying(lambda: tier.offset_reader.earliest(resolved.ranges.keys()))
-        resolved = replace(resolved, ranges=_from_where_sure(resolved.ranges, earliest, tier.locator))
+    resolved = lookup.retrying(lambda: _resolved(source.offset_reader, assignment, times, exact))
+    if exact and options.locator is not LocatorName.ARCHIVE:
+        earliest = lookup.retrying(lambda: source.offset_reader.earliest(resolved.ranges.keys()))
+        resolved = replace(resolved, ranges=_from_where_sure(resolved.ranges, earliest, source.locator))
     topic_ids = {**options.topic_ids, **assignment.topic_ids}
-    if options.locator == ARCHIVE:
-        _check_archive(tier.offset_reader, resolved.latest, times, data_loss)
+    if options.locator is LocatorName.ARCHIVE:
+        _check_archive(source.offset_reader, resolved.latest, times, data_loss)
     else:
         _check_readable(options, resolved.latest, topic_ids)
     return Resolved(resolved.ranges, topic_ids, resolved.latest)

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics
 from tiered_stream.options import spark_options as spark_names
 from tiered_stream.options.parsing import parse_options
@@ -27,7 +27,7 @@ from tiered_stream.replay.resolve import resolve
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.times import parse_range
-from tiered_stream.replay.verify import verify
+from tiered_stream.replay.verification import verify
 from tiered_stream.replay.verify_report import VerifyReport
 
 log = logging.getLogger(__name__)
@@ -217,11 +217,11 @@ def plan_replay(
 def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, times: TimeRange) -> ReplayPlan:
     reading = without_positions(source_options(options)) | dict([arguments.reads])
     parsed = parse_options(reading, streaming=True)
-    tier = open_tier(parsed)
+    source = open_log_source(parsed)
     try:
-        resolved = resolve(parsed, tier, times, exact=arguments.exact)
+        resolved = resolve(parsed, source, times, exact=arguments.exact)
     finally:
-        tier.close()
+        source.close()
     return ReplayPlan(name, arguments, times, resolved.ranges, resolved.topic_ids)
 
 

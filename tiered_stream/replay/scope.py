@@ -13,9 +13,10 @@ from typing import Any
 
 import orjson
 
-from tiered_stream.locate.open_tier import open_tier
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options import spark_options as spark
+from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.parsing import parse_options
@@ -88,13 +89,13 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     # What the logs no longer hold is left out, and told; what is lost later fails the reading of it.
     batch = {**_without(settings, (*_OF_STREAMS, spark.FAIL_ON_DATA_LOSS)), spark.FAIL_ON_DATA_LOSS.name: "false"}
     options = parse_options(batch, streaming=False)
-    tier = open_tier(options)
+    source = open_log_source(options)
     try:
-        lookup = OffsetLookup.of(options, tier.offset_reader)
+        lookup = OffsetLookup.of(options, source.offset_reader)
         wanted = batch_ranges(options, lookup)
         bounds = lookup.bounds({}, {})
     finally:
-        tier.close()
+        source.close()
     logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
     present = {partition: offsets for partition, offsets in wanted.items() if partition in logs}
     return Scope(
@@ -103,7 +104,7 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
         start_is_given=any(given.has(option) for option in _STARTS),
         end_is_given=any(given.has(option) for option in _ENDS),
         assigned=given.has(spark.ASSIGN),
-        archive=options.locator == "archive",
+        archive=options.locator is LocatorName.ARCHIVE,
     )
 
 

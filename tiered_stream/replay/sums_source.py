@@ -55,5 +55,5 @@ class SumsReader(BatchReader):
         from tiered_stream.replay.sums import hashed_split
 
         show_log()
-        yield from hashed_split(partition.split, self._options, self._hashing)
+        yield from hashed_split(partition.split, self.options, self._hashing)
         settle_worker()

@@ -85,8 +85,8 @@ class TopicReader(StreamReader):
         from tiered_stream.replay.produce import produce_splits
 
         assert isinstance(partition, TopicTask)
-        addresses = (*self._options.metrics_addresses, *partition.batch_log)
-        spent = produce_splits(partition.splits, self._options, self._writes, lambda metrics: send(metrics, addresses))
+        addresses = (*self.options.metrics_addresses, *partition.batch_log)
+        spent = produce_splits(partition.splits, self.options, self._writes, lambda metrics: send(metrics, addresses))
         row = {_PREFIX + name: [value] for name, value in asdict(spent).items()}
         kinds = {int: pa.int64(), float: pa.float64()}
         yield pa.RecordBatch.from_pydict(row, pa.schema([(_PREFIX + name, kinds[k]) for name, k in _FIELDS.items()]))

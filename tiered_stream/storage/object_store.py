@@ -1,4 +1,4 @@
-"""The one narrow door to an object store: a key, and a byte range of it."""
+"""An object store, as narrow as it is needed: a key, and a byte range of it."""
 
 from __future__ import annotations
 

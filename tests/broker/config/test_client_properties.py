@@ -6,7 +6,7 @@ import pytest
 
 from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 SERVERS = {"bootstrap.servers": "a:9092"}
 

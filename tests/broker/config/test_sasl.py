@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.sasl import parse_jaas, sasl_settings
-from tiered_stream.broker.config.values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker.certificates import CertificateAuthority
+from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
-from tiered_stream.broker.config.values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 

@@ -21,8 +21,9 @@ from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive, open_archive
 from tiered_stream.model import OffsetRange, TopicPartition, uuid_from_text
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.options.parsing import IsolationLevel, StorageOptions
+from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
 

@@ -25,7 +25,7 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.errors import UnknownTopicError
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tiered_stream.broker.config.names import warn_of_unknown
+from tiered_stream.broker.config.property_names import warn_of_unknown
+from tiered_stream.broker.config.property_values import INT_MAX, ConfigValues
 from tiered_stream.broker.config.sasl import sasl_settings
 from tiered_stream.broker.config.tls import tls_context
-from tiered_stream.broker.config.values import INT_MAX, ConfigValues
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 RECORDS_PER_FETCH_BYTES = 16 << 20
 """Default of `max.partition.fetch.bytes`; Kafka's 1 MiB is made for many partitions in one Fetch, we ask for one."""

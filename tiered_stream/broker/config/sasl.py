@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tiered_stream.broker.config.values import ConfigValues
+from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 _LOGIN_MODULES = {

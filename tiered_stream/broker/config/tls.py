@@ -7,7 +7,7 @@ import ssl
 import tempfile
 from pathlib import Path
 
-from tiered_stream.broker.config.values import ConfigValues
+from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

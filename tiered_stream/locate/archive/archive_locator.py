@@ -8,13 +8,13 @@ from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.visible_locator import TierLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
 from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
-class ArchiveLocator(TierLocator):
+class ArchiveLocator(SegmentMetadataLocator):
     """Segments by the manifests in the bucket, lineage by the newest segment of each partition.
 
     It knows what `archive` last listed (`ArchiveOffsetReader.latest` lists anew). Archive and fetcher stay their
@@ -41,7 +41,7 @@ class ArchiveLocator(TierLocator):
 
     def _stable(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Mapping[TopicPartition, OffsetRange]:
         """Under read_committed nothing beyond the last stable offset is read: it is undecided for ever."""
-        if not self._committed:
+        if not self.committed:
             return ranges
         archived = self._archive.partitions(ranges)
         return {
@@ -51,7 +51,7 @@ class ArchiveLocator(TierLocator):
             for partition, wanted in ranges.items()
         }
 
-    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         archived = self._archive.partitions(partitions)
         return {partition: each.visible for partition, each in archived.items()}
 
@@ -64,11 +64,11 @@ class ArchiveLocator(TierLocator):
             DataLossError: segments are missing, and with them what became of a transaction that is open before them.
         """
         for partition, seam in seams:
-            self._check_gap(partition, self._visible([partition])[partition], seam)
+            self._check_gap(partition, self.visible_of([partition])[partition], seam)
         return dict.fromkeys(seams, ())
 
     def _check_gap(self, partition: TopicPartition, visible: Sequence[VisibleSegment], seam: int) -> None:
-        (at,) = (at for at, piece in enumerate(visible) if piece.offsets.end == seam)
+        (at,) = (at for at, part in enumerate(visible) if part.offsets.end == seam)
         if at + 1 == len(visible):
             return
         still_open = [first for _, first in self._archive.open_transactions(visible[at].segment)]

@@ -10,8 +10,8 @@ from tiered_stream.errors import UnknownTopicError
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
 from tiered_stream.locate.timestamp_search import first_offset_at
 from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.options.parsing import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
@@ -65,10 +65,10 @@ class ArchiveOffsetReader(OffsetReader):
             return archived.log_start_offset
         if timestamp == LATEST:
             return self._end(archived)
-        for piece in archived.visible:
-            if 0 <= piece.segment.max_timestamp < timestamp:
+        for part in archived.visible:
+            if 0 <= part.segment.max_timestamp < timestamp:
                 continue
-            offset = first_offset_at(self._fetcher, piece, timestamp)
+            offset = first_offset_at(self._fetcher, part, timestamp)
             if offset is not None:
                 return offset if offset < self._end(archived) else None
         return None

@@ -25,6 +25,7 @@ from tiered_stream.model import (
     uuid_from_text,
     uuid_to_text,
 )
+from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.records.snapshots import parse_leader_epoch_checkpoint, parse_producer_snapshot
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
@@ -240,7 +241,7 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
     Raises:
         ConfigurationError: the layout has no manifests, or as `open_fetcher`.
     """
-    if storage.layout != "aiven":
+    if storage.layout != StorageLayout.AIVEN:
         raise ConfigurationError(
             f"remote.log.locator=archive does not go with remote.storage.layout={storage.layout}: only the manifests "
             "of the layout aiven say what a bucket holds"

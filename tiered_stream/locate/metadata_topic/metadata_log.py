@@ -18,7 +18,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.model import TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.values import read_values
 
 _FETCH_BYTES = 8 << 20

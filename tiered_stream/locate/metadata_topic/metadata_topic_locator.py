@@ -16,9 +16,9 @@ from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import Lineage, VisibleSegment, visible_segments
 from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
-from tiered_stream.locate.visible_locator import TierLocator, Visible
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
 from tiered_stream.model import AbortedTransaction, RemoteLogSegment, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _SEAM_WAIT_MS = 500
@@ -33,7 +33,7 @@ class _View:
     visible: tuple[VisibleSegment, ...]
 
 
-class MetadataTopicLocator(TierLocator):
+class MetadataTopicLocator(SegmentMetadataLocator):
     """Segments by `__remote_log_metadata`, lineage, log start and open transactions by the partitions' leaders.
 
     A topic that was made again is another topic, and its segments are located. The client and the fetcher stay their
@@ -60,7 +60,7 @@ class MetadataTopicLocator(TierLocator):
         self._views: dict[TopicPartition, _View] = {}
         self._seams: dict[TopicPartition, tuple[int, tuple[AbortedTransaction, ...]]] = {}
 
-    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         if not partitions:
             return {}
         topics = self._describe({partition.topic for partition in partitions})
@@ -78,6 +78,10 @@ class MetadataTopicLocator(TierLocator):
             partition: self._view(partition, segments[partition], lineages[partition], starts[partition])
             for partition in tiered
         }
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """The id that the topic had when it was last asked for."""
+        return self._topic_ids.get(topic)
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
         """The topics and the metadata topic as they are now; nothing that was known of a topic's predecessor holds."""

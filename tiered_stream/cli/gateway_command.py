@@ -17,8 +17,8 @@ def gateway(
 ) -> None:
     """Stand in front of Kafka brokers and tell clients where tiered segments are, until SIGTERM or Ctrl-C."""
     # Imported late: other commands need no asyncio server and no boto3.
+    from tiered_stream.gateway.gateway_program import run_gateway
     from tiered_stream.gateway.gateway_settings import GatewaySettings
-    from tiered_stream.gateway.run_gateway import run_gateway
     from tiered_stream.options.properties_files import read_settings
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")

@@ -33,7 +33,7 @@ def verify(
     """
     # Imported late: other commands need no Spark.
     from tiered_stream.replay.exit_codes import REFUSED
-    from tiered_stream.replay.verify_command import VerifyCommand, run_verify
+    from tiered_stream.replay.verify_program import VerifyCommand, run_verify
 
     console = Console(highlight=False, soft_wrap=True, stderr=json)
     reads = {"subscribe": subscribe, "subscribePattern": subscribe_pattern, "assign": assign}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.features import supported_feature
+from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
 from tiered_stream.broker.fetch_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.broker.open_client import open_client
 from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.locator import Locator
@@ -19,15 +17,16 @@ from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataT
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.storage_check import CheckedStorage
+from tiered_stream.options.choices import Fallback, LocatorName, Prefer
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.remote_options import LOCATOR, STORAGE_URI
-from tiered_stream.storage.custom_fetcher import fetcher_for
+from tiered_stream.storage.open_fetcher import fetcher_for
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class LogSource:
     """Who tells the offsets of partitions, and who locates their tiered segments (None: all is left to the brokers)."""
 
     offset_reader: OffsetReader
@@ -40,23 +39,23 @@ class Tier:
         self.offset_reader.close()
 
 
-def open_tier(options: Options) -> Tier:
+def open_log_source(options: Options) -> LogSource:
     """What the options `remote.log.locator` and `remote.prefer` ask for.
 
     Raises:
         ConfigurationError: the storage or the brokers are not configured well.
         BrokerError: the brokers cannot be asked.
     """
-    if options.locator == "archive":
+    if options.locator is LocatorName.ARCHIVE:
         return _open_archive(options)
     client = open_client(options.kafka)
     offset_reader = BrokerOffsetReader(client, options.isolation_level)
     locator = _locator(options, client, offset_reader)
     log.info("remote.log.locator=%s: segments are located by %s", options.locator, locator.name if locator else "none")
-    return Tier(offset_reader, locator)
+    return LogSource(offset_reader, locator)
 
 
-def _open_archive(options: Options) -> Tier:
+def _open_archive(options: Options) -> LogSource:
     # Imported here, so that queries with a cluster start sooner.
     from tiered_stream.locate.archive.archive_locator import ArchiveLocator
     from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
@@ -65,22 +64,24 @@ def _open_archive(options: Options) -> Tier:
     archive, fetcher = open_archive(options.storage, options.topic_ids), fetcher_for(options)
     locator = ArchiveLocator(archive, fetcher, options.isolation_level)
     log.info("remote.log.locator=archive: topics, offsets and segments come from the manifests in the storage")
-    return Tier(ArchiveOffsetReader(archive, fetcher, options.isolation_level), CheckedStorage(locator, fetcher))
+    return LogSource(ArchiveOffsetReader(archive, fetcher, options.isolation_level), CheckedStorage(locator, fetcher))
 
 
 def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffsetReader) -> Locator | None:
-    if options.locator in ("auto", "broker"):
+    if options.locator in (LocatorName.AUTO, LocatorName.BROKER):
         locator = _broker_locator(options, client)
         if locator is not None:
             return locator
-    if options.locator == "none" or (options.locator == "auto" and not _can_follow(options, client)):
+    if options.locator is LocatorName.NONE or (
+        options.locator is LocatorName.AUTO and not _can_follow(options, client)
+    ):
         return None
     fetcher = fetcher_for(options)
     metadata_topic = MetadataTopicLocator(
-        client, fetcher, options.isolation_level, falls_back=options.fallback == "broker"
+        client, fetcher, options.isolation_level, falls_back=options.fallback is Fallback.BROKER
     )
     checked = CheckedStorage(metadata_topic, fetcher)
-    return PreferLocal(checked, offset_reader) if options.prefer == "local" else checked
+    return PreferLocal(checked, offset_reader) if options.prefer is Prefer.LOCAL else checked
 
 
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
@@ -92,11 +93,11 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
         locator = BrokerLocator(
-            client, options.isolation_level, part_bytes=options.split_bytes, local_too=options.prefer == "tiered",
+            client, options.isolation_level, part_bytes=options.split_bytes, local_too=options.prefer is Prefer.TIERED,
             signed_only=not readable,
         )  # fmt: skip
         return CheckedStorage(locator, fetcher_for(options)) if readable else locator
-    if options.locator == "auto":
+    if options.locator is LocatorName.AUTO:
         return None
     if version:
         raise ConfigurationError(

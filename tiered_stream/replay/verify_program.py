@@ -15,7 +15,7 @@ from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.replay.exit_codes import DIFFERS, DONE, FAILED, REFUSED, STOPPED, WRONG_INPUT, said
 from tiered_stream.replay.job_settings import given_settings, of_the_source, table_of_the_job
 from tiered_stream.replay.session import command_session, end_session
-from tiered_stream.replay.verify import verify
+from tiered_stream.replay.verification import verify
 from tiered_stream.replay.verify_report import render
 
 

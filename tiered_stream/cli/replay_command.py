@@ -82,9 +82,9 @@ def _run(
     ways: dict[str, Any],
 ) -> None:
     # Imported late: other commands need no Spark.
-    from tiered_stream.replay.command import ReplayCommand, run_command
     from tiered_stream.replay.estimate import priced
     from tiered_stream.replay.exit_codes import REFUSED
+    from tiered_stream.replay.replay_program import ReplayCommand, run_command
 
     console = Console(highlight=False, soft_wrap=True, stderr=ways["json"])
     try:

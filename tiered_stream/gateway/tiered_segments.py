@@ -1,4 +1,4 @@
-"""What the gateway knows of the cluster's tier, with a login of its own; never given out before a broker gave leave."""
+"""What the gateway knows of the tiered segments, by its own login; given out to whom a broker has authorized."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import DataLossError, UnknownTopicError
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
-from tiered_stream.locate.visible_locator import Visible, with_aborted
+from tiered_stream.locate.segment_metadata_locator import Visible
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _TOPICS_SECONDS = 1.0  # the least time between two looks at all topics, for ids that are not known
 
 
-class GatewayTier(MetadataTopicLocator):
-    """As the locator `metadata-topic`, for many threads and for topics that come and go.
+class TieredSegments:
+    """What the locator `metadata-topic` knows, for many threads and for topics that come and go.
 
     Args:
         fresh_seconds: for so long, what is known of a partition is taken to be so. What was tiered since then is read
@@ -31,7 +31,8 @@ class GatewayTier(MetadataTopicLocator):
     def __init__(
         self, client: BrokerClient, fetcher: RemoteStorageFetcher, cache_bytes: int, fresh_seconds: float
     ) -> None:
-        super().__init__(client, fetcher, IsolationLevel.READ_COMMITTED, cache_bytes=cache_bytes)
+        self._client = client
+        self._locator = MetadataTopicLocator(client, fetcher, IsolationLevel.READ_COMMITTED, cache_bytes)
         self._fresh_seconds = fresh_seconds
         self._lock = threading.Lock()
         self._seen: dict[TopicPartition, tuple[float, Visible]] = {}
@@ -91,14 +92,15 @@ class GatewayTier(MetadataTopicLocator):
             stale = [
                 each
                 for each, topic_id in partitions.items()
-                if self._seen.get(each, (float("-inf"), ()))[0] < oldest or self._topic_ids.get(each.topic) != topic_id
+                if self._seen.get(each, (float("-inf"), ()))[0] < oldest
+                or self._locator.topic_id(each.topic) != topic_id
             ]
             if stale:
                 self._refresh(stale)
             return {
                 partition: self._seen[partition][1]
                 for partition, topic_id in partitions.items()
-                if partition in self._seen and self._topic_ids.get(partition.topic) == topic_id
+                if partition in self._seen and self._locator.topic_id(partition.topic) == topic_id
             }
 
     def location(
@@ -113,22 +115,25 @@ class GatewayTier(MetadataTopicLocator):
         segment = visible[at].segment
         if segment.topic_id != topic_id:
             raise DataLossError(f"{segment.topic_partition} is not of the topic {topic_id} any more")
-        if not committed:
-            return self._positions.location(segment, wanted)
-        located = self._locate_one(visible, at, wanted)
-        if located.seam is None:
-            return located.location
-        return with_aborted(located.location, self._aborted_at(segment.topic_partition, located.seam))
+        return self._locator.location(visible, at, wanted, committed=committed)
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        """As `Locator.cut`."""
+        return self._locator.cut(location, target_bytes)
+
+    def close(self) -> None:
+        """Let go of threads; the client and the fetcher stay their owner's."""
+        self._locator.close()
 
     def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
         try:
-            found = self._visible(partitions)
+            found = self._locator.visible_of(partitions)
         except UnknownTopicError:
             topics = self._client.metadata()
             there = [each for each in partitions if _exists(topics, each)]
             for gone in set(partitions) - set(there):
                 self._seen.pop(gone, None)
-            found, partitions = self._visible(there), there
+            found, partitions = self._locator.visible_of(there), there
         now = time.monotonic()
         self._seen.update({partition: (now, found.get(partition, ())) for partition in partitions})
 

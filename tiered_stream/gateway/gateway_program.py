@@ -29,7 +29,9 @@ async def _serve(settings: GatewaySettings) -> None:
         asyncio.get_running_loop().add_signal_handler(name, ended.set)
     gateway = Gateway(settings)
     await gateway.start()
-    monitor = Monitor(settings.monitor_host, settings.monitor_port, gateway.metrics.registry, lambda: gateway.ailment)
+    monitor = Monitor(
+        settings.monitor_host, settings.monitor_port, gateway.metrics.registry, lambda: gateway.unhealthy_reason
+    )
     log.info("clients bootstrap from %s:%d", settings.advertised_host, gateway.bootstrap_port)
     try:
         await ended.wait()

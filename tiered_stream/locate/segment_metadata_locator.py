@@ -18,7 +18,7 @@ from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache, de
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator
 from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.transactions import control_batches
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
@@ -37,7 +37,7 @@ class _Located:
     seam: int | None
 
 
-class TierLocator(Locator):
+class SegmentMetadataLocator(Locator):
     """A locator over segment metadata; who knows it, and who knows what lies beyond the tier, says a subclass.
 
     With `falls_back`, a segment of which the storage does not give an index is left out of an answer: whoever asks has
@@ -54,13 +54,13 @@ class TierLocator(Locator):
     ) -> None:
         self._falls_back = falls_back
         self._fetcher = fetcher
-        self._committed = isolation is IsolationLevel.READ_COMMITTED
+        self.committed = isolation is IsolationLevel.READ_COMMITTED
         self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
         self._cache = IndexCache(fetcher, cache_bytes)
         self._positions = SegmentPositions(fetcher, self._cache, self._executor)
 
     @abstractmethod
-    def _visible(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         """The segments that count, sorted and disjoint, by partition."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class TierLocator(Locator):
         """
 
     def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        visible = self._visible([partition for partition, wanted in ranges.items() if len(wanted)])
+        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
         work = [
             (partition, at, wanted)
             for partition, wanted in ranges.items()
@@ -90,12 +90,10 @@ class TierLocator(Locator):
         return {partition: tuple(found) for partition, found in locations.items()}
 
     def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
-        visible = self._visible([partition for partition, wanted in ranges.items() if len(wanted)])
+        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
         return {
             partition: tuple(
-                piece.offsets.end
-                for piece in visible.get(partition, ())
-                if wanted.start < piece.offsets.end <= wanted.end
+                part.offsets.end for part in visible.get(partition, ()) if wanted.start < part.offsets.end <= wanted.end
             )
             for partition, wanted in ranges.items()
         }
@@ -108,6 +106,20 @@ class TierLocator(Locator):
                 raise
             log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
             return [location]
+
+    def location(self, visible: Visible, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
+        """Where `wanted`, which lies in `visible[at]`, is; `committed`: with the transactions that were aborted there.
+
+        Raises: as `locate`.
+        """
+        segment = visible[at].segment
+        if not committed:
+            return self._positions.location(segment, wanted)
+        located = self._locate_one(visible, at, wanted)
+        if located.seam is None:
+            return located.location
+        seam = segment.topic_partition, located.seam
+        return with_aborted(located.location, self._aborted_across([seam])[seam])
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -129,11 +141,11 @@ class TierLocator(Locator):
         return located
 
     def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
-        piece = visible[at]
-        location = self._positions.location(piece.segment, wanted.intersect(piece.offsets))
-        if location.bytes.end == piece.segment.size and _overlaps_next(visible, at):
-            location = replace(location, following=(piece.offsets.end, piece.segment.end_offset + 1))
-        if not self._committed:
+        part = visible[at]
+        location = self._positions.location(part.segment, wanted.intersect(part.offsets))
+        if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
+            location = replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
+        if not self.committed:
             return _Located(location, None)
         search = find_aborted(visible, at, location.offsets, self._cache)
         for transaction in search.found:
@@ -144,7 +156,7 @@ class TierLocator(Locator):
     def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
         """What `records.checks` does where a marker is read, for one that lies beyond the wanted offsets."""
         offset = transaction.last_offset
-        segment = visible[bisect_right(visible, offset, key=lambda piece: piece.offsets.start) - 1].segment
+        segment = visible[bisect_right(visible, offset, key=lambda part: part.offsets.start) - 1].segment
         place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
         data = self._fetcher.fetch_log_segment(segment, place.start, place.end)
         try:
@@ -159,16 +171,16 @@ class TierLocator(Locator):
 
 
 def _overlaps_next(visible: Visible, at: int) -> bool:
-    """Whether what is read from this piece could be had from the next, which is wrong where this segment ends early."""
+    """Whether what is read from this part could be had from the next, which is wrong where this segment ends early."""
     return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
 def overlapping(visible: Visible, wanted: OffsetRange) -> range:
-    """Indexes of the pieces that share an offset with `wanted`."""
+    """Indexes of the parts that share an offset with `wanted`."""
     if not len(wanted):
         return range(0)
-    first = bisect_right(visible, wanted.start, key=lambda piece: piece.offsets.end)
-    end = bisect_right(visible, wanted.end - 1, key=lambda piece: piece.offsets.start)
+    first = bisect_right(visible, wanted.start, key=lambda part: part.offsets.end)
+    end = bisect_right(visible, wanted.end - 1, key=lambda part: part.offsets.start)
     return range(first, end)
 
 

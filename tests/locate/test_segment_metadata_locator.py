@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.golden import NAMES
 from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
 from tiered_stream.model import ByteRange, OffsetRange, TopicPartition
-from tiered_stream.options.parsing import IsolationLevel
+from tiered_stream.options.choices import IsolationLevel
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 TXN = TopicPartition("s32-txn", 0)

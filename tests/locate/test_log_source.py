@@ -13,7 +13,7 @@ from tests.broker.scripted import ScriptedClient, metadata
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.broker.fetch_messages import LOCATION_FEATURE
 from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
-from tiered_stream.locate.open_tier import Tier, open_tier
+from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.options.parsing import parse_options
 
@@ -21,17 +21,17 @@ NOBODY = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
 TOPIC_AUTHORIZATION_FAILED = 29
 
 
-def opened(**given: str) -> Tier:
-    return open_tier(parse_options({**NOBODY, **given}, streaming=True))
+def opened(**given: str) -> LogSource:
+    return open_log_source(parse_options({**NOBODY, **given}, streaming=True))
 
 
 def said(caplog: pytest.LogCaptureFixture) -> str:
-    return "\n".join(each.getMessage() for each in caplog.records if each.name == "tiered_stream.locate.open_tier")
+    return "\n".join(each.getMessage() for each in caplog.records if each.name == "tiered_stream.locate.log_source")
 
 
 @pytest.fixture(autouse=True)
 def _listen(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tiered_stream.locate.open_tier")
+    caplog.set_level(logging.INFO, "tiered_stream.locate.log_source")
 
 
 @pytest.mark.parametrize("given", [{"remote.log.locator": "none"}, {"kafka.fetch.remote.enabled": "false"}])
@@ -66,7 +66,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, answer: Any, feature_version: int 
         return api_versions if isinstance(message, ApiVersionsRequest) else answer
 
     monkeypatch.setattr(
-        "tiered_stream.locate.open_tier.open_client",
+        "tiered_stream.locate.log_source.open_client",
         lambda properties: ScriptedClient(answered, {"default.api.timeout.ms": "100"}),
     )
 
