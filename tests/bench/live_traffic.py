@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -108,7 +108,8 @@ def processors(*pinned: tuple[int, int]) -> Iterator[None]:
     before = os.sched_getaffinity(0)
     for pid, processor in (*pinned, (os.getpid(), 1)):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(thread), {processor})
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.sched_setaffinity(int(thread), {processor})
     yield
     os.sched_setaffinity(0, before)
 
