@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ from tests.bench.landing import kafka_into
 from tests.bench.noop import PARTITIONS, SEGMENT_BYTES, WARM_UP_TOPIC, fill
 from tests.stack.broker import JVM_OPTIONS
 from tests.stack.build import build_folder
+from tests.stack.errors import StackError
 from tests.stack.processes import free_ports
 from tests.stack.spark import ROOT, spark_session
 from tests.stack.tiered_stack import TieredStack
@@ -97,7 +98,12 @@ class Broker:
 
     def _count(self, name: str) -> int:
         arguments = ["--jmx-url", self._url, "--object-name", name, "--attributes", "Count", "--one-time"]
-        said = run_tool("org.apache.kafka.tools.JmxTool", [*arguments, "--report-format", "tsv"])
+        try:
+            said = run_tool("org.apache.kafka.tools.JmxTool", [*arguments, "--report-format", "tsv"])
+        except StackError as error:
+            if "No matched attributes" not in str(error):
+                raise
+            return 0  # a topic has none before the first Fetch
         found = re.search(r"Count\s+(\d+)", said)
         return int(found[1]) if found else 0
 
@@ -108,7 +114,8 @@ def processors(*pinned: tuple[int, int]) -> Iterator[None]:
     before = os.sched_getaffinity(0)
     for pid, processor in (*pinned, (os.getpid(), 1)):
         for thread in os.listdir(f"/proc/{pid}/task"):
-            os.sched_setaffinity(int(thread), {processor})
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.sched_setaffinity(int(thread), {processor})
     yield
     os.sched_setaffinity(0, before)
 

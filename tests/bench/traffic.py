@@ -69,7 +69,7 @@ class Traffic:
 
 def main() -> None:
     traffic = Traffic(*sys.argv[1:3])
-    threads = [threading.Thread(target=each) for each in (traffic.produce, traffic.consume)]
+    threads = [threading.Thread(target=each, daemon=True) for each in (traffic.produce, traffic.consume)]
     for thread in threads:
         thread.start()
     while min(len(traffic.produced), len(traffic.consumed)) < _FLOWING:
