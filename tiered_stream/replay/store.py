@@ -29,8 +29,8 @@ class ReplayStore:
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self.folder = folder
-        self._jvm = _jvm(spark)
-        self._path = self._jvm.org.apache.hadoop.fs.Path(folder)
+        self._java = _java(spark)
+        self._path = self._java.org.apache.hadoop.fs.Path(folder)
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
     def plan(self) -> ReplayPlan | None:
@@ -91,7 +91,7 @@ class ReplayStore:
                 return None
             stream = files.open(path)
             try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+                return bytes(self._java.org.apache.commons.io.IOUtils.toByteArray(stream))
             finally:
                 stream.close()
         except Py4JJavaError as error:
@@ -109,15 +109,15 @@ class ReplayStore:
                 raise self._error(error, "written to") from error
 
     def _files(self) -> Any:
-        manager = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        manager = self._java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         return manager.create(self._path, self._configuration)
 
     def _child(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._path, name)
+        return self._java.org.apache.hadoop.fs.Path(self._path, name)
 
     def _error(self, error: Py4JJavaError, done: str) -> TableError:
         return TableError(f"the checkpoint {self.folder} cannot be {done}: {error.java_exception}")
 
 
-def _jvm(spark: SparkSession) -> Any:
+def _java(spark: SparkSession) -> Any:
     return spark._jvm
