@@ -20,6 +20,7 @@ from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer
 from tiered_stream.errors import StorageError
 from tiered_stream.model import Split
 from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.choices import Fallback
 from tiered_stream.options.parsing import Options
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def test_a_reader_that_may_not_fall_back_fails_instead(
     splits: list[Split], impatient: Options, stack: TieredStack
 ) -> None:
     with ScriptedHttp([SILENCE]) as server, pytest.raises(StorageError):
-        read(at(splits, stack, server.url), replace(impatient, fallback="fail"))
+        read(at(splits, stack, server.url), replace(impatient, fallback=Fallback.FAIL))
 
 
 def test_an_expired_location_is_signed_anew_on_the_executor(
