@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from uuid import UUID
 
 from cachetools import TTLCache
@@ -41,9 +42,8 @@ class LocationSigner:
         """
         if not self.enabled:
             return None
-        with self._lock:
-            if segment.segment_id in self._signed:
-                return self._signed[segment.segment_id]
+        with self._lock, suppress(KeyError):  # by one look: between two it may expire
+            return self._signed[segment.segment_id]
         url = self._fetcher.signed_location(segment, self._lifetime_seconds)
         with self._lock:
             self.signed_total += url is not None
