@@ -6,6 +6,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 from uuid import UUID
 
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -23,8 +24,8 @@ class TopicPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetRange:
-    """Offsets `start` (inclusive) to `end` (exclusive) of one partition; may be empty.
+class _Range:
+    """From `start` (inclusive) to `end` (exclusive); may be empty.
 
     Raises:
         ValueError: a bound is negative, or `end` lies below `start`.
@@ -32,13 +33,21 @@ class OffsetRange:
 
     start: int
     end: int
+    _KIND: ClassVar[str]
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
-            raise ValueError(f"not an offset range: start {self.start}, end {self.end}")
+            raise ValueError(f"not {self._KIND} range: start {self.start}, end {self.end}")
 
     def __len__(self) -> int:
         return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange(_Range):
+    """Offsets of one partition; bounds and errors as `_Range`."""
+
+    _KIND = "an offset"
 
     def __contains__(self, offset: int) -> bool:
         return self.start <= offset < self.end
@@ -96,22 +105,10 @@ class AbortedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class ByteRange:
-    """Bytes `start` (inclusive) to `end` (exclusive) of one object; may be empty.
+class ByteRange(_Range):
+    """Bytes of one object; bounds and errors as `_Range`."""
 
-    Raises:
-        ValueError: a bound is negative, or `end` lies below `start`.
-    """
-
-    start: int
-    end: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.start <= self.end:
-            raise ValueError(f"not a byte range: start {self.start}, end {self.end}")
-
-    def __len__(self) -> int:
-        return self.end - self.start
+    _KIND = "a byte"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +163,7 @@ class SegmentLocation:
 
 
 def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
+    """What of the locations lies in the range."""
     for location in locations:
         common = location.offsets.intersect(offsets)
         if len(common):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -78,12 +78,17 @@ def _land(start: Start, lake: Lake, topic: str, records: int | None, landed: Lan
         observed = progress.observedMetrics.get(OBSERVATION)
         if observed is not None:
             landed.worker_bytes = max(landed.worker_bytes, observed[PEAK_MEMORY] or 0)
-    table = DeltaTable(f"{lake.uri.replace('s3a:', 's3:')}/{name}", storage_options=dict(lake.storage_options))
-    found = int(pc.sum(pa.table(table.get_add_actions(flatten=True))["num_records"]).as_py())
-    assert records in (None, found), f"{found} records in the table, not {records}"
+    check_landed(f"{lake.uri.replace('s3a:', 's3:')}/{name}", records, lake.storage_options)
     shutil.rmtree(lake.folder / name)
     shutil.rmtree(checkpoint)
     return seconds
+
+
+def check_landed(uri: str, records: int | None, storage_options: Mapping[str, str] | None = None) -> None:
+    """The table's files have to hold so many records; None: any number."""
+    table = DeltaTable(uri, storage_options=dict(storage_options or {}))
+    found = int(pc.sum(pa.table(table.get_add_actions(flatten=True))["num_records"]).as_py())
+    assert records in (None, found), f"{found} records in the table, not {records}"
 
 
 def lane_into(stack: TieredStack, spark: SparkSession, lane: str) -> Start:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from tiered_stream.cli.arguments import (
+    Assign,
+    Assignments,
+    SettingsFile,
+    SparkConf,
+    Subscribe,
+    SubscribePattern,
+    assignments,
+    reads,
+)
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.properties_files import parse_assignment
 from tiered_stream.options.types import byte_size
 
 EXIT_CODES = """\
@@ -29,11 +37,11 @@ def _rate(text: str) -> int:
 def replay(
     from_time: Annotated[str, typer.Option("--from", help=f"The first time: {_TIME}.")],
     to_time: Annotated[str | None, typer.Option("--to", help="The time before which it ends; default: all.")] = None,
-    settings: Annotated[Path | None, typer.Option(help="A settings file; that of an ingest job will do.")] = None,
-    option: Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")] = None,
-    subscribe: Annotated[str | None, typer.Option(help="Topics, separated by commas.")] = None,
-    subscribe_pattern: Annotated[str | None, typer.Option(help="A pattern of topics' names.")] = None,
-    assign: Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')] = None,
+    settings: SettingsFile = None,
+    option: Assignments = None,
+    subscribe: Subscribe = None,
+    subscribe_pattern: SubscribePattern = None,
+    assign: Assign = None,
     into: Annotated[
         str | None,
         typer.Option(help="A Delta table (its path or name in the catalog), kafka:TOPIC or parquet:FOLDER."),
@@ -57,27 +65,26 @@ def replay(
     json: Annotated[bool, typer.Option("--json", help="With --dry-run: for programs.")] = False,
     get_price: Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")] = None,
     gib_price: Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")] = None,
-    spark_conf: Annotated[list[str] | None, typer.Option(help="name=value for Spark; may be repeated.")] = None,
+    spark_conf: SparkConf = None,
 ) -> None:
     """Replay what topics held from one time to another into a table, a topic, or a folder, each record once.
 
     Stopped at any moment, the same command goes on. A partition begins at its first offset whose timestamp is at or
     after --from and ends before the first at or after --to, as Kafka's offsetsForTimes has it.
     """
-    reads = {"subscribe": subscribe, "subscribePattern": subscribe_pattern, "assign": assign}
-    given = {each: value for each, value in reads.items() if value is not None}
+    given = reads(subscribe, subscribe_pattern, assign)
     places = {"settings": settings, "into": into, "name": name, "checkpoint": checkpoint}
     ways: dict[str, Any] = {"exact": exact, "replace": replace, "lane": lane, "tasks": tasks}
     ways |= {"dry_run": dry_run, "json": json, "verify": verify, "max_bytes_per_second": max_bytes_per_second}
-    _run(from_time, to_time, option or [], given, spark_conf or [], (get_price, gib_price), places | ways)
+    _run(from_time, to_time, option, given, spark_conf, (get_price, gib_price), places | ways)
 
 
 def _run(
     from_time: str,
     to_time: str | None,
-    options: list[str],
-    reads: dict[str, str],
-    spark_conf: list[str],
+    options: list[str] | None,
+    given: dict[str, str],
+    spark_conf: list[str] | None,
     prices: tuple[float | None, float | None],
     ways: dict[str, Any],
 ) -> None:
@@ -91,8 +98,8 @@ def _run(
         command = ReplayCommand(
             from_time,
             to_time,
-            options=dict(map(parse_assignment, options)) | reads,
-            spark=dict(map(parse_assignment, spark_conf)),
+            options=assignments(options) | given,
+            spark=assignments(spark_conf),
             prices=priced(*prices),
             **ways,
         )

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options import remote_options as remote
 from tiered_stream.options import types
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
+from tiered_stream.options.parsing import S3Access
 from tiered_stream.options.types import Option
 
 TARGET_FILE_SIZE: Option[int] = Option(
@@ -45,18 +45,12 @@ _ANONYMOUS: Option[bool] = Option(
 
 
 @dataclass(frozen=True, slots=True)
-class TableStorage:
-    """How to reach the bucket that the table is in; local folders need nothing. Secrets stay out of the repr.
+class TableStorage(S3Access):
+    """How to reach the bucket that the table is in; local folders need nothing.
 
-    Without an endpoint it is AWS's; without credentials, unless `anonymous`, AWS's own chain finds some.
+    Without credentials, unless `anonymous`, AWS's own chain finds some.
     """
 
-    s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
-    s3_region: str | None = of(remote.S3_REGION)
-    s3_path_style: bool = of(remote.S3_PATH_STYLE)
-    access_key_id: str | None = of(remote.ACCESS_KEY_ID)
-    secret_access_key: str | None = of(remote.SECRET_ACCESS_KEY)
-    session_token: str | None = of(remote.SESSION_TOKEN)
     anonymous: bool = of(_ANONYMOUS)
 
 

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
@@ -16,7 +15,7 @@ from tiered_stream.options import types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options
-from tiered_stream.options.types import Option
+from tiered_stream.options.types import Option, declared_in
 
 _PORT = types.integer(0, 65535)
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})")
@@ -90,7 +89,7 @@ SHUTDOWN: Option[float] = Option(
     "How long connections may end what they are at when the gateway stops.",
 )
 
-GATEWAY_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in globals().values() if isinstance(each, Option))
+GATEWAY_OPTIONS = declared_in(globals())
 _NAMES = {option.name for option in GATEWAY_OPTIONS}
 _OF_OUR_OWN_LOGIN = ("ssl.keystore.", "ssl.key.")
 

@@ -32,5 +32,5 @@ def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries
     return {
         name: given.read(option)
         for name, option in declared(kind).items()
-        if Queries.ALL in (queries, option.queries) or option.queries is queries
+        if queries is Queries.ALL or option.queries in (Queries.ALL, queries)
     }

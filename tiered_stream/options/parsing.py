@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from tiered_stream.errors import ConfigurationError
@@ -26,9 +27,12 @@ from tiered_stream.options.choices import (
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
-from tiered_stream.options.types import Queries
+from tiered_stream.options.types import Option, Queries
 
 logger = logging.getLogger(__name__)
+
+_STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
+_ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_OFFSETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +45,24 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageOptions:
-    """Where the tiered objects are and how to reach them. Secrets stay out of the repr."""
+class S3Access:
+    """How to reach a bucket. Without an endpoint it is AWS's; secrets stay out of the repr."""
 
-    uri: str | None = of(remote.STORAGE_URI)
-    """`s3://bucket/prefix` or `file:///folder`; None: no storage is configured."""
-    layout: StorageLayout = StorageLayout.LOCAL
     s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
     s3_region: str | None = of(remote.S3_REGION)
     s3_path_style: bool = of(remote.S3_PATH_STYLE)
     access_key_id: str | None = of(remote.ACCESS_KEY_ID)
     secret_access_key: str | None = of(remote.SECRET_ACCESS_KEY)
     session_token: str | None = of(remote.SESSION_TOKEN)
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions(S3Access):
+    """Where the tiered objects are and how to reach them."""
+
+    uri: str | None = of(remote.STORAGE_URI)
+    """`s3://bucket/prefix` or `file:///folder`; None: no storage is configured."""
+    layout: StorageLayout = StorageLayout.LOCAL
     connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -175,8 +185,8 @@ def _subscription(given: GivenOptions) -> Subscription:
 
 def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position]:
     if not streaming:
-        starting = _starting(given, LogEnd.EARLIEST)
-        ending = _ending(given)
+        starting = _position(given, *_STARTS, LogEnd.EARLIEST)
+        ending = _position(given, *_ENDS, LogEnd.LATEST)
         _check_batch_position(starting, LogEnd.LATEST, spark.STARTING_OFFSETS.name)
         _check_batch_position(ending, LogEnd.EARLIEST, spark.ENDING_OFFSETS.name)
         _check_order(starting, ending)
@@ -186,27 +196,25 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
             raise ConfigurationError(
                 f"option {option.name} is not for streaming queries: take it away, or use a batch one"
             )
-    return _starting(given, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
+    return _position(given, *_STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
 
 
-def _starting(given: GivenOptions, default: LogEnd) -> Position:
-    timestamp = given.read(spark.STARTING_TIMESTAMP)
-    if timestamp is not None:
-        return AtTimestamp(timestamp)
-    timestamps = given.read(spark.STARTING_OFFSETS_BY_TIMESTAMP)
+def _position(
+    given: GivenOptions,
+    timestamp: Option[int | None],
+    by_partition: Option[Mapping[TopicPartition, int] | None],
+    offsets: Option[Any],
+    default: LogEnd,
+) -> Position:
+    """What the first of the three says that is given."""
+    for_all = given.read(timestamp)
+    if for_all is not None:
+        return AtTimestamp(for_all)
+    timestamps = given.read(by_partition)
     if timestamps is not None:
         return AtTimestamps(timestamps)
-    return given.read(spark.STARTING_OFFSETS) or default
-
-
-def _ending(given: GivenOptions) -> Position:
-    timestamp = given.read(spark.ENDING_TIMESTAMP)
-    if timestamp is not None:
-        return AtTimestamp(timestamp)
-    timestamps = given.read(spark.ENDING_OFFSETS_BY_TIMESTAMP)
-    if timestamps is not None:
-        return AtTimestamps(timestamps)
-    return given.read(spark.ENDING_OFFSETS) or LogEnd.LATEST
+    position: Position = given.read(offsets) or default
+    return position
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from tiered_stream.options import remote_options, spark_options
-from tiered_stream.options.types import Option, Queries
+from tiered_stream.options.types import Option, Queries, declared_in
 
 OPTIONS: tuple[Option[Any], ...] = (
-    *(value for value in vars(spark_options).values() if isinstance(value, Option)),
+    *declared_in(vars(spark_options)),
     *spark_options.REFUSED,
-    *(value for value in vars(remote_options).values() if isinstance(value, Option)),
+    *declared_in(vars(remote_options)),
 )
-"""In the order in which they are declared."""
 
 
 def render_table(options: Iterable[Option[Any]]) -> str:

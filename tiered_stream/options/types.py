@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -53,6 +53,11 @@ class Option(Generic[T]):
     queries: Queries = Queries.ALL
     secret: bool = False
     internal: bool = False
+
+
+def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
+    """The options among a module's names, in the order in which they are declared."""
+    return tuple(value for value in module.values() if isinstance(value, Option))
 
 
 class HiddenValueError(ValueError):

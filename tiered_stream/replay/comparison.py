@@ -14,9 +14,8 @@ from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import row_hash_sql
 from tiered_stream.replay.hashing import BUCKET_BITS, HASHES, SUMS, Hashing
 from tiered_stream.replay.scope import Ranges, Scope, narrowed
-from tiered_stream.replay.sums_source import HASHING, SOURCE, SumsDataSource
+from tiered_stream.replay.sums_source import HASHING, SOURCE
 from tiered_stream.replay.verified_table import VerifiedTable
-from tiered_stream.source import register
 
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
@@ -54,8 +53,6 @@ class Sides:
 
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
         """What one of our sources gives of the ranges."""
-        register(self.spark)
-        self.spark.dataSource.register(SumsDataSource)
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
         given = {**narrowed(self.settings, ranges), **headers, **options}
         return self.spark.read.format(source).options(**given).load()

@@ -15,8 +15,10 @@ from tiered_stream.replay.comparison import Compared, Sides, compare, table_ends
 from tiered_stream.replay.differences import first_differences
 from tiered_stream.replay.hashing import BUCKET
 from tiered_stream.replay.scope import Ranges, Scope, look_up_scope
+from tiered_stream.replay.sums_source import SumsDataSource
 from tiered_stream.replay.verified_table import open_verified
 from tiered_stream.replay.verify_report import Difference, PartitionReport, VerifyReport
+from tiered_stream.source import register
 
 
 def verify(
@@ -50,6 +52,8 @@ def verify(
         raise ConfigurationError(f"the table {table} has no column timestamp, by which records are to be chosen")
     settings = source_options(options)
     scope = look_up_scope(settings, ranges)
+    register(spark)
+    spark.dataSource.register(SumsDataSource)
     sides = Sides(spark, settings, found, times)
     sums, offsets = _compared(sides, scope) if scope.given else ({}, {})
     firsts = _first_differences(sides, scope, sums, offsets)
