@@ -14,6 +14,8 @@ from typing import Any
 from uuid import UUID
 
 from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
@@ -23,7 +25,6 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
-from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     RemoteLogSegmentMetadataRecord,

@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from tiered_stream.broker.fetch_messages import STORAGE_FORMAT, FetchRequest, FetchResponse
+from tiered_stream.broker.fetch_messages import (
+    STORAGE_FORMAT,
+    FetchTopic,
+    LocatedPartition,
+    LocationFetchRequest,
+    LocationFetchResponse,
+    WantedPartition,
+)
+from tiered_stream.broker.flexible_versions import Reader
 
 TOPIC_ID = UUID(int=9)
 
@@ -69,20 +78,16 @@ def location_fetch(
     **others: Any,
 ) -> bytes:
     """A Fetch that asks where offsets are, by partition."""
-    kind = FetchRequest.FetchTopic
-    partitions = [
-        kind.FetchPartition(
-            partition=number, current_leader_epoch=leader_epoch, fetch_offset=start, partition_max_bytes=1,
-            remote_log_segment_end_offset=end,
-        )
-        for number, (start, end) in wanted.items()
-    ]  # fmt: skip
+    partitions = [WantedPartition(number, leader_epoch, start, end) for number, (start, end) in wanted.items()]
     fields = {
-        "max_wait_ms": 0, "min_bytes": 0, "isolation_level": 1, "forgotten_topics_data": [], "rack_id": "",
-        "remote_log_segment_location_requested": True, "supported_storage_format_versions": [STORAGE_FORMAT],
-        "max_remote_log_segments": 100, "topics": [kind(topic_id=topic_id, partitions=partitions)],
+        "isolation_level": 1, "remote_log_segment_location_requested": True,
+        "supported_storage_format_versions": [STORAGE_FORMAT], "max_remote_log_segments": 100,
+        "topics": [FetchTopic(topic_id, partitions)],
     }  # fmt: skip
-    return request(FetchRequest(**{**fields, **others}), version, correlation_id)
+    message = LocationFetchRequest(**{**fields, **others})
+    message.API_VERSION = version
+    message.with_header(correlation_id, "client")
+    return message.encode(framed=True, header=True)[4:]
 
 
 def fetch_response(
@@ -102,3 +107,12 @@ def fetch_response(
         responses=[topic(topic_id=TOPIC_ID, partitions=answers)],
     )  # fmt: skip
     return response(message, version, correlation_id)
+
+
+def read_located(content: bytes) -> LocatedPartition:
+    """The one partition of a response with locations."""
+    body = Reader(content, 4)
+    body.tags()
+    (topic,) = LocationFetchResponse.decode_body(body).responses
+    (partition,) = topic.partitions
+    return partition

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kafka.admin import NewTopic
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from tests.gateway.reading import options, plan, read, tiered_only
@@ -21,7 +22,6 @@ from tests.stack.topics import KEEP_LOCAL, TIERED, create_tiered_topic, roll, wa
 from tests.stack.transactions import TransactionalProducer
 from tests.stack.wire import BrokerConnection
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.fetch_messages import FetchRequest
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
 from tiered_stream.model import OffsetRange, TopicPartition

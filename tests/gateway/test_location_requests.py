@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-from io import BytesIO
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from tests.gateway.requests import TOPIC_ID, fetch_response, location_fetch, read
-from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
-from tiered_stream.gateway.frames import FrameError, request_head
+from tiered_stream.broker.fetch_messages import LocationFetchResponse
+from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.gateway.frames import FrameError, body_of_flexible, request_head
 from tiered_stream.gateway.location_requests import (
     AuthorizationAnswer,
     LocationRequest,
@@ -45,7 +46,7 @@ def test_what_is_wanted_is_read() -> None:
         {"remote_log_segment_location_requested": False},
         {"supported_storage_format_versions": ["Other"]},
         {"supported_storage_format_versions": []},
-        {"session_epoch": 0, "session_id": 3},
+        {"session_epoch": 0},
     ],
 )
 def test_without_a_wish_a_common_format_or_with_a_session_it_is_a_plain_fetch(others: dict[str, Any]) -> None:
@@ -67,7 +68,7 @@ def test_leave_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
     sent = authorization_request(asked(content), {FIRST: 1000})
     assert request_head(sent) == request_head(content)
     message = read(FetchRequest, sent, 15)
-    assert not message.remote_log_segment_location_requested and message.isolation_level == 1
+    assert not may_ask(request_head(sent), sent) and message.isolation_level == 1
     assert (message.max_wait_ms, message.min_bytes, message.max_bytes) == (0, 0, 1)
     first, second = message.topics[0].partitions
     assert (first.fetch_offset, first.current_leader_epoch, first.partition_max_bytes) == (1000, 3, 1)
@@ -98,12 +99,14 @@ def test_a_log_end_that_moved_back_is_an_error_that_passes() -> None:
 
 def test_the_answer_has_locations_and_no_records() -> None:
     authorized = answered(asked(location_fetch({0: (20, 50), 1: (20, 50)})), {0: {}, 1: {}}, correlation_id=42)
-    message = read(FetchResponse, authorized.encode({FIRST: PartitionAnswer(b"\x01", 50)}), 15)
+    content = authorized.encode({FIRST: PartitionAnswer(b"\x01", 50)})
+    message = read(FetchResponse, content, 15)
     assert message.header.correlation_id == 42
-    first, second = message.responses[0].partitions
-    assert (first.remote_log_segments, first.located_end_offset, first.records) == (b"\x01", 50, None)
+    assert [each.records for each in message.responses[0].partitions] == [None, None]
+    first, second = LocationFetchResponse.decode_body(Reader(content, 5)).responses[0].partitions
+    assert (first.remote_log_segments, first.located_end_offset) == (b"\x01", 50)
     assert (first.high_watermark, first.last_stable_offset, first.log_start_offset) == (1000, 900, 10)
-    assert (second.remote_log_segments, second.located_end_offset) == ([], -1)
+    assert (second.remote_log_segments, second.located_end_offset) == (b"", -1)
 
 
 def test_a_request_cut_anywhere_is_a_frame_error_or_no_wish() -> None:
@@ -126,7 +129,6 @@ def test_any_bytes_are_a_request_or_a_frame_error(data: bytes) -> None:
 
 def test_a_number_of_a_million_bytes_takes_no_time() -> None:
     content = location_fetch({})
-    body = BytesIO(content)
-    FetchRequest.parse_header(body, version=15)
+    header = body_of_flexible(content).position
     with pytest.raises(FrameError):
-        location_request(request_head(content), content[: body.tell()] + bytes(21) + b"\xff" * (4 << 20))
+        location_request(request_head(content), content[:header] + bytes(21) + b"\xff" * (4 << 20))

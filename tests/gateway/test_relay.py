@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataResponse
 
 from tests.gateway.requests import (
@@ -16,7 +17,6 @@ from tests.gateway.requests import (
     produce_request,
     read,
 )
-from tiered_stream.broker.fetch_messages import FetchRequest, FetchResponse
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError, RequestHead, frame

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, fetched, metadata
+from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
 from tests.broker.test_fetch_messages import segment
-from tiered_stream.broker.fetch_messages import encode_segments
+from tiered_stream.broker.fetch_messages import LocationFetchRequest, LocationFetchResponse, encode_segments
+from tiered_stream.broker.flexible_versions import Reader
 from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition
@@ -23,11 +25,17 @@ ALL = {PARTITION: OffsetRange(0, 1000)}
 
 def located(*segments: Any, end: int = 1000, **others: Any) -> Any:
     """A Fetch answer that names these segments and is complete up to `end`."""
-    answer = fetched(**others)
-    (partition,) = answer.responses[0].partitions
-    partition.remote_log_segments = encode_segments(segments) if segments else []
-    partition.located_end_offset = end
-    return answer
+    answer = read(fetched(**others))
+    (topic,) = answer.responses
+    (partition,) = topic.partitions
+    encoded = encode_segments(segments) if segments else b""
+    named = replace(partition, remote_log_segments=encoded, located_end_offset=end)
+    return replace(answer, responses=[replace(topic, partitions=[named])])
+
+
+def read(answer: Any) -> LocationFetchResponse:
+    """An answer of kafka-python's as the locator gets it."""
+    return LocationFetchResponse.decode_body(Reader(bytes(answer.encode(version=17))))
 
 
 def whole(number: int, **others: Any) -> Any:
@@ -73,7 +81,7 @@ def test_an_answer_s_segments_are_locations() -> None:
     assert second.segment.custom_metadata == b"custom" and second.segment.size == 1000
     assert second.aborted_transactions == (AbortedTransaction(7, 130, 140),)
     assert second.signed_url == "https://storage/log?signature" and "signature" not in repr(second)
-    ((_, message),) = client.asked(FetchRequest)
+    ((_, message),) = client.asked(LocationFetchRequest)
     assert wanted(message) == (0, 1000) and message.isolation_level == 1
     assert message.remote_log_segment_location_requested and message.local_segments_wanted
     assert message.remote_log_segment_part_bytes == 500 and message.supported_storage_format_versions
@@ -83,7 +91,8 @@ def test_an_answer_that_ends_early_is_continued_where_it_ends() -> None:
     answers = {0: located(whole(0), end=100), 100: located(end=300), 300: located(whole(3), whole(5), end=1000)}
     made, client = locator(lambda message: answers[wanted(message)[0]])
     assert [each.offsets.start for each in made.locate(ALL)[PARTITION]] == [0, 300, 500]
-    assert [wanted(message) for _, message in client.asked(FetchRequest)] == [(0, 1000), (100, 1000), (300, 1000)]
+    asked = [wanted(message) for _, message in client.asked(LocationFetchRequest)]
+    assert asked == [(0, 1000), (100, 1000), (300, 1000)]
 
 
 def test_an_answer_that_never_gets_further_is_given_up() -> None:
@@ -93,7 +102,7 @@ def test_an_answer_that_never_gets_further_is_given_up() -> None:
 
 
 def test_a_broker_that_passes_over_the_question_names_nothing() -> None:
-    made, _ = locator(lambda message: fetched(b"records"))
+    made, _ = locator(lambda message: read(fetched(b"records")))
     assert made.locate(ALL) == {PARTITION: ()}
 
 
@@ -120,9 +129,10 @@ def test_an_answer_that_contradicts_itself_is_corrupt(entries: list[Any]) -> Non
 def test_an_answer_that_is_no_list_of_segments_is_corrupt() -> None:
     def broken(message: Any) -> Any:
         answer = located(whole(0))
-        (partition,) = answer.responses[0].partitions
-        partition.remote_log_segments = partition.remote_log_segments[:-3]
-        return answer
+        (topic,) = answer.responses
+        (partition,) = topic.partitions
+        cut = replace(partition, remote_log_segments=partition.remote_log_segments[:-3])
+        return replace(answer, responses=[replace(topic, partitions=[cut])])
 
     with pytest.raises(CorruptDataError, match="names a segment wrongly"):
         locator(broken)[0].locate(ALL)
@@ -164,7 +174,7 @@ def test_segment_ends_are_those_inside_or_at_the_range_s_end() -> None:
     entries = [whole(0), whole(1), whole(2, end_offset=250)]
     made, client = locator(lambda message: located(*entries, end=250))
     assert made.segment_ends({PARTITION: OffsetRange(0, 250)}) == {PARTITION: (100, 200)}
-    ((_, message),) = client.asked(FetchRequest)
+    ((_, message),) = client.asked(LocationFetchRequest)
     assert message.offsets_only and not message.remote_log_segment_part_bytes
     made, _ = locator(lambda message: located(whole(0), whole(1), end=200))
     assert made.segment_ends({PARTITION: OffsetRange(0, 200)}) == {PARTITION: (100, 200)}

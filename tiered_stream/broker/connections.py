@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from kafka.errors import NodeNotReadyError
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 
 from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.faults import connection_fault
+from tiered_stream.broker.kafka_python import KafkaConnectionManager, NetworkSelector
 from tiered_stream.errors import BrokerUnavailableError
 
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Fetch as Kafka has it, and KIP-1248's and KIP-1254's fields on top.
+"""Fetch as it asks for and names locations: Kafka's fields, and KIP-1248's and KIP-1254's on top.
 
 The KIPs want a Fetch version of their own, but its number went to another KIP. So the fields travel as tagged fields on
 the flexible versions that there are: a broker that does not know them must pass over them. Names with a star are not
@@ -14,25 +14,34 @@ in the KIPs.
     FetchRequest, partition
         1248  RemoteLogSegmentEndOffset *         int64, exclusive
     FetchResponse, partition
-        1248  RemoteLogSegments                   array of structs, see `_SEGMENT`
+        1248  RemoteLogSegments                   array of structs, see `RemoteLogSegmentLocation`
         1249  LocatedEndOffset *                  int64, exclusive: what lies before it and in no segment is not tiered;
                                                   from there on, ask again
 
-kafka-python registers response classes by API key for the whole process, so this is the process's one Fetch: import it
-before the first answer is read. It is a superset: kafka-python's own consumer does not notice.
+The codec is our own: kafka-python drops tagged fields that it does not know when it encodes a message, and for each
+section of them that it reads it copies the rest of the message, of which 100,000 segments may be 60 MB. Fetches for
+records are kafka-python's, see `record_fetch`.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
-from io import BytesIO
-from types import MethodType
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from struct import Struct
+from typing import Any, Generic, NamedTuple, TypeVar
+from uuid import UUID
 
-from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.schemas.fields.codecs import EncodeBufferPool
-from kafka.protocol.schemas.fields.codegen import CodegenContext
+from tiered_stream.broker.flexible_versions import (
+    NO_TAGS,
+    Reader,
+    compact_array,
+    compact_bytes,
+    compact_string,
+    tagged_fields,
+    uuid_bytes,
+)
+from tiered_stream.broker.kafka_python import OwnRequest
 
 LOCATION_FEATURE = "remote.log.segment.location"
 """The feature in ApiVersions that says who answers with locations."""
@@ -48,192 +57,331 @@ FIRST_VERSION = 13
 """Fetch versions with locations: flexible, topics by id."""
 
 _LAST_VERSION = 17
-_Json = dict[str, Any]
+_FIRST_WITHOUT_REPLICA_ID = 15
+_FORMATS_TAG = 1254
+_LOCATED_END_TAG = 1249
+_KAFKA_TAGS = range(3)  # diverging epoch, current leader, snapshot id
+
+_NO_END = (1 << 63) - 1
+_NOT_LOCATED = -1
+_BYTES = 1
+"""Of records: a broker that passes over our fields answers with one batch."""
+
+_BOOL, _INT32, _INT64 = Struct(">?"), Struct(">i"), Struct(">q")
+_WAIT_AND_SIZES = Struct(">iiib")  # max wait ms, min bytes, max bytes, isolation level
+_SESSION = Struct(">ii")  # id, epoch
+NO_SESSION = -1
+"""Session epoch of a Fetch that names all its partitions (KIP-227)."""
+_WANTED = Struct(">iiqiqi")  # partition, current leader epoch, offset, last fetched epoch, log start offset, max bytes
+_RESPONSE = Struct(">ihi")  # throttle time ms, error code, session id
+_ANSWERED = Struct(">ihqqq")  # partition, error code, high watermark, last stable offset, log start offset
+_TRANSACTION = Struct(">qqx")  # producer id, first offset
+_NUMBER_TAGS = (
+    (LOCATION_TAG, "remote_log_segment_location_requested", _BOOL),
+    (1255, "max_remote_log_segments", _INT32),
+    (1256, "local_segments_wanted", _BOOL),
+    (1257, "remote_log_segment_part_bytes", _INT64),
+    (1258, "offsets_only", _BOOL),
+)
+_NO_RECORDS = compact_bytes(None) + _INT32.pack(-1) + compact_bytes(None)  # aborted transactions, read replica, records
+
+_LEADER_EPOCH = Struct(">iqx")
+_ABORTED_TRANSACTION = Struct(">qqqx")
+_SEGMENT_NUMBERS = Struct(">qqiqqiiqq")
+_TOPIC_BYTES_LEAST = 16 + 1 + len(NO_TAGS)
+_SEGMENT_BYTES_LEAST = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
 
 
-def _tagged(name: str, kind: str, tag: int, **more: Any) -> _Json:
-    return {"name": name, "type": kind, "versions": "12+", "taggedVersions": "12+", "tag": tag, **more}
+class SegmentLeaderEpoch(NamedTuple):
+    """A leader epoch in a segment, and where it begins."""
+
+    epoch: int
+    start_offset: int
 
 
-def _field(name: str, kind: str, **more: Any) -> _Json:
-    return {"name": name, "type": kind, "versions": "12+", **more}
+class SegmentAbortedTransaction(NamedTuple):
+    """A transaction to leave out; its last offset is that of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
 
 
-_SEGMENT = [
-    _field("RemoteLogSegmentId", "uuid"),
-    _field("RemoteLogSegmentCustomMetadata", "bytes", nullableVersions="12+", default="null"),
-    _field("SignedRemoteLogSegmentLocation", "string", nullableVersions="12+", default="null"),
-    _field("StorageFormatVersion", "string"),
-    _field("BaseOffset", "int64"),
-    _field("LastOffset", "int64"),
-    _field("SizeInBytes", "int32"),
-    _field("StartOffset", "int64"),
-    _field("EndOffset", "int64"),
-    _field("StartPosition", "int32"),
-    _field("EndPosition", "int32"),
-    _field("FollowingOffsetMin", "int64"),
-    _field("FollowingOffsetMax", "int64"),
-    _field("LeaderEpochs", "[]SegmentLeaderEpoch", fields=[_field("Epoch", "int32"), _field("StartOffset", "int64")]),
-    _field(
-        "AbortedTransactions",
-        "[]SegmentAbortedTransaction",
-        fields=[_field("ProducerId", "int64"), _field("FirstOffset", "int64"), _field("LastOffset", "int64")],
-    ),
-]
-"""Offsets: of the segment (last inclusive), then of the part to read (end exclusive), as its byte positions are. The
-batch after the part begins at an offset between the following ones, both included; -1: that is not known.
-"""
+# As `_make`, in half its time.
+_leader_epoch = partial(tuple.__new__, SegmentLeaderEpoch)
+_aborted_transaction = partial(tuple.__new__, SegmentAbortedTransaction)
 
 
-def _named(fields: list[_Json], name: str) -> _Json:
-    return next(field for field in fields if field["name"] == name)
+class RemoteLogSegmentLocation(NamedTuple):
+    """One segment of an answer. (A tuple: a frozen dataclass takes eight times as long to make, and there are 100,000.)
+
+    Offsets: of the segment (last inclusive), then of the part to read (end exclusive), as its byte positions are. The
+    batch after the part begins at an offset between the following ones, both included; -1: that is not known.
+    """
+
+    remote_log_segment_id: UUID | None
+    remote_log_segment_custom_metadata: bytes | None
+    signed_remote_log_segment_location: str | None
+    storage_format_version: str
+    base_offset: int
+    last_offset: int
+    size_in_bytes: int
+    start_offset: int
+    end_offset: int
+    start_position: int
+    end_position: int
+    following_offset_min: int
+    following_offset_max: int
+    leader_epochs: Sequence[SegmentLeaderEpoch]
+    aborted_transactions: Sequence[SegmentAbortedTransaction]
+
+    def __repr__(self) -> str:
+        return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
 
 
-class FetchRequest(ApiMessage):  # type: ignore[misc]
-    """Kafka's FetchRequest with the fields above."""
-
-    @classmethod
-    def json_patch(cls, json: _Json) -> _Json:
-        json["fields"] += [
-            _tagged("RemoteLogSegmentLocationRequested", "bool", LOCATION_TAG, default="false"),
-            _tagged("SupportedStorageFormatVersions", "[]string", 1254),
-            _tagged("MaxRemoteLogSegments", "int32", 1255),
-            _tagged("LocalSegmentsWanted", "bool", 1256, default="false"),
-            _tagged("RemoteLogSegmentPartBytes", "int64", 1257),
-            _tagged("OffsetsOnly", "bool", 1258, default="false"),
-        ]
-        partition = _named(_named(json["fields"], "Topics")["fields"], "Partitions")
-        partition["fields"].append(
-            _tagged("RemoteLogSegmentEndOffset", "int64", LOCATION_TAG, default=str((1 << 63) - 1))
-        )
-        return json
-
-
-class FetchResponse(ApiMessage):  # type: ignore[misc]
-    """Kafka's FetchResponse with the fields above; `remote_log_segments` are bytes, see `decode_segments`."""
-
-    @classmethod
-    def json_patch(cls, json: _Json) -> _Json:
-        partition = _named(_named(json["fields"], "Responses")["fields"], "Partitions")
-        partition["fields"] += [
-            _tagged("RemoteLogSegments", "[]RemoteLogSegmentLocation", LOCATION_TAG, fields=_SEGMENT),
-            _tagged("LocatedEndOffset", "int64", 1249, default="-1"),
-        ]
-        return json
-
-
-def _partition_struct() -> Any:
-    return FetchResponse._struct.fields["responses"].array_of.fields["partitions"].array_of
-
-
-_SEGMENTS_FIELD = _partition_struct().fields["remote_log_segments"]
-
-
-def _encoder(field: Any, version: int) -> Callable[[Any, Any], None]:
-    """kafka-python's generated code for an array within a tagged field, which it otherwise encodes by reflection."""
-    context = CodegenContext()
-    for line in ("def encode(item, out):", "    buf, pos = out.buf, out.pos", "    _cap = len(buf)"):
-        context.lines.append(line)
-    type(field).emit_encode_into(field, context, "item", "    ", version=version, compact=True, tagged=None)
-    context.lines.append("    out.pos = pos")
-    exec(compile(context.source(), "<segments>", "exec"), context.globs)
-    encode: Callable[[Any, Any], None] = context.globs["encode"]
-    return encode
-
-
-def _decoder(field: Any, version: int) -> Callable[[Any, int], tuple[list[Any], int]]:
-    context = CodegenContext()
-    context.lines.append("def decode(data, pos):")
-    type(field).emit_decode_from(field, context, "found", "    ", version=version, compact=True, tagged=None)
-    context.lines.append("    return found, pos")
-    exec(compile(context.source(), "<segments>", "exec"), context.globs)
-    decode: Callable[[Any, int], tuple[list[Any], int]] = context.globs["decode"]
-    return decode
-
-
-_encode = _encoder(_SEGMENTS_FIELD, _LAST_VERSION)
-_decode = _decoder(_SEGMENTS_FIELD, _LAST_VERSION)
-
-
-RemoteLogSegmentLocation: Any = _SEGMENTS_FIELD.data_class
-"""One segment of an answer; its fields are `_SEGMENT`'s, in snake case, and must all be given."""
-
-
-def encode_segments(segments: Sequence[Any]) -> bytes:
+def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
     """Tag 1248 of a partition in the response."""
-    with EncodeBufferPool.acquire() as out:
-        _encode(list(segments), out)
-        return bytes(out.result())
+    return compact_array([_encoded(segment) for segment in segments])
 
 
-def decode_segments(data: bytes) -> list[Any]:
-    """Inverse of `encode_segments`: objects with `_SEGMENT`'s fields in snake case.
+def _encoded(segment: RemoteLogSegmentLocation) -> bytes:
+    segment_id, custom_metadata, url, storage_format, *numbers, epochs, aborted = segment
+    return b"".join(
+        (
+            uuid_bytes(segment_id),
+            compact_bytes(custom_metadata),
+            compact_string(url),
+            compact_string(storage_format),
+            _SEGMENT_NUMBERS.pack(*numbers),
+            compact_array([_LEADER_EPOCH.pack(*each) for each in epochs]),
+            compact_array([_ABORTED_TRANSACTION.pack(*each) for each in aborted]),
+            NO_TAGS,
+        )
+    )
+
+
+def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
+    """Inverse of `encode_segments`.
 
     Raises:
         ValueError: the bytes do not have that form.
     """
+    reader = Reader(data)
     try:
-        found, end = _decode(memoryview(data), 0)
-    except (IndexError, ValueError, TypeError, struct.error) as error:
+        found = reader.array(_SEGMENT_BYTES_LEAST, _segment)
+    except ValueError as error:
         raise ValueError(f"it breaks off or has a malformed field ({error})") from error
-    if found is None or end != len(data):
-        raise ValueError(f"{len(data)} bytes, {end} of them are segments")
+    if reader.position != len(data):
+        raise ValueError(f"{len(data)} bytes, {reader.position} of them are segments")
     return found
 
 
-def _encode_encoded(value: bytes, out: Any, **_: Any) -> None:
-    """The segments as bytes that are encoded already: an answer may name 100,000 that were named before."""
-    out.ensure(len(value))
-    out.buf[out.pos : out.pos + len(value)] = value
-    out.pos += len(value)
+def _segment(reader: Reader) -> RemoteLogSegmentLocation:
+    segment = RemoteLogSegmentLocation._make(
+        (
+            reader.uuid(),
+            reader.compact_bytes(),
+            reader.nullable_string(),
+            reader.compact_string(),
+            *reader.unpack(_SEGMENT_NUMBERS),
+            tuple(map(_leader_epoch, reader.structs(_LEADER_EPOCH))),
+            tuple(map(_aborted_transaction, reader.structs(_ABORTED_TRANSACTION))),
+        )
+    )
+    reader.tags()
+    return segment
 
 
-def _read_tags(fields: Any, version: int, data: Any, pos: int) -> tuple[dict[str, Any], int]:
-    """A section of tagged fields. kafka-python's own reader copies the rest of the message for each."""
-    known = fields.tagged_fields(version)._tags
-    count, pos = _uvarint(data, pos)
-    found: dict[str, Any] = {}
-    for _ in range(count):
-        tag, pos = _uvarint(data, pos)
-        size, pos = _uvarint(data, pos)
-        value = bytes(data[pos : pos + size])
-        if len(value) != size:
-            raise ValueError(f"tagged field {tag} is cut off")
-        pos += size
-        if tag == LOCATION_TAG:
-            found["remote_log_segments"] = value
-        elif tag in known:
-            found[known[tag].name] = known[tag].decode(BytesIO(value), version=version, compact=True, tagged=None)
-        else:
-            found[f"_{tag}"] = value
-    return found, pos
+P = TypeVar("P")
 
 
-def _uvarint(data: Any, pos: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = data[pos]
-        pos += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, pos
-    raise ValueError("a number is too long")
+@dataclass(frozen=True, slots=True)
+class FetchTopic(Generic[P]):
+    """Partitions of one topic, in a request or a response; the id is None where it is all zeros."""
+
+    topic_id: UUID | None
+    partitions: Sequence[P]
 
 
-def _emit_tagged_decode(self: Any, ctx: Any, var_name: str, indent: str, version: int) -> None:
-    """In place of `StructField._emit_tagged_decode`, for the partitions of a response."""
-    ctx.globs["_read_tags"], ctx.globs["_struct_of_tags"] = _read_tags, self
-    for line in (
-        f"_found, pos = _read_tags(_struct_of_tags, {version}, data, pos)",
-        "for _name, _value in _found.items():",
-        "    if _name.startswith('_'):",
-        f"        {var_name}.unknown_tags = {{**({var_name}.unknown_tags or {{}}), _name: _value}}",
-        "    else:",
-        f"        {var_name}.tags = {{*({var_name}.tags or ()), _name}}",
-        f"        setattr({var_name}, _name, _value)",
-    ):
-        ctx.emit(indent, line)
+@dataclass(frozen=True, slots=True)
+class WantedPartition:
+    """A partition in a request; locations of its offsets from `fetch_offset` to the end offset (exclusive)."""
+
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    remote_log_segment_end_offset: int = _NO_END
+
+    def encode(self) -> bytes:
+        end = self.remote_log_segment_end_offset
+        tags = {} if end == _NO_END else {LOCATION_TAG: _INT64.pack(end)}
+        numbers = _WANTED.pack(self.partition, self.current_leader_epoch, self.fetch_offset, -1, -1, _BYTES)
+        return numbers + tagged_fields(tags)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> WantedPartition:
+        partition, leader_epoch, offset, *_ = reader.unpack(_WANTED)
+        tags = reader.tags()
+        end = _number(_INT64, tags[LOCATION_TAG]) if LOCATION_TAG in tags else _NO_END
+        return cls(partition, leader_epoch, offset, end)
 
 
-_partition_struct()._emit_tagged_decode = MethodType(_emit_tagged_decode, _partition_struct())
-_SEGMENTS_FIELD.encode_into = _encode_encoded
+@dataclass(kw_only=True)
+class LocationFetchRequest(OwnRequest):
+    """A Fetch for next to no records, at once and without a session, and perhaps for locations."""
+
+    API_KEY = 1
+    name = "FetchRequest"
+    min_version = FIRST_VERSION
+    max_version = _LAST_VERSION
+
+    topics: Sequence[FetchTopic[WantedPartition]]
+    isolation_level: int
+    session_epoch: int = NO_SESSION
+    remote_log_segment_location_requested: bool = False
+    supported_storage_format_versions: Sequence[str] = ()
+    max_remote_log_segments: int = 0
+    local_segments_wanted: bool = False
+    remote_log_segment_part_bytes: int = 0
+    offsets_only: bool = False
+
+    def encode_body(self, version: int) -> bytes:
+        tags = {tag: layout.pack(value) for tag, name, layout in _NUMBER_TAGS if (value := getattr(self, name))}
+        if self.supported_storage_format_versions:
+            formats = [compact_string(each) for each in self.supported_storage_format_versions]
+            tags[_FORMATS_TAG] = compact_array(formats)
+        return b"".join(
+            (
+                _INT32.pack(-1) if version < _FIRST_WITHOUT_REPLICA_ID else b"",
+                _WAIT_AND_SIZES.pack(0, 0, _BYTES, self.isolation_level),
+                _SESSION.pack(0, self.session_epoch),
+                _encode_topics(self.topics),
+                compact_array([]),  # forgotten topics
+                compact_string(""),  # rack
+                tagged_fields(tags),
+            )
+        )
+
+    @classmethod
+    def decode_body(cls, version: int, body: Reader) -> LocationFetchRequest:
+        """Any client's Fetch, as far as it matters for locations.
+
+        Raises:
+            ValueError: the bytes are no such request.
+        """
+        if version < _FIRST_WITHOUT_REPLICA_ID:
+            body.unpack(_INT32)
+        *_, isolation_level = body.unpack(_WAIT_AND_SIZES)
+        _, session_epoch = body.unpack(_SESSION)
+        topics = _decode_topics(body, WantedPartition.decode)
+        _decode_topics(body, lambda reader: reader.unpack(_INT32))  # forgotten ones
+        body.compact_string()  # rack
+        tags = body.tags()
+        formats = Reader(tags.get(_FORMATS_TAG, compact_array([])))
+        return cls(
+            topics=topics,
+            isolation_level=isolation_level,
+            session_epoch=session_epoch,
+            supported_storage_format_versions=formats.array(1, Reader.compact_string),
+            **{name: _number(layout, tags[tag]) for tag, name, layout in _NUMBER_TAGS if tag in tags},
+        )
+
+    def decode_response(self, body: Reader) -> LocationFetchResponse:
+        return LocationFetchResponse.decode_body(body)
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedPartition:
+    """A partition in a response; `remote_log_segments` are for `decode_segments`, empty: it names none.
+
+    `kafka_tags` are Kafka's own tagged fields, by tag, as they came.
+    """
+
+    partition_index: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    kafka_tags: Mapping[int, bytes] = field(default_factory=dict)
+    remote_log_segments: bytes = field(default=b"", repr=False)
+    located_end_offset: int = _NOT_LOCATED
+
+    def encode(self) -> bytes:
+        tags = dict(self.kafka_tags)
+        if self.remote_log_segments:
+            tags[LOCATION_TAG] = self.remote_log_segments
+        if self.located_end_offset != _NOT_LOCATED:
+            tags[_LOCATED_END_TAG] = _INT64.pack(self.located_end_offset)
+        numbers = _ANSWERED.pack(
+            self.partition_index, self.error_code,
+            self.high_watermark, self.last_stable_offset, self.log_start_offset,
+        )  # fmt: skip
+        return numbers + _NO_RECORDS + tagged_fields(tags)
+
+    @classmethod
+    def decode(cls, reader: Reader) -> LocatedPartition:
+        partition, error_code, high_watermark, last_stable_offset, log_start_offset = reader.unpack(_ANSWERED)
+        reader.structs(_TRANSACTION)
+        reader.unpack(_INT32)  # preferred read replica
+        reader.compact_bytes()  # records
+        tags = reader.tags()
+        return cls(
+            partition,
+            error_code,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            kafka_tags={tag: value for tag, value in tags.items() if tag in _KAFKA_TAGS},
+            remote_log_segments=tags.get(LOCATION_TAG, b""),
+            located_end_offset=_number(_INT64, tags[_LOCATED_END_TAG]) if _LOCATED_END_TAG in tags else _NOT_LOCATED,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LocationFetchResponse:
+    """A Fetch response without records."""
+
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    responses: Sequence[FetchTopic[LocatedPartition]]
+
+    def encode_body(self) -> bytes:
+        numbers = _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)
+        return numbers + _encode_topics(self.responses) + NO_TAGS
+
+    @classmethod
+    def decode_body(cls, body: Reader) -> LocationFetchResponse:
+        """Any Fetch response of these versions; its records are passed over.
+
+        Raises:
+            ValueError: the bytes are no such response.
+        """
+        throttle_time_ms, error_code, session_id = body.unpack(_RESPONSE)
+        topics = _decode_topics(body, LocatedPartition.decode)
+        body.tags()
+        return cls(throttle_time_ms, error_code, session_id, topics)
+
+
+def _encode_topics(topics: Sequence[FetchTopic[Any]]) -> bytes:
+    encoded = []
+    for topic in topics:
+        partitions = compact_array([each.encode() for each in topic.partitions])
+        encoded.append(uuid_bytes(topic.topic_id) + partitions + NO_TAGS)
+    return compact_array(encoded)
+
+
+def _decode_topics(reader: Reader, partition: Callable[[Reader], P]) -> list[FetchTopic[P]]:
+    def topic(reader: Reader) -> FetchTopic[P]:
+        found = FetchTopic(reader.uuid(), reader.array(_INT32.size, partition))
+        reader.tags()
+        return found
+
+    return reader.array(_TOPIC_BYTES_LEAST, topic)
+
+
+def _number(layout: Struct, value: bytes) -> Any:
+    """A tagged field of fixed size."""
+    if len(value) != layout.size:
+        raise ValueError(f"a tagged field has {len(value)} bytes, not {layout.size}")
+    return layout.unpack(value)[0]

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
-from tiered_stream.broker.fetch_messages import FIRST_VERSION, STORAGE_FORMAT, FetchRequest
+from tiered_stream.broker.fetch_messages import (
+    STORAGE_FORMAT,
+    FetchTopic,
+    LocatedPartition,
+    LocationFetchRequest,
+    LocationFetchResponse,
+    WantedPartition,
+)
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.errors import UnsupportedDataError
@@ -17,10 +24,6 @@ from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
 """How many segments one answer may name: about 10 MB without signed locations, 60 MB with them."""
-
-_NEWEST_VERSION = 17
-_BYTES = 1
-"""Of records: a broker that passes over our fields answers with one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,46 +76,35 @@ class _Locations(LeaderRequest[LocatedSegments]):
         self._ranges = ranges
         self._terms = terms
 
-    def message(self, leaders: Leaders) -> Any:
+    def message(self, leaders: Leaders) -> LocationFetchRequest:
         terms = self._terms
-        return FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_BYTES,
+        return LocationFetchRequest(
             isolation_level=isolation_code(terms.isolation),
             topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],
-            forgotten_topics_data=[],
-            rack_id="",
             remote_log_segment_location_requested=True,
             supported_storage_format_versions=[STORAGE_FORMAT],
             max_remote_log_segments=MAX_SEGMENTS,
             local_segments_wanted=terms.local_too,
             remote_log_segment_part_bytes=terms.part_bytes,
             offsets_only=terms.offsets_only,
-            min_version=FIRST_VERSION,
-            max_version=_NEWEST_VERSION,
         )
 
-    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> Any:
-        kind = FetchRequest.FetchTopic
-        known = self._client.topic(topic)
-        if known is None or known.topic_id == NO_TOPIC_ID:
+    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> FetchTopic[WantedPartition]:
+        topic_id = self._topic_id(topic)
+        if topic_id is None or topic_id == NO_TOPIC_ID:
             raise UnsupportedDataError(f"topic {topic!r} has no id: the brokers are too old for tiered storage")
-        return kind(
-            topic_id=known.topic_id,
-            partitions=[
-                kind.FetchPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=leaders[partition].leader_epoch,
-                    fetch_offset=self._ranges[partition].start,
-                    partition_max_bytes=_BYTES,
-                    remote_log_segment_end_offset=self._ranges[partition].end,
-                )
-                for partition in partitions
-            ],
-        )
+        wanted = [
+            WantedPartition(
+                partition.partition,
+                leaders[partition].leader_epoch,
+                self._ranges[partition].start,
+                self._ranges[partition].end,
+            )
+            for partition in partitions
+        ]
+        return FetchTopic(topic_id, wanted)
 
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, LocatedSegments]]:
+    def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedSegments]]:
         if response.error_code:
             nothing = LocatedSegments(None, None, -1, -1, -1)
             return [(partition, response.error_code, nothing) for partition in self._ranges]
@@ -124,7 +116,7 @@ class _Locations(LeaderRequest[LocatedSegments]):
             for answer in topic.partitions
         ]
 
-    def _topic_id(self, topic: str) -> Any:
+    def _topic_id(self, topic: str) -> UUID | None:
         known = self._client.topic(topic)
         return known.topic_id if known else None
 
@@ -132,7 +124,7 @@ class _Locations(LeaderRequest[LocatedSegments]):
         return f"partition {partition}, offset {self._ranges[partition].start}"
 
 
-def _located(answer: Any) -> LocatedSegments:
+def _located(answer: LocatedPartition) -> LocatedSegments:
     end = answer.located_end_offset
     return LocatedSegments(
         answer.remote_log_segments or None,

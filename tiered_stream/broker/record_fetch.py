@@ -1,7 +1,7 @@
 """Raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: Fetch, KIP-392).
 
 No fetch session (KIP-227) is used: a split reads one partition, so each Fetch names it in full. Fetches that ask where
-segments are, not for records, are in `locations`.
+segments are, not for records, are in `location_fetch`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from kafka.protocol.consumer import FetchRequest
+
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.fetch_messages import FetchRequest
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node
 from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
 from tiered_stream.errors import BrokerError, OffsetOutOfRangeError, TopicRecreatedError

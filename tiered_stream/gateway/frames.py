@@ -15,6 +15,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from tiered_stream.broker.flexible_versions import Reader
+
 SIZE_BYTES = 4
 HEAD_BYTES = 8
 """Of a frame's content: what says which request it is."""
@@ -25,6 +27,7 @@ _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">h")
 _CORRELATION_ID = struct.Struct(">i")
+CORRELATION_ID_BYTES = _CORRELATION_ID.size
 
 
 class FrameError(Exception):
@@ -73,13 +76,28 @@ def correlation_id(content: bytes) -> int:
     return int(_CORRELATION_ID.unpack_from(content)[0])
 
 
+def body_of_flexible(content: bytes) -> Reader:
+    """What follows the header of a request of a flexible version.
+
+    Raises:
+        ValueError: the header is cut off.
+    """
+    reader = Reader(content, HEAD_BYTES)
+    _nullable_string(reader)
+    reader.tags()
+    return reader
+
+
 def client_id(content: bytes) -> str | None:
     """The client id of a request.
 
     Raises:
         FrameError: it is cut off.
     """
-    value, _ = _nullable_string(content, HEAD_BYTES)
+    try:
+        value = _nullable_string(Reader(content, HEAD_BYTES))
+    except ValueError as error:
+        raise FrameError(str(error)) from error
     return None if value is None else value.decode("utf-8", "replace")
 
 
@@ -89,49 +107,20 @@ def produce_acks(content: bytes, flexible: bool) -> int:
     Raises:
         FrameError: the content ends before it.
     """
-    _, at = _nullable_string(content, HEAD_BYTES)
-    if flexible:
-        at = _after_tags(content, at)
-        length, at = _uvarint(content, at)
-        at += max(0, length - 1)
-    else:
-        _, at = _nullable_string(content, at)
-    if at + _LENGTH.size > len(content):
-        raise FrameError("a Produce request without acks")
-    return int(_LENGTH.unpack_from(content, at)[0])
+    try:
+        if flexible:
+            body = body_of_flexible(content)
+            body.compact_bytes()  # transactional id
+        else:
+            body = Reader(content, HEAD_BYTES)
+            _nullable_string(body)
+            _nullable_string(body)
+        (acks,) = body.unpack(_LENGTH)
+    except ValueError as error:
+        raise FrameError(f"a Produce request without acks: {error}") from error
+    return int(acks)
 
 
-def _nullable_string(content: bytes, at: int) -> tuple[bytes | None, int]:
-    if at + _LENGTH.size > len(content):
-        raise FrameError("a text is cut off")
-    (length,) = _LENGTH.unpack_from(content, at)
-    at += _LENGTH.size
-    if length < 0:
-        return None, at
-    if at + length > len(content):
-        raise FrameError("a text is cut off")
-    return content[at : at + length], at + length
-
-
-def _after_tags(content: bytes, at: int) -> int:
-    count, at = _uvarint(content, at)
-    for _ in range(count):
-        _, at = _uvarint(content, at)
-        size, at = _uvarint(content, at)
-        at += size
-        if at > len(content):
-            raise FrameError("a tagged field is cut off")
-    return at
-
-
-def _uvarint(content: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        if at >= len(content):
-            raise FrameError("a number is cut off")
-        byte = content[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise FrameError("a number is too long")
+def _nullable_string(reader: Reader) -> bytes | None:
+    (length,) = reader.unpack(_LENGTH)
+    return None if length < 0 else reader.take(length, "a text")

@@ -8,12 +8,17 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from cachetools import LRUCache
 
-from tiered_stream.broker.fetch_messages import STORAGE_FORMAT, RemoteLogSegmentLocation, encode_segments
+from tiered_stream.broker.fetch_messages import (
+    STORAGE_FORMAT,
+    RemoteLogSegmentLocation,
+    SegmentAbortedTransaction,
+    SegmentLeaderEpoch,
+    encode_segments,
+)
 from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.location_requests import LocationRequest, PartitionAnswer, ReadablePartition, TopicIdIndex
 from tiered_stream.gateway.signing import LocationSigner
@@ -59,7 +64,7 @@ class _Budget:
 class _Named:
     """The segments that one partition's answer names so far."""
 
-    segments: list[Any] = field(default_factory=list)
+    segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
     located_end: int = 0
     complete: bool = True
 
@@ -162,7 +167,7 @@ class LocationAnswers:
 
     def _entries(
         self, request: LocationRequest, visible: Visible, at: int, part: OffsetRange, topic_id: UUID
-    ) -> list[Any]:
+    ) -> list[RemoteLogSegmentLocation]:
         if request.offsets_only:
             return [_entry(SegmentLocation(visible[at].segment, part, ByteRange(0, 0)), None)]
         location = self._segments.location(visible, at, part, topic_id, request.committed)
@@ -184,7 +189,7 @@ def _cost(kept: _Kept) -> int:
     return 512 + len(kept.answer.segments or b"")
 
 
-def _entry(location: SegmentLocation, url: str | None) -> Any:
+def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocation:
     segment = location.segment
     return RemoteLogSegmentLocation(
         remote_log_segment_id=segment.segment_id,
@@ -200,8 +205,9 @@ def _entry(location: SegmentLocation, url: str | None) -> Any:
         end_position=location.bytes.end,
         following_offset_min=location.following[0] if location.following else -1,
         following_offset_max=location.following[1] if location.following else -1,
-        leader_epochs=[(each.epoch, each.start_offset) for each in segment.leader_epochs],
+        leader_epochs=[SegmentLeaderEpoch(each.epoch, each.start_offset) for each in segment.leader_epochs],
         aborted_transactions=[
-            (each.producer_id, each.first_offset, each.last_offset) for each in location.aborted_transactions
+            SegmentAbortedTransaction(each.producer_id, each.first_offset, each.last_offset)
+            for each in location.aborted_transactions
         ],
     )

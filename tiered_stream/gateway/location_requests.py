@@ -8,20 +8,27 @@ and ends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from io import BytesIO
-from typing import Any
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from tiered_stream.broker.fetch_messages import FIRST_VERSION, STORAGE_FORMAT, FetchRequest, FetchResponse
-from tiered_stream.gateway.frames import FrameError, RequestHead
-from tiered_stream.gateway.rewrite import FETCH, NEWEST_VERSIONS, decode
+from tiered_stream.broker.fetch_messages import (
+    FIRST_VERSION,
+    NO_SESSION,
+    STORAGE_FORMAT,
+    FetchTopic,
+    LocatedPartition,
+    LocationFetchRequest,
+    LocationFetchResponse,
+    WantedPartition,
+)
+from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
+from tiered_stream.gateway.frames import CORRELATION_ID_BYTES, FrameError, RequestHead, body_of_flexible
+from tiered_stream.gateway.rewrite import FETCH, NEWEST_VERSIONS
 
 LARGEST_REQUEST = 4 << 20
 """Of a Fetch that may ask for locations: about 100,000 partitions."""
 
 _ASKED = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
-_NO_SESSION = -1
 _READ_COMMITTED = 1
 _OFFSET_OUT_OF_RANGE = 1
 _OFFSET_NOT_AVAILABLE = 78  # retriable: where the log ends has just changed
@@ -40,7 +47,8 @@ class LocationRequest:
     """What a client wants to know, as in `broker.fetch_messages`; by partition the offsets from `start` to `end`."""
 
     head: RequestHead
-    message: Any = field(repr=False)
+    header: bytes = field(repr=False)
+    message: LocationFetchRequest = field(repr=False)
     wanted: Mapping[TopicIdIndex, tuple[int, int]]
     committed: bool
     max_segments: int
@@ -78,22 +86,28 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
     Raises:
         FrameError: it is not a Fetch at all.
     """
-    message = _decode_request(content, head.api_version)
-    if not message.remote_log_segment_location_requested or message.session_epoch != _NO_SESSION:
+    try:
+        body = body_of_flexible(content)
+        header = content[: body.position]
+        message = LocationFetchRequest.decode_body(head.api_version, body)
+    except ValueError as error:
+        raise FrameError(f"not a Fetch of version {head.api_version}: {error}") from error
+    if not message.remote_log_segment_location_requested or message.session_epoch != NO_SESSION:
         return None
-    if STORAGE_FORMAT not in (message.supported_storage_format_versions or ()):
+    if STORAGE_FORMAT not in message.supported_storage_format_versions:
         return None
     wanted = {
         TopicIdIndex(topic.topic_id, partition.partition): (
             partition.fetch_offset,
             max(partition.fetch_offset, partition.remote_log_segment_end_offset),
         )
-        for topic in message.topics or ()
-        for partition in topic.partitions or ()
+        for topic in message.topics
+        for partition in topic.partitions
         if topic.topic_id is not None and partition.fetch_offset >= 0
     }
     return LocationRequest(
         head,
+        header,
         message,
         wanted,
         committed=message.isolation_level == _READ_COMMITTED,
@@ -104,81 +118,72 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
     )
 
 
-def _decode_request(content: bytes, version: int) -> Any:
-    """By reflection: kafka-python's generated code would work for hours at a number of a million bytes."""
-    data = BytesIO(content)
-    try:
-        header = FetchRequest.parse_header(data, version=version)
-        message = FetchRequest._struct.decode(data, version=version, compact=True, tagged=True, data_class=FetchRequest)
-    except Exception as error:
-        raise FrameError(f"not a Fetch of version {version}: {type(error).__name__}: {error}") from error
-    message._header = header
-    return message
-
-
 def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdIndex, int]) -> bytes:
     """The Fetch that asks the broker for authorization, with the client's own header."""
-    message = request.message
-    kind = FetchRequest.FetchTopic
     topics = [
-        kind(topic_id=topic.topic_id, partitions=[_at_end(topic.topic_id, each, log_ends) for each in topic.partitions])
-        for topic in message.topics
+        FetchTopic(topic.topic_id, [_at_end(topic.topic_id, each, log_ends) for each in topic.partitions])
+        for topic in request.message.topics
     ]
-    fetch = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=1, isolation_level=message.isolation_level,
-        topics=topics, forgotten_topics_data=[], rack_id="", version=request.head.api_version,
-    )  # fmt: skip
-    fetch._header = message._header
-    return bytes(fetch.encode(version=request.head.api_version, header=True))
+    fetch = LocationFetchRequest(topics=topics, isolation_level=request.message.isolation_level)
+    return request.header + fetch.encode_body(request.head.api_version)
 
 
-def _at_end(topic_id: UUID, partition: Any, log_ends: Mapping[TopicIdIndex, int]) -> Any:
-    return FetchRequest.FetchTopic.FetchPartition(
-        partition=partition.partition,
-        current_leader_epoch=partition.current_leader_epoch,
-        fetch_offset=log_ends.get(TopicIdIndex(topic_id, partition.partition), partition.fetch_offset),
-        partition_max_bytes=1,
-    )
+def _at_end(topic_id: UUID | None, partition: WantedPartition, log_ends: Mapping[TopicIdIndex, int]) -> WantedPartition:
+    offset = partition.fetch_offset
+    if topic_id is not None:
+        offset = log_ends.get(TopicIdIndex(topic_id, partition.partition), offset)
+    return WantedPartition(partition.partition, partition.current_leader_epoch, offset)
 
 
 class AuthorizationAnswer:
-    """The broker's answer to `authorization_request`, to be filled with locations."""
+    """The broker's answer to `authorization_request`, to be filled with locations.
+
+    Raises:
+        FrameError: the content is no Fetch answer.
+    """
 
     def __init__(self, request: LocationRequest, content: bytes) -> None:
         self._request = request
-        self._message = decode(FetchResponse, content, request.head.api_version)
+        self._correlation_id = content[:CORRELATION_ID_BYTES]
+        body = Reader(content, CORRELATION_ID_BYTES)
+        try:
+            body.tags()
+            self._message = LocationFetchResponse.decode_body(body)
+        except ValueError as error:
+            raise FrameError(f"not a Fetch answer of version {request.head.api_version}: {error}") from error
 
     def readable(self) -> list[ReadablePartition]:
         """The partitions without an error, from their log start on."""
         if self._message.error_code:
             return []
         found = []
-        for where, answer in self._partitions():
-            if answer.error_code == _OFFSET_OUT_OF_RANGE:  # the end that we asked at, not the client's offset
-                answer.error_code = _OFFSET_NOT_AVAILABLE
-            if not answer.error_code and where in self._request.wanted:
-                start, end = self._request.wanted[where]
-                start = max(start, answer.log_start_offset)
-                found.append(ReadablePartition(where, start, max(start, end), self._log_end(answer)))
+        for topic in self._message.responses:
+            for answer in topic.partitions:
+                where = topic.topic_id and TopicIdIndex(topic.topic_id, answer.partition_index)
+                if where and not answer.error_code and where in self._request.wanted:
+                    start, end = self._request.wanted[where]
+                    start = max(start, answer.log_start_offset)
+                    found.append(ReadablePartition(where, start, max(start, end), self._log_end(answer)))
         return found
 
     def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> bytes:
         """The response for the client; partitions that are not in `answers` get no locations."""
-        for where, answer in self._partitions():
-            answer.records, answer.aborted_transactions, answer.preferred_read_replica = None, None, -1
-            found = answers.get(where)
-            if found is not None:
-                answer.remote_log_segments = found.segments or []
-                answer.located_end_offset = found.located_end
-        return bytes(self._message.encode(header=True))
-
-    def _partitions(self) -> list[tuple[TopicIdIndex, Any]]:
-        return [
-            (TopicIdIndex(topic.topic_id, answer.partition_index), answer)
-            for topic in self._message.responses or ()
-            for answer in topic.partitions or ()
+        topics = [
+            FetchTopic(topic.topic_id, [_filled(topic.topic_id, each, answers) for each in topic.partitions])
+            for topic in self._message.responses
         ]
+        return self._correlation_id + NO_TAGS + replace(self._message, responses=topics).encode_body()
 
-    def _log_end(self, answer: Any) -> int:
-        end = answer.last_stable_offset if self._request.committed else answer.high_watermark
-        return int(end)
+    def _log_end(self, answer: LocatedPartition) -> int:
+        return answer.last_stable_offset if self._request.committed else answer.high_watermark
+
+
+def _filled(
+    topic_id: UUID | None, answer: LocatedPartition, answers: Mapping[TopicIdIndex, PartitionAnswer]
+) -> LocatedPartition:
+    if answer.error_code == _OFFSET_OUT_OF_RANGE:  # the end that we asked at, not the client's offset
+        return replace(answer, error_code=_OFFSET_NOT_AVAILABLE)
+    found = topic_id and answers.get(TopicIdIndex(topic_id, answer.partition_index))
+    if not found:
+        return answer
+    return replace(answer, remote_log_segments=found.segments or b"", located_end_offset=found.located_end)

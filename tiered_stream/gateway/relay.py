@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tiered_stream.gateway.connection_state import ConnectionState, Handling, Pending
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.frames import (
+    CORRELATION_ID_BYTES,
     HEAD_BYTES,
     LARGEST_WHOLE_FRAME,
     SIZE_BYTES,
@@ -28,7 +29,6 @@ LARGEST_REQUEST = 100 << 20
 """Kafka's own `socket.request.max.bytes`."""
 
 _LARGEST_RESPONSE = (1 << 31) - 1
-_CORRELATION_ID_BYTES = 4
 _GRACE_SECONDS = 0.2
 
 
@@ -118,7 +118,7 @@ class Relay:
         broker, client, state = self._broker.reader, self._client.writer, self._state
         while True:
             size = frame_size(await broker.readexactly(SIZE_BYTES), _LARGEST_RESPONSE)
-            content = await broker.readexactly(_CORRELATION_ID_BYTES)
+            content = await broker.readexactly(CORRELATION_ID_BYTES)
             pending = state.response(content)
             if pending.handling is Handling.PASS:
                 client.write(size.to_bytes(SIZE_BYTES, "big") + content)

@@ -1,0 +1,152 @@
+"""What we rely on of kafka-python beyond its public interface: each attribute by name, and that nothing is patched."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kafka.cluster import ClusterMetadata
+from kafka.errors import IncompatibleBrokerVersion, KafkaProtocolError
+from kafka.net.connection import KafkaConnection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.parser import KafkaProtocol
+
+import tiered_stream
+from tiered_stream.broker.fetch_messages import (
+    FetchTopic,
+    LocatedPartition,
+    LocationFetchRequest,
+    LocationFetchResponse,
+    WantedPartition,
+)
+
+PACKAGE = Path(tiered_stream.__file__).parent
+TOPICS = [FetchTopic(UUID(int=5), [WantedPartition(1, 2, 3, 4)])]
+
+
+@pytest.mark.parametrize(
+    ("function", "signature"),
+    [
+        (NetworkSelector.__init__, "(self, **configs)"),
+        (NetworkSelector.start, "(self)"),
+        (NetworkSelector.close, "(self)"),
+        (NetworkSelector.run, "(self, coro, *args)"),
+        (NetworkSelector.sleep, "(self, delay)"),
+        (NetworkSelector.call_soon_threadsafe, "(self, callback)"),
+        (KafkaConnectionManager.__init__, "(self, net, **configs)"),
+        (KafkaConnectionManager.close, "(self, node_id=None, timeout_ms=None)"),
+        (KafkaConnectionManager.call_soon, "(self, coro, *args)"),
+        (KafkaConnectionManager.wait_for, "(self, future, timeout_ms)"),
+        (KafkaConnectionManager.least_loaded_node, "(self)"),
+        (KafkaConnectionManager.socket_connection_setup_timeout_ms, "(self, node_id)"),
+        (
+            KafkaConnectionManager.get_connection,
+            "(self, node_id, timeout_ms=None, pop_on_close=True, refresh_metadata_on_err=True, "
+            "reset_backoff_on_connect=True)",
+        ),
+        (KafkaConnection.send_request, "(self, request, request_timeout_ms=None)"),
+        (KafkaConnection.close, "(self, error=None)"),
+        (ClusterMetadata.brokers, "(self)"),
+        (ClusterMetadata.bootstrap_brokers, "(self)"),
+        (ClusterMetadata.broker_metadata, "(self, broker_id)"),
+        (ClusterMetadata.is_bootstrap, "(self, node_id)"),
+        (ClusterMetadata.update_metadata, "(self, metadata)"),
+        (KafkaProtocol.send_request, "(self, request, correlation_id=None)"),
+        (KafkaProtocol.receive_bytes, "(self, data)"),
+    ],
+)
+def test_what_the_network_layer_offers(function: Callable[..., Any], signature: str) -> None:
+    assert str(inspect.signature(function)) == signature
+
+
+def test_attributes_of_the_network_layer() -> None:
+    assert "slow_task_threshold_secs" in NetworkSelector.DEFAULT_CONFIG
+    assert isinstance(KafkaConnection.init_future, property)
+    connection = KafkaConnection(None)
+    assert connection.connected is False
+    assert "cluster" in KafkaConnectionManager.__init__.__code__.co_names
+
+
+def test_a_request_of_our_own_gets_the_version_that_both_sides_speak() -> None:
+    request = LocationFetchRequest(topics=TOPICS, isolation_level=1)
+    assert BrokerVersionData(api_versions={1: (4, 15)}).api_version(request) == 15
+    assert BrokerVersionData(api_versions={1: (4, 18)}).api_version(request) == 17
+    with pytest.raises(IncompatibleBrokerVersion, match=r"'FetchRequest'.*\[13-17\]"):
+        BrokerVersionData(api_versions={1: (4, 12)}).api_version(request)
+
+
+def sent(protocol: KafkaProtocol) -> None:
+    request = LocationFetchRequest(topics=TOPICS, isolation_level=1)
+    request.API_VERSION = 15
+    assert protocol.send_request(request) == 1
+
+
+def test_a_request_of_our_own_goes_through_kafka_pythons_connection() -> None:
+    protocol = KafkaProtocol(client_id="us")
+    sent(protocol)
+    theirs = FetchRequest.decode(protocol.send_bytes(), version=15, header=True, framed=True)
+    assert (theirs.header.request_api_key, theirs.header.client_id, theirs.header.correlation_id) == (1, "us", 1)
+    assert theirs.topics[0].partitions[0].fetch_offset == 3
+    response = LocationFetchResponse(0, 0, 0, [FetchTopic(UUID(int=5), [LocatedPartition(1, 0, 9, 8, 7)])])
+    content = (1).to_bytes(4, "big") + b"\0" + response.encode_body()
+    assert protocol.receive_bytes(len(content).to_bytes(4, "big") + content) == [(1, response)]
+
+
+def test_a_response_that_is_none_is_kafka_pythons_error() -> None:
+    protocol = KafkaProtocol(client_id="us")
+    sent(protocol)
+    with pytest.raises(KafkaProtocolError):
+        protocol.receive_bytes(b"\0\0\0\7" + (1).to_bytes(4, "big") + b"\0\0\0")
+
+
+def test_importing_us_leaves_kafka_pythons_fetch_as_it_is() -> None:
+    code = """
+import importlib, pkgutil, tiered_stream
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+before = [*FetchRequest.fields, *FetchResponse.fields], FetchResponse.fields["responses"].fields["partitions"].fields
+for package in ("broker", "gateway", "locate"):
+    path = importlib.import_module(f"tiered_stream.{package}").__path__
+    for module in pkgutil.walk_packages(path, f"tiered_stream.{package}."):
+        importlib.import_module(module.name)
+from kafka.protocol.api_header import RequestHeader
+from kafka.protocol.consumer.fetch import FetchResponse as theirs
+header = RequestHeader(request_api_key=1, request_api_version=17, correlation_id=1, client_id="c")
+assert header.get_response_class().mro()[1] is theirs is FetchResponse
+assert theirs.__module__ == "kafka.protocol.consumer.fetch"
+partition = FetchResponse.fields["responses"].fields["partitions"]
+assert ([*FetchRequest.fields, *FetchResponse.fields], partition.fields) == before
+assert not vars(partition).keys() & {"_emit_tagged_decode", "encode_into"}
+assert not any("remote" in name for name in partition.fields)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=PACKAGE.parent)
+
+
+def test_only_one_module_knows_what_is_not_public() -> None:
+    internal = ("kafka.net", "kafka.protocol.schemas", "kafka.protocol.api_", "kafka.protocol.parser", "kafka.cluster")
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(internal)
+    }
+    assert found == {"broker/kafka_python.py"}
+
+
+def test_their_fetch_still_drops_what_it_does_not_know() -> None:
+    """Why the codec is our own; when this fails, see whether theirs would do."""
+    kind = FetchResponse.FetchableTopicResponse.PartitionData
+    partition = kind(partition_index=0, error_code=0, high_watermark=0, records=b"", _1248=b"segments")
+    assert partition.unknown_tags == {"_1248": b"segments"}
+    topic = FetchResponse.FetchableTopicResponse(topic_id=UUID(int=5), partitions=[partition])
+    response = FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[topic])
+    assert b"segments" not in bytes(response.encode(version=17))

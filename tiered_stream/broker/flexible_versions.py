@@ -1,0 +1,156 @@
+"""The types of Kafka's flexible versions (KIP-482), read from bytes that nobody vouches for, and written.
+
+uvarint         seven bits a byte, lowest first; at most five bytes
+compact string  uvarint of its bytes + 1, 0: null; compact bytes likewise
+compact array   uvarint of its items + 1, 0: null
+tagged fields   uvarint of how many there are; of each its tag, its bytes as uvarints, and these bytes
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping
+from struct import Struct
+from typing import Any, TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+
+NO_TAGS = b"\0"
+
+_LAST_UVARINT_SHIFT = 4 * 7
+_NO_UUID = bytes(16)
+
+
+class Reader:
+    """Reads on from `position`. Nothing is allocated for a length or a count that exceeds the bytes that are there.
+
+    Raises (all methods):
+        ValueError: the bytes end too early or do not have that form.
+    """
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data = data
+        self.position = position
+
+    def take(self, size: int, what: str = "a field") -> bytes:
+        """So many bytes."""
+        end = self.position + size
+        if end > len(self.data):
+            raise ValueError(f"{what} is cut off")
+        taken = self.data[self.position : end]
+        self.position = end
+        return taken
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """Fields of fixed size."""
+        try:
+            fields = layout.unpack_from(self.data, self.position)
+        except struct.error as error:
+            raise ValueError("a number is cut off") from error
+        self.position += layout.size
+        return fields
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        try:
+            while (byte := self.data[self.position]) >= 0x80:
+                self.position += 1
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                if shift > _LAST_UVARINT_SHIFT:
+                    raise ValueError("a number is too long")
+        except IndexError as error:
+            raise ValueError("a number is cut off") from error
+        self.position += 1
+        return value | byte << shift
+
+    def compact_bytes(self) -> bytes | None:
+        size = self.uvarint()
+        return self.take(size - 1, "a text") if size else None
+
+    def nullable_string(self) -> str | None:
+        size = self.uvarint()
+        return self.take(size - 1, "a text").decode() if size else None
+
+    def compact_string(self) -> str:
+        value = self.nullable_string()
+        if value is None:
+            raise ValueError("a text is null")
+        return value
+
+    def uuid(self) -> UUID | None:
+        """None: all zeros, which stand for no id."""
+        value = self.take(len(_NO_UUID))
+        return None if value == _NO_UUID else UUID(bytes=value)
+
+    def array(self, least_bytes: int, read: Callable[[Reader], T]) -> list[T]:
+        """Items of at least so many bytes each; null has none."""
+        return [read(self) for _ in range(self._count(least_bytes))]
+
+    def structs(self, layout: Struct) -> Iterable[tuple[Any, ...]]:
+        """An array of structs of fixed size, whose layout ends with `x` for no tagged fields; such are passed over."""
+        count = self._count(layout.size)
+        if not count:
+            return ()
+        end = self.position + count * layout.size
+        block = self.data[self.position : end]
+        if any(block[layout.size - 1 :: layout.size]):
+            return [self._struct(layout) for _ in range(count)]
+        self.position = end
+        return layout.iter_unpack(block)
+
+    def _struct(self, layout: Struct) -> tuple[Any, ...]:
+        fields = self.unpack(layout)
+        self.position -= len(NO_TAGS)
+        self.tags()
+        return fields
+
+    def _count(self, least_bytes: int) -> int:
+        size = self.uvarint()
+        if (size - 1) * least_bytes > len(self.data) - self.position:
+            raise ValueError(f"{size - 1} items in {len(self.data) - self.position} bytes")
+        return size and size - 1
+
+    def tags(self) -> dict[int, bytes]:
+        """The bytes of each tagged field."""
+        count = self.uvarint()
+        if not count:
+            return {}
+        found = {}
+        for _ in range(count):
+            tag = self.uvarint()
+            found[tag] = self.take(self.uvarint(), "a tagged field")
+        return found
+
+
+def uvarint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def compact_bytes(value: bytes | None) -> bytes:
+    return b"\0" if value is None else uvarint(len(value) + 1) + value
+
+
+def compact_string(value: str | None) -> bytes:
+    return compact_bytes(None if value is None else value.encode())
+
+
+def compact_array(items: Collection[bytes]) -> bytes:
+    """Of items that are encoded already."""
+    return uvarint(len(items) + 1) + b"".join(items)
+
+
+def uuid_bytes(value: UUID | None) -> bytes:
+    return _NO_UUID if value is None else value.bytes
+
+
+def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
+    """Of fields that are encoded already, by tag."""
+    encoded = (uvarint(tag) + uvarint(len(value)) + value for tag, value in sorted(fields.items()))
+    return uvarint(len(fields)) + b"".join(encoded)
