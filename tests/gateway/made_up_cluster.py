@@ -23,11 +23,11 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
+from tests.locate.metadata_topic.messages import RemoteLogSegmentMetadataRecord
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
-    RemoteLogSegmentMetadataRecord,
     TopicIdPartition,
     metadata_partition,
 )

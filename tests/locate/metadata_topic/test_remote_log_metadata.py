@@ -10,19 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.golden import NAMES, golden
+from tests.locate.metadata_topic.messages import (
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord,
+)
 from tests.locate.segments import PARTITION, TOPIC_ID
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
     RemoteLogSegmentState,
-    RemotePartitionDeleteMetadataRecord,
     SegmentMetadata,
     SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
     metadata_partition,
 )
-from tiered_stream.model import LeaderEpoch, TopicPartition
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 
 PLAIN_RECORDS = golden("aiven-plain").remote_log_metadata()
 FIRST_VALUE = PLAIN_RECORDS[0][2]
@@ -73,6 +77,36 @@ def test_a_partition_delete_names_the_partition() -> None:
     )
     value = b"\x01\x02\x00" + struct.encode(version=0, header=False)
     assert decode_remote_log_metadata(value) == PartitionDelete(TopicIdPartition(TOPIC_ID, PARTITION))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("custom_metadata", [None, b"", b"plugin" * 5000])
+def test_what_kafka_s_definitions_write_is_read(version: int, custom_metadata: bytes | None) -> None:
+    kind, update = RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord
+    topic = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
+    name = topic(name="orders", id=TOPIC_ID, partition=0)
+    epochs = [kind.SegmentLeaderEpochEntry(leader_epoch=epoch, offset=epoch * 10) for epoch in range(200)]
+    written = kind(
+        remote_log_segment_id=kind.RemoteLogSegmentIdEntry(topic_id_partition=name, id=UUID(int=3)),
+        start_offset=5, end_offset=9000, broker_id=1, max_timestamp_ms=7, event_timestamp_ms=8,
+        segment_leader_epochs=epochs, segment_size_in_bytes=77, custom_metadata=custom_metadata,
+        remote_log_segment_state=1, txn_index_empty=True, broker_leader_epoch=4,
+    )  # fmt: skip
+    metadata = decode_remote_log_metadata(bytes([1, 0, version]) + written.encode(version=version, header=False))
+    partition = TopicIdPartition(TOPIC_ID, PARTITION)
+    segment = RemoteLogSegment(
+        PARTITION, TOPIC_ID, UUID(int=3), 5, 9000, 77, 7,
+        tuple(LeaderEpoch(epoch, epoch * 10) for epoch in range(200)), True, custom_metadata,
+    )  # fmt: skip
+    assert metadata == SegmentMetadata(partition, segment, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    changed = update(
+        remote_log_segment_id=update.RemoteLogSegmentIdEntry(topic_id_partition=name, id=UUID(int=3)), broker_id=1,
+        event_timestamp_ms=8, custom_metadata=custom_metadata, remote_log_segment_state=2, broker_leader_epoch=4,
+        end_offset=6,
+    )  # fmt: skip
+    metadata = decode_remote_log_metadata(bytes([1, 1, version]) + changed.encode(version=version, header=False))
+    state = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+    assert metadata == SegmentMetadataUpdate(partition, UUID(int=3), state, custom_metadata)
 
 
 def test_tombstones_and_snapshot_records_say_nothing() -> None:

@@ -5,56 +5,49 @@ A record has no key. Its value (Kafka: `RemoteLogMetadataSerde`, `AbstractApiMes
     frame version   unsigned varint   1
     api key         unsigned varint   0 segment, 1 segment update, 2 partition delete, 3 segment snapshot
     version         unsigned varint   of the message
-    message         flexible message  as declared in `messages/*.json`
+    message         flexible message  Kafka: storage/src/main/resources/message/Remote*Record.json
+
+A segment is named by its partition (topic compact string, topic id uuid, partition int32) and its own id (uuid), both
+with tagged fields behind them. What follows, tagged fields left out that say nothing here:
+
+    segment           start offset int64, end offset int64, broker int32, largest timestamp int64, event time int64,
+                      array of (leader epoch int32, start offset int64), size int32, custom metadata nullable bytes,
+                      state int8, tagged field 0: whether the transaction index is empty
+    segment update    broker int32, event time int64, custom metadata nullable bytes, state int8
+    partition delete  broker int32, event time int64, state int8; names no segment
 
 Api key 3 belongs to the brokers' own snapshot files and names no partition: it says nothing here and is passed over.
 """
 
 from __future__ import annotations
 
-import io
-import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import pairwise
-from typing import Any
+from itertools import pairwise, starmap
+from struct import Struct
 from uuid import UUID
 
 from kafka.partitioner.default import murmur2
-from kafka.protocol.api_data import ApiData
-from kafka.protocol.schemas.fields.codecs.types import UnsignedVarInt32
 
+from tiered_stream.broker.flexible_versions import Reader
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.locate.metadata_topic import messages
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 
 REMOTE_LOG_METADATA_TOPIC = "__remote_log_metadata"
 
 _FRAME_VERSION = 1
+_LAST_VERSION = 1
 _SNAPSHOT_API_KEY = 3
-_QUICKLY_UP_TO = 64 << 10
-"""Bytes of a record that kafka-python's generated code decodes: ten times as fast as the code that looks at each field,
-but a number may have any length there, and takes the square of it in time.
-"""
 
-
-class RemoteLogSegmentMetadataRecord(ApiData, load_json=messages.__name__):  # type: ignore[call-arg, misc]
-    """A broker began to copy a segment."""
-
-
-class RemoteLogSegmentMetadataUpdateRecord(ApiData, load_json=messages.__name__):  # type: ignore[call-arg, misc]
-    """A segment's state changed."""
-
-
-class RemotePartitionDeleteMetadataRecord(ApiData, load_json=messages.__name__):  # type: ignore[call-arg, misc]
-    """A partition is deleted, with all its segments."""
-
-
-_MESSAGES: dict[int, Any] = {
-    0: RemoteLogSegmentMetadataRecord,
-    1: RemoteLogSegmentMetadataUpdateRecord,
-    2: RemotePartitionDeleteMetadataRecord,
-}
+_PARTITION = Struct(">i")
+_OFFSETS_AND_TIMES = Struct(">qqiqq")
+_LEADER_EPOCH = Struct(">iqx")
+_SIZE = Struct(">i")
+_UPDATE = Struct(">iq")
+_STATE = Struct(">b")
+_DELETE = Struct(">iqb")
+_TRANSACTION_INDEX_EMPTY_TAG = 0
 
 
 class RemoteLogSegmentState(IntEnum):
@@ -124,75 +117,98 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
     """
     if value is None:
         return None
-    data = io.BytesIO(value)
+    reader = Reader(value)
     try:
-        frame, api_key, version = (UnsignedVarInt32.decode(data) for _ in range(3))
+        frame, api_key, version = (reader.uvarint() for _ in range(3))
         if api_key == _SNAPSHOT_API_KEY:
             return None
-        message = _decode_message(frame, api_key, version, data)
-    except (struct.error, ValueError, AssertionError, IndexError, TypeError) as error:
-        raise CorruptDataError(f"it breaks off or has a malformed field ({error})") from error
-    if data.tell() != len(value):
-        raise CorruptDataError(f"{len(value) - data.tell()} bytes follow the message")
-    return _metadata(message)
-
-
-def _decode_message(frame: int, api_key: int, version: int, data: io.BytesIO) -> Any:
-    message = _MESSAGES.get(api_key)
-    if frame != _FRAME_VERSION or message is None or not 0 <= version <= message.max_version:
-        raise UnsupportedDataError(f"frame version {frame}, record type {api_key}, version {version} is not known")
-    if len(data.getbuffer()) > _QUICKLY_UP_TO:
-        return message.decode(data, version=version, header=False)
-    decode = message._struct.compiled_decode_from(version, compact=True, tagged=True, data_class=message)
-    found, end = decode(data.getbuffer(), data.tell())
-    data.seek(end)
-    return found
-
-
-def _metadata(message: Any) -> RemoteLogMetadata:
-    if isinstance(message, RemotePartitionDeleteMetadataRecord):
-        return PartitionDelete(_topic_id_partition(message.topic_id_partition))
-    partition = _topic_id_partition(message.remote_log_segment_id.topic_id_partition)
-    segment_id = message.remote_log_segment_id.id
-    if segment_id is None:
-        raise CorruptDataError("it names no segment")
-    try:
-        state = RemoteLogSegmentState(message.remote_log_segment_state)
+        decode = _RECORDS.get(api_key)
+        if frame != _FRAME_VERSION or decode is None or version > _LAST_VERSION:
+            raise UnsupportedDataError(f"frame version {frame}, record type {api_key}, version {version} is not known")
+        metadata = decode(reader)
     except ValueError as error:
-        raise CorruptDataError(f"segment state {message.remote_log_segment_state} is none of 0 to 3") from error
-    if isinstance(message, RemoteLogSegmentMetadataUpdateRecord):
-        return SegmentMetadataUpdate(partition, segment_id, state, message.custom_metadata)
-    return SegmentMetadata(partition, _segment(partition, segment_id, message), state)
+        raise CorruptDataError(f"it breaks off or has a malformed field ({error})") from error
+    if reader.position != len(value):
+        raise CorruptDataError(f"{len(value) - reader.position} bytes follow the message")
+    return metadata
 
 
-def _topic_id_partition(entry: Any) -> TopicIdPartition:
-    if not entry.name or entry.id is None or entry.partition < 0:
-        raise CorruptDataError(f"topic {entry.name!r}, id {entry.id}, partition {entry.partition} is no partition")
-    return TopicIdPartition(entry.id, TopicPartition(entry.name, entry.partition))
-
-
-def _segment(partition: TopicIdPartition, segment_id: UUID, message: Any) -> RemoteLogSegment:
-    if not 0 <= message.start_offset <= message.end_offset or message.segment_size_in_bytes < 0:
-        raise CorruptDataError(
-            f"segment {segment_id}: offsets {message.start_offset} to {message.end_offset}, "
-            f"{message.segment_size_in_bytes} bytes"
-        )
-    return RemoteLogSegment(
+def _segment_metadata(reader: Reader) -> SegmentMetadata:
+    partition, segment_id = _segment_name(reader)
+    start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
+    epochs = _leader_epochs(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
+    (size,) = reader.unpack(_SIZE)
+    custom_metadata = reader.compact_bytes()
+    state = _state(reader)
+    tags = reader.tags()
+    if not 0 <= start_offset <= end_offset or size < 0:
+        raise CorruptDataError(f"segment {segment_id}: offsets {start_offset} to {end_offset}, {size} bytes")
+    segment = RemoteLogSegment(
         topic_partition=partition.topic_partition,
         topic_id=partition.topic_id,
         segment_id=segment_id,
-        base_offset=message.start_offset,
-        end_offset=message.end_offset,
-        size=message.segment_size_in_bytes,
-        max_timestamp=message.max_timestamp_ms,
-        leader_epochs=_leader_epochs(message.segment_leader_epochs or ()),
-        transaction_index_empty=bool(message.txn_index_empty),
-        custom_metadata=message.custom_metadata,
+        base_offset=start_offset,
+        end_offset=end_offset,
+        size=size,
+        max_timestamp=max_timestamp,
+        leader_epochs=epochs,
+        transaction_index_empty=any(tags.get(_TRANSACTION_INDEX_EMPTY_TAG, b"")),
+        custom_metadata=custom_metadata,
     )
+    return SegmentMetadata(partition, segment, state)
 
 
-def _leader_epochs(entries: Any) -> tuple[LeaderEpoch, ...]:
-    epochs = tuple(sorted((LeaderEpoch(entry.leader_epoch, entry.offset) for entry in entries), key=lambda e: e.epoch))
+def _segment_metadata_update(reader: Reader) -> SegmentMetadataUpdate:
+    partition, segment_id = _segment_name(reader)
+    reader.unpack(_UPDATE)
+    custom_metadata = reader.compact_bytes()
+    state = _state(reader)
+    reader.tags()
+    return SegmentMetadataUpdate(partition, segment_id, state, custom_metadata)
+
+
+def _partition_delete(reader: Reader) -> PartitionDelete:
+    partition = _topic_id_partition(reader)
+    reader.unpack(_DELETE)
+    reader.tags()
+    return PartitionDelete(partition)
+
+
+_RECORDS: dict[int, Callable[[Reader], RemoteLogMetadata]] = {
+    0: _segment_metadata,
+    1: _segment_metadata_update,
+    2: _partition_delete,
+}
+
+
+def _segment_name(reader: Reader) -> tuple[TopicIdPartition, UUID]:
+    partition = _topic_id_partition(reader)
+    segment_id = reader.uuid()
+    reader.tags()
+    if segment_id is None:
+        raise CorruptDataError("it names no segment")
+    return partition, segment_id
+
+
+def _topic_id_partition(reader: Reader) -> TopicIdPartition:
+    name, topic_id = reader.nullable_string(), reader.uuid()
+    (partition,) = reader.unpack(_PARTITION)
+    reader.tags()
+    if not name or topic_id is None or partition < 0:
+        raise CorruptDataError(f"topic {name!r}, id {topic_id}, partition {partition} is no partition")
+    return TopicIdPartition(topic_id, TopicPartition(name, partition))
+
+
+def _state(reader: Reader) -> RemoteLogSegmentState:
+    (state,) = reader.unpack(_STATE)
+    try:
+        return RemoteLogSegmentState(state)
+    except ValueError as error:
+        raise CorruptDataError(f"segment state {state} is none of 0 to 3") from error
+
+
+def _leader_epochs(entries: Iterable[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
+    epochs = tuple(sorted(entries, key=lambda entry: entry.epoch))
     for before, after in pairwise(epochs):
         if before.epoch == after.epoch or before.start_offset > after.start_offset:
             raise CorruptDataError(f"leader epochs {before} and {after} contradict each other")
