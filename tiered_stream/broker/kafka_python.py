@@ -7,12 +7,13 @@ release changes one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.frame import KafkaBytes
 
 from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
 
@@ -21,12 +22,6 @@ __all__ = ["KafkaConnectionManager", "NetworkSelector", "OwnRequest"]
 _HEAD = Struct(">hhi")  # API key, version, correlation id
 _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
-
-
-class _Buffer(Protocol):
-    """kafka-python's `KafkaBytes`."""
-
-    def read(self, nbytes: int | None = None) -> bytes: ...
 
 
 class OwnRequest(ABC):
@@ -77,31 +72,21 @@ class OwnRequest(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """In place of kafka-python's `RequestHeader`: the response that belongs to a request is known by it."""
+    """In place of kafka-python's `RequestHeader`, and of the response class and header that it takes from there."""
 
     request: OwnRequest
     correlation_id: int
     client_id: bytes
 
-    def get_response_class(self) -> _ResponseReader:
-        return _ResponseReader(self.request)
+    def get_response_class(self) -> _Header:
+        return self
 
+    def parse_header(self, buffer: KafkaBytes) -> _Header:
+        """That of the response."""
+        return replace(self, correlation_id=int.from_bytes(buffer.read(_CORRELATION_ID_BYTES), "big", signed=True))
 
-@dataclass(frozen=True, slots=True)
-class _ResponseHeader:
-    correlation_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class _ResponseReader:
-    """In place of a response class of kafka-python's."""
-
-    request: OwnRequest
-
-    def parse_header(self, buffer: _Buffer) -> _ResponseHeader:
-        return _ResponseHeader(int.from_bytes(buffer.read(_CORRELATION_ID_BYTES), "big", signed=True))
-
-    def decode(self, buffer: _Buffer) -> Any:
+    def decode(self, buffer: KafkaBytes) -> Any:
+        """The response, from its header's tagged fields on."""
         body = Reader(buffer.read())
         body.tags()
         return self.request.decode_response(body)

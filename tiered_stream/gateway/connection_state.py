@@ -2,7 +2,7 @@
 
 A broker answers the requests of one connection in their order, so each response belongs to the oldest request that
 has none yet. A request that asks for locations goes on as a Fetch that asks for nothing but authorization to read (see
-`location_fetch`); its response becomes the answer.
+`location_requests`); its response becomes the answer.
 """
 
 from __future__ import annotations

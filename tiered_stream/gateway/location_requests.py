@@ -156,15 +156,16 @@ class AuthorizationAnswer:
         """The partitions without an error, from their log start on."""
         if self._message.error_code:
             return []
-        found = []
-        for topic in self._message.responses:
-            for answer in topic.partitions:
-                where = topic.topic_id and TopicIdIndex(topic.topic_id, answer.partition_index)
-                if where and not answer.error_code and where in self._request.wanted:
-                    start, end = self._request.wanted[where]
-                    start = max(start, answer.log_start_offset)
-                    found.append(ReadablePartition(where, start, max(start, end), self._log_end(answer)))
-        return found
+        wanted = self._request.wanted
+        return [
+            ReadablePartition(where, start, max(start, wanted[where][1]), self._log_end(answer))
+            for topic in self._message.responses
+            for answer in topic.partitions
+            if topic.topic_id is not None and not answer.error_code
+            for where in [TopicIdIndex(topic.topic_id, answer.partition_index)]
+            if where in wanted
+            for start in [max(wanted[where][0], answer.log_start_offset)]
+        ]
 
     def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> bytes:
         """The response for the client; partitions that are not in `answers` get no locations."""

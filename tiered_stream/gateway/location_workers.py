@@ -43,7 +43,7 @@ class LocationWorkers:
         Raises:
             FrameError: the content is not a Fetch.
         """
-        return await self._run(lambda: self._leave(head, content))
+        return await self._run(lambda: self._authorization_request(head, content))
 
     async def answer(self, request: LocationRequest, content: bytes) -> bytes:
         """The client's answer, made from the broker's.
@@ -63,7 +63,7 @@ class LocationWorkers:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-    def _leave(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
+    def _authorization_request(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
         request = location_request(head, content)
         if request is None:
             return None, content

@@ -48,12 +48,12 @@ class Gateway:
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds)
         self._segments_known = TieredSegments(self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds)
         self._answers = LocationAnswers(self._segments_known, self._signer, settings.answer_cache_bytes)
-        self._desk = LocationWorkers(self._answers, self.metrics)
+        self._workers = LocationWorkers(self._answers, self.metrics)
         self._services = RelayServices(
             self._endpoints.learn,
             self._listen,
             SIGNED_LOCATIONS if self._signer.enabled else LOCATIONS,
-            self._desk,
+            self._workers,
             self.metrics,
         )
         self.metrics.segments.set_function(lambda: self._answers.named_total)
@@ -97,7 +97,7 @@ class Gateway:
         for task in list(self._connections):
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        self._desk.close()
+        self._workers.close()
         await asyncio.to_thread(self._client.close)
         await asyncio.to_thread(self._segments_known.close)
 
