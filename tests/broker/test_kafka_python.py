@@ -132,7 +132,13 @@ assert not any("remote" in name for name in partition.fields)
 
 
 def test_only_one_module_knows_what_is_not_public() -> None:
-    internal = ("kafka.net", "kafka.protocol.schemas", "kafka.protocol.api_", "kafka.protocol.parser", "kafka.protocol.frame")
+    internal = (
+        "kafka.net",
+        "kafka.protocol.schemas",
+        "kafka.protocol.api_",
+        "kafka.protocol.parser",
+        "kafka.protocol.frame",
+    )
     found = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")

@@ -61,7 +61,7 @@ async def ask_leaders(
         if attempt and not deadline.remaining_ms:
             raise _unavailable(request, reasons, deadline)
         by_node = _by_leader(await client.leaders(reasons, deadline, refresh=attempt > 0), reasons)
-        rounds = [partial(_ask_node, client, request, node, leaders, deadline) for node, leaders in by_node.items()]
+        rounds = [partial(ask_node, client, request, node, leaders, deadline) for node, leaders in by_node.items()]
         for found, retry in await client.together(rounds):
             answered.update(found)
             reasons.update(retry)
@@ -74,16 +74,8 @@ async def ask_leaders(
 
 async def ask_node(
     client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
-) -> dict[TopicPartition, A]:
-    """One attempt at one broker; partitions whose error may pass are left out. Raises as `ask_leaders`."""
-    found, _ = await _ask_node(client, request, node_id, leaders, deadline)
-    return found
-
-
-async def _ask_node(
-    client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
 ) -> tuple[dict[TopicPartition, A], dict[TopicPartition, str]]:
-    """The answers, and of partitions without one the reason."""
+    """One attempt at one broker: the answers, and of partitions without one the reason. Raises as `ask_leaders`."""
     try:
         response = await client.request(node_id, request.message(leaders), deadline)
     except BrokerUnavailableError as error:

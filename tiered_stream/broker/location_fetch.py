@@ -93,16 +93,14 @@ class _Locations(LeaderRequest[LocatedSegments]):
         topic_id = self._topic_id(topic)
         if topic_id is None or topic_id == NO_TOPIC_ID:
             raise UnsupportedDataError(f"topic {topic!r} has no id: the brokers are too old for tiered storage")
-        wanted = [
-            WantedPartition(
-                partition.partition,
-                leaders[partition].leader_epoch,
-                self._ranges[partition].start,
-                self._ranges[partition].end,
-            )
-            for partition in partitions
-        ]
-        return FetchTopic(topic_id, wanted)
+        ranges = self._ranges
+        return FetchTopic(
+            topic_id,
+            [
+                WantedPartition(each.partition, leaders[each].leader_epoch, ranges[each].start, ranges[each].end)
+                for each in partitions
+            ],
+        )
 
     def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedSegments]]:
         if response.error_code:
@@ -127,9 +125,6 @@ class _Locations(LeaderRequest[LocatedSegments]):
 def _located(answer: LocatedPartition) -> LocatedSegments:
     end = answer.located_end_offset
     return LocatedSegments(
-        answer.remote_log_segments or None,
-        end if end >= 0 else None,
-        answer.high_watermark,
-        answer.last_stable_offset,
-        answer.log_start_offset,
-    )
+        answer.remote_log_segments or None, end if end >= 0 else None,
+        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
+    )  # fmt: skip

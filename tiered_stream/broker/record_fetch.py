@@ -112,7 +112,7 @@ async def _from_replica(
     partition = request.partition
     leaders = await client.leaders([partition], deadline)
     try:
-        answers = await ask_node(client, request, replica, leaders, deadline)
+        answers, _ = await ask_node(client, request, replica, leaders, deadline)
     except BrokerError:
         return None
     return answers[partition].fetched if partition in answers else None
@@ -185,7 +185,8 @@ class _Fetch(LeaderRequest[_Answer]):
 
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, _Answer]]:
         if response.error_code:
-            return [(self.partition, response.error_code, _Answer(self._empty(), -1))]
+            nothing = FetchedRecords(self.partition, self._offset, b"", -1, -1, -1)
+            return [(self.partition, response.error_code, _Answer(nothing, -1))]
         return [
             (TopicPartition(self.partition.topic, answer.partition_index), answer.error_code, self._answer(answer))
             for topic in response.responses
@@ -193,20 +194,12 @@ class _Fetch(LeaderRequest[_Answer]):
         ]
 
     def _answer(self, answer: Any) -> _Answer:
-        aborted = tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ())
         fetched = FetchedRecords(
-            self.partition,
-            self._offset,
-            answer.records or b"",
-            answer.high_watermark,
-            answer.last_stable_offset,
-            answer.log_start_offset,
-            aborted,
-        )
+            self.partition, self._offset, answer.records or b"",
+            answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
+            tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()),
+        )  # fmt: skip
         return _Answer(fetched, answer.preferred_read_replica)
-
-    def _empty(self) -> FetchedRecords:
-        return FetchedRecords(self.partition, self._offset, b"", -1, -1, -1)
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._offset}"

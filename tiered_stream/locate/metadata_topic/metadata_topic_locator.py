@@ -94,11 +94,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return described
 
     def _view(
-        self,
-        partition: TopicPartition,
-        segments: tuple[RemoteLogSegment, ...],
-        lineage: Lineage,
-        log_start_offset: int,
+        self, partition: TopicPartition, segments: tuple[RemoteLogSegment, ...], lineage: Lineage, log_start_offset: int
     ) -> Visible:
         made_from = (segments, dict(lineage), log_start_offset)
         view = self._views.get(partition)
@@ -142,14 +138,9 @@ class MetadataTopicLocator(SegmentMetadataLocator):
 
     def _fetch(self, partition: TopicPartition, offset: int, max_wait_ms: int) -> FetchedRecords:
         return fetch_records(
-            self._client,
-            partition,
-            offset,
-            isolation=IsolationLevel.READ_COMMITTED,
-            max_bytes=1,
-            max_wait_ms=max_wait_ms,
-            topic_id=self._topic_ids[partition.topic],
-        )
+            self._client, partition, offset, isolation=IsolationLevel.READ_COMMITTED,
+            max_bytes=1, max_wait_ms=max_wait_ms, topic_id=self._topic_ids[partition.topic],
+        )  # fmt: skip
 
 
 def _epochs(segments: Sequence[RemoteLogSegment]) -> set[int]:
