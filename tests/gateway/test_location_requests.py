@@ -63,7 +63,7 @@ def test_only_versions_with_topic_ids_that_were_offered_may_ask(version: int) ->
     assert not may_ask(request_head(content), location_fetch({}, remote_log_segment_location_requested=False))
 
 
-def test_leave_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
+def test_authorization_is_asked_at_the_log_s_end_for_next_to_nothing() -> None:
     content = location_fetch({0: (5, 50), 1: (7, 70)}, correlation_id=42)
     sent = authorization_request(asked(content), {FIRST: 1000})
     assert request_head(sent) == request_head(content)

@@ -131,7 +131,7 @@ def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
     relayed(work)
 
 
-def test_a_location_request_goes_on_as_a_request_for_leave_and_its_answer_waits_its_turn() -> None:
+def test_a_location_request_goes_on_as_one_for_authorization_and_its_answer_waits_its_turn() -> None:
     async def work(ends: Ends) -> None:
         await ends.ask(metadata_request(1))
         await ends.ask(location_fetch({0: (1, 2)}, correlation_id=2))

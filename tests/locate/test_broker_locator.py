@@ -101,7 +101,7 @@ def test_an_answer_that_never_gets_further_is_given_up() -> None:
         made.locate(ALL)
 
 
-def test_a_broker_that_passes_over_the_question_names_nothing() -> None:
+def test_a_broker_that_passes_over_the_request_names_nothing() -> None:
     made, _ = locator(lambda message: read(fetched(b"records")))
     assert made.locate(ALL) == {PARTITION: ()}
 
