@@ -107,11 +107,6 @@ class SegmentAbortedTransaction(NamedTuple):
     last_offset: int
 
 
-# As `_make`, in half its time.
-_leader_epoch = partial(tuple.__new__, SegmentLeaderEpoch)
-_aborted_transaction = partial(tuple.__new__, SegmentAbortedTransaction)
-
-
 class RemoteLogSegmentLocation(NamedTuple):
     """One segment of an answer. (A tuple: a frozen dataclass takes eight times as long to make, and there are 100,000.)
 
@@ -137,6 +132,12 @@ class RemoteLogSegmentLocation(NamedTuple):
 
     def __repr__(self) -> str:
         return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
+
+
+# As `_make`, in half its time.
+_leader_epoch = partial(tuple.__new__, SegmentLeaderEpoch)
+_aborted_transaction = partial(tuple.__new__, SegmentAbortedTransaction)
+_location = partial(tuple.__new__, RemoteLogSegmentLocation)
 
 
 def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
@@ -177,7 +178,7 @@ def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
 
 
 def _segment(reader: Reader) -> RemoteLogSegmentLocation:
-    segment = RemoteLogSegmentLocation._make(
+    segment = _location(
         (
             reader.uuid(),
             reader.compact_bytes(),

@@ -81,7 +81,7 @@ class Reader:
 
     def uuid(self) -> UUID | None:
         """None: all zeros, which stand for no id."""
-        value = self.take(len(_NO_UUID))
+        value = self.take(16)
         return None if value == _NO_UUID else UUID(bytes=value)
 
     def array(self, least_bytes: int, read: Callable[[Reader], T]) -> list[T]:
@@ -114,17 +114,19 @@ class Reader:
 
     def tags(self) -> dict[int, bytes]:
         """The bytes of each tagged field."""
-        count = self.uvarint()
-        if not count:
+        if self.data[self.position : self.position + 1] == NO_TAGS:  # as almost always
+            self.position += 1
             return {}
         found = {}
-        for _ in range(count):
+        for _ in range(self.uvarint()):
             tag = self.uvarint()
             found[tag] = self.take(self.uvarint(), "a tagged field")
         return found
 
 
 def uvarint(value: int) -> bytes:
+    if value < 0x80:
+        return bytes((value,))
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
