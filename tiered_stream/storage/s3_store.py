@@ -22,7 +22,7 @@ from tiered_stream.errors import (
     StorageUnavailableError,
 )
 from tiered_stream.model import ByteRange
-from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.options.parsing import S3Access, StorageOptions
 from tiered_stream.storage.object_store import (
     MAX_CONNECTIONS,
     MAX_WHOLE_OBJECT_BYTES,
@@ -201,19 +201,24 @@ def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
             "remote.storage.aws.access.key.id and remote.storage.aws.secret.access.key go together: one is missing"
         )
     try:
-        client = boto3.session.Session().client(
-            "s3",
-            endpoint_url=options.s3_endpoint_url,
-            region_name=options.s3_region,
-            aws_access_key_id=options.access_key_id,
-            aws_secret_access_key=options.secret_access_key,
-            aws_session_token=options.session_token,
-            config=_client_config(options),
-        )
+        client = s3_client(options, _client_config(options))
     except (aws.BotoCoreError, ValueError) as error:
         raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
     client.meta.events.register_first("needs-retry.s3", _raise_timeouts)
     return S3Store(client, bucket, prefix)
+
+
+def s3_client(access: S3Access, config: Config) -> S3Client:
+    """A client of its own; errors are botocore's."""
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=access.s3_endpoint_url,
+        region_name=access.s3_region,
+        aws_access_key_id=access.access_key_id,
+        aws_secret_access_key=access.secret_access_key,
+        aws_session_token=access.session_token,
+        config=config,
+    )
 
 
 def _client_config(options: StorageOptions) -> Config:
