@@ -6,7 +6,6 @@ not chained.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from threading import Lock
@@ -26,6 +25,7 @@ from tiered_stream.errors import (
     StorageUnavailableError,
 )
 from tiered_stream.model import ByteRange, RemoteLogSegment
+from tiered_stream.process import PerProcess
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import MAX_CONNECTIONS, too_short
 
@@ -71,7 +71,7 @@ class PresignedFetcher(RemoteStorageFetcher):
         self._urls = dict(urls)
         self._renew = renew
         self._lock = Lock()
-        self._pool = _pool(os.getpid(), timeouts)
+        self._pool = _pools.get(timeouts, lambda: _open_pool(timeouts))
         self._others = others
 
     def __repr__(self) -> str:
@@ -179,20 +179,13 @@ class PresignedFetcher(RemoteStorageFetcher):
             )
 
 
-_pools: dict[tuple[int, SignedFetchTimeouts], urllib3.PoolManager] = {}
+_pools: PerProcess[urllib3.PoolManager] = PerProcess()
 
 
-def _pool(process: int, timeouts: SignedFetchTimeouts) -> urllib3.PoolManager:
-    """The process's connections: shared by all threads, never with a forked process."""
-    key = (process, timeouts)
-    return _pools.get(key) or _pools.setdefault(
-        key,
-        urllib3.PoolManager(
-            maxsize=MAX_CONNECTIONS,
-            retries=_RETRIES,
-            timeout=urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000),
-        ),
-    )
+def _open_pool(timeouts: SignedFetchTimeouts) -> urllib3.PoolManager:
+    """Connections, which urllib3 closes when nobody has them any more."""
+    timeout = urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000)
+    return urllib3.PoolManager(maxsize=MAX_CONNECTIONS, retries=_RETRIES, timeout=timeout)
 
 
 def _mapped(error: http.HTTPError, url: str) -> Exception:
