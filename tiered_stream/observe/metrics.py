@@ -13,7 +13,7 @@ import socket
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import orjson
@@ -70,11 +70,8 @@ class ReadMetrics:
 
     def since(self, before: ReadMetrics) -> ReadMetrics:
         """What has come on top of `before`; the largest latency is that of all."""
-        difference = {
-            each.name: getattr(self, each.name) - (0 if each.name.endswith("_max") else getattr(before, each.name))
-            for each in fields(self)
-        }
-        return ReadMetrics(**difference)
+        ours, theirs = asdict(self), asdict(before)
+        return ReadMetrics(**{name: n - (0 if name.endswith("_max") else theirs[name]) for name, n in ours.items()})
 
 
 def describe(metrics: ReadMetrics) -> str:
@@ -106,17 +103,11 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
     """Send the counters to each address (`host:port`); failures are nobody's business."""
     datagram = orjson.dumps(asdict(metrics))
     for address in addresses:
-        _send(datagram, address)
-
-
-def _send(datagram: bytes, address: str) -> None:
-    host, _, port = address.rpartition(":")
-    try:
-        for family, target in _addresses(host, int(port))[:1]:
+        host, _, port = address.rpartition(":")
+        with suppress(OSError, OverflowError, ValueError):
+            family, target = _addresses(host, int(port))[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:
                 sender.sendto(datagram, target)
-    except (OSError, OverflowError, ValueError):
-        return
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
@@ -157,9 +148,7 @@ class MetricsReceiver:
     def total(self) -> ReadMetrics:
         """The sum so far."""
         with self._lock:
-            total = ReadMetrics()
-            total.add(self._total)
-            return total
+            return replace(self._total)
 
     def take(self) -> ReadMetrics:
         """The sum so far; from now on it is summed up anew."""

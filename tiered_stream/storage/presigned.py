@@ -7,6 +7,7 @@ not chained.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from urllib.parse import urlsplit
@@ -27,10 +28,7 @@ from tiered_stream.errors import (
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.process import PerProcess
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import MAX_CONNECTIONS, too_short
-
-ATTEMPTS = 4
-"""How often a GET is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
+from tiered_stream.storage.object_store import ATTEMPTS, MAX_CONNECTIONS, too_short
 
 _BUSY = (429, 500, 502, 503, 504)
 _REFUSED = (400, 401, 403)  # 400 is what S3 says of temporary credentials that have expired
@@ -113,26 +111,21 @@ class PresignedFetcher(RemoteStorageFetcher):
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
         """Another URL than the refused one; threads that want it at once share one request."""
         with self._lock:
-            url: str | None = self._urls[segment.segment_id]
-            if url == refused:
+            if self._urls[segment.segment_id] == refused:
                 try:
                     url = self._renew(segment)
                 except BrokerError as error:
-                    raise StorageAccessError(
-                        f"{_shown(refused)} has expired and was not signed anew: {error}"
-                    ) from error
+                    reason = f"{_shown(refused)} has expired and was not signed anew: {error}"
+                    raise StorageAccessError(reason) from error
                 if url is None:
                     raise StorageObjectNotFoundError(f"{_shown(refused)}: the segment has no signed location any more")
                 self._urls[segment.segment_id] = url
-        assert url is not None
-        return url
+            return self._urls[segment.segment_id]
 
     def _get(self, url: str, wanted: ByteRange) -> bytes:
         for _ in range(ATTEMPTS - 1):
-            try:
+            with suppress(http.ProtocolError):  # the connection broke, perhaps in the body, which Retry does not cover
                 return self._get_once(url, wanted)
-            except http.ProtocolError:  # the connection broke, perhaps in the body, which Retry does not cover
-                continue
         try:
             return self._get_once(url, wanted)
         except http.ProtocolError as error:

@@ -22,6 +22,7 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import cramjam
@@ -43,6 +44,7 @@ from tiered_stream.storage.object_store import MAX_WHOLE_OBJECT_BYTES
 _T = TypeVar("_T")
 _Json = dict[str, Any]
 
+_base64 = partial(b64decode, validate=True)
 _INDEX_NAMES = {
     "offset": IndexType.OFFSET,
     "timestamp": IndexType.TIMESTAMP,
@@ -111,9 +113,9 @@ def _chunk_index(json: _Json) -> ChunkIndex:
     kind = json.get("type")
     if kind == "fixed":
         count = chunk_count(chunk_size, file_size)
-        size, final_size = _get(json, "transformedChunkSize", int), _get(json, "finalTransformedChunkSize", int)
-        _check_java_ints(size, final_size)
-        sizes = fixed_sizes(count, size, final_size)
+        sizes = fixed_sizes(
+            count, _java_int(json, "transformedChunkSize"), _java_int(json, "finalTransformedChunkSize")
+        )
     elif kind == "variable":
         sizes = unpack_sizes(_unpacked(_base64(_get(json, "transformedChunks", str))))
     else:
@@ -133,8 +135,7 @@ def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
         if place is None and name == "transaction":
             continue
         place = _checked(place, dict, f"segmentIndexes.{name}")
-        start, size = _get(place, "position", int), _get(place, "size", int)
-        _check_java_ints(start, size)
+        start, size = _java_int(place, "position"), _java_int(place, "size")
         if start + size > MAX_WHOLE_OBJECT_BYTES:
             raise ValueError(f"segmentIndexes.{name} ends at byte {start + size}, further than indexes may")
         indexes[index_type] = ByteRange(start, start + size)
@@ -153,11 +154,10 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
     segment_id = _get(json, "remoteLogSegmentId", dict)
     topic_id_partition = _get(segment_id, "topicIdPartition", dict)
     topic_partition = _get(topic_id_partition, "topicPartition", dict)
-    topic, partition = _get(topic_partition, "topic", str), _get(topic_partition, "partition", int)
+    topic, partition = _get(topic_partition, "topic", str), _java_int(topic_partition, "partition")
     base_offset, end_offset = _get(json, "startOffset", int), _get(json, "endOffset", int)
     if not _TOPIC.fullmatch(topic):
         raise ValueError(f"{topic[:40]!r} is not a topic's name")
-    _check_java_ints(partition)
     if not 0 <= base_offset <= end_offset < (1 << 63) - 1:
         raise ValueError(f"a segment cannot have offsets {base_offset} to {end_offset}")
     return RemoteLogSegment(
@@ -202,11 +202,8 @@ def _checked(value: object, kind: type[_T], name: str) -> _T:
     return value
 
 
-def _check_java_ints(*values: int) -> None:
-    for value in values:
-        if not 0 <= value < 1 << 31:
-            raise ValueError(f"{value} is out of range")
-
-
-def _base64(text: str) -> bytes:
-    return b64decode(text, validate=True)
+def _java_int(json: _Json, name: str) -> int:
+    value = _get(json, name, int)
+    if not 0 <= value < 1 << 31:
+        raise ValueError(f"{value} is out of range")
+    return value
