@@ -188,14 +188,13 @@ def _bound(host: str) -> socket.socket:
     Raises:
         OSError: there is no address at all.
     """
-    own: list[tuple[int, Any]] = []
+    candidates: list[tuple[int, Any]] = [(socket.AF_INET6, ("::", 0))]
     with suppress(OSError, ValueError):
-        own = _addresses(host, 0)
-    everywhere = [(socket.AF_INET6, ("::", 0)), (socket.AF_INET, ("0.0.0.0", 0))]
-    for family, address in (*own, *everywhere[:-1]):
+        candidates = _addresses(host, 0) + candidates
+    for family, address in candidates:
         with suppress(OSError):
             return _listening(family, address)
-    return _listening(*everywhere[-1])
+    return _listening(socket.AF_INET, ("0.0.0.0", 0))
 
 
 def _listening(family: int, address: Any) -> socket.socket:
@@ -214,11 +213,8 @@ def _parse(datagram: bytes) -> ReadMetrics | None:
     """The counters of a datagram, or None when it is not one of ours."""
     try:
         values = orjson.loads(datagram)
-        known = {each.name for each in fields(ReadMetrics)}
-        if not isinstance(values, dict) or set(values) != known:
-            return None
-        if any(isinstance(each, bool) or not each >= 0 for each in values.values()):
-            return None
-        return ReadMetrics(**values)
-    except (TypeError, ValueError):
+    except ValueError:
         return None
+    known = isinstance(values, dict) and values.keys() == asdict(ReadMetrics()).keys()
+    sane = known and all(type(each) in (int, float) and each >= 0 for each in values.values())
+    return ReadMetrics(**values) if sane else None

@@ -6,7 +6,7 @@ The options are declared in `spark_options` and `remote_options`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tiered_stream.options.choices import (
 )
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
+from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Position, TimeRange
 from tiered_stream.options.types import Option, Queries
 
 logger = logging.getLogger(__name__)
@@ -179,8 +179,8 @@ def _subscription(given: GivenOptions) -> Subscription:
 
 def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position]:
     if not streaming:
-        starting = _position(given, *_STARTS, LogEnd.EARLIEST)
-        ending = _position(given, *_ENDS, LogEnd.LATEST)
+        starting = _position(given, _STARTS, LogEnd.EARLIEST)
+        ending = _position(given, _ENDS, LogEnd.LATEST)
         _check_batch_position(starting, LogEnd.LATEST, spark.STARTING_OFFSETS.name)
         _check_batch_position(ending, LogEnd.EARLIEST, spark.ENDING_OFFSETS.name)
         _check_order(starting, ending)
@@ -190,25 +190,13 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
             raise ConfigurationError(
                 f"option {option.name} is not for streaming queries: take it away, or use a batch one"
             )
-    return _position(given, *_STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
+    return _position(given, _STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
 
 
-def _position(
-    given: GivenOptions,
-    timestamp: Option[int | None],
-    by_partition: Option[dict[TopicPartition, int] | None],
-    offsets: Option[Any],
-    default: LogEnd,
-) -> Position:
-    """What the first of the three says that is given."""
-    for_all = given.read(timestamp)
-    if for_all is not None:
-        return AtTimestamp(for_all)
-    timestamps = given.read(by_partition)
-    if timestamps is not None:
-        return AtTimestamps(timestamps)
-    position: Position = given.read(offsets) or default
-    return position
+def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
+    """What the first of the options says that is given."""
+    said = (given.read(option) for option in options)
+    return next((position for position in said if position is not None), default)
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:

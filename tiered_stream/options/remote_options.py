@@ -87,7 +87,7 @@ RSM_CONFIG_PREFIX = option(
     "`rsm.config.dir`, `rsm.config.storage.s3.bucket.name`, `rsm.config.key.prefix`.",
 )  # fmt: skip
 METRICS_ADDRESS: Option[tuple[str, ...]] = Option(
-    "remote.metrics.address", lambda text: (types.text(text),), (), "",
+    "remote.metrics.address", lambda address: (types.text(address),), (), "",
     "Where tasks report their counters to the driver.", internal=True,
 )  # fmt: skip
 MAX_BYTES_PER_SECOND = optional(
@@ -96,7 +96,7 @@ MAX_BYTES_PER_SECOND = optional(
 )  # fmt: skip
 ENDING_OFFSETS = optional(
     "remote.stream.ending.offsets",
-    lambda text: AtOffsets(parse_partition_offsets(text, "remote.stream.ending.offsets")),
+    lambda json: AtOffsets(parse_partition_offsets(json, "remote.stream.ending.offsets")),
     "Where a stream ends, by partition, the end not included.",
     Queries.STREAMING,
     internal=True,

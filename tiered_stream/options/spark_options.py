@@ -12,13 +12,21 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.choices import IsolationLevel, TimestampStrategy
 from tiered_stream.options.offset_json import parse_partition_offsets, parse_partition_timestamps, parse_partitions
-from tiered_stream.options.positions import AtOffsets, LogEnd
+from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd
 from tiered_stream.options.types import Option, Queries, option, optional
 
 
 def _offsets(value: str, option: str) -> LogEnd | AtOffsets:
     word = value.strip().upper()
     return LogEnd[word] if word in LogEnd.__members__ else AtOffsets(parse_partition_offsets(value, option))
+
+
+def _timestamp(value: str) -> AtTimestamp:
+    return AtTimestamp(types.epoch_ms(value))
+
+
+def _timestamps(value: str, option: str) -> AtTimestamps:
+    return AtTimestamps(parse_partition_timestamps(value, option))
 
 
 # What to read
@@ -37,13 +45,12 @@ ASSIGN: Option[tuple[TopicPartition, ...]] = Option(
     "assign", parse_partitions, (), "", 'Partitions by topic: `{"topicA":[0,1],"topicB":[2]}`.'
 )
 STARTING_TIMESTAMP = optional(
-    "startingTimestamp",
-    types.epoch_ms,
+    "startingTimestamp", _timestamp,
     "Start every partition at its first offset at or after this time, in ms. Goes before the next two.",
-)
+)  # fmt: skip
 STARTING_OFFSETS_BY_TIMESTAMP = optional(
     "startingOffsetsByTimestamp",
-    partial(parse_partition_timestamps, option="startingOffsetsByTimestamp"),
+    partial(_timestamps, option="startingOffsetsByTimestamp"),
     'The same by partition: `{"topicA":{"0":1718000000000}}`. Goes before `startingOffsets`.',
 )
 STARTING_OFFSETS = optional(
@@ -57,12 +64,12 @@ TIMESTAMP_STRATEGY = option(
     "Where a partition has nothing at or after a starting time: fail, or start it at its end.",
 )  # fmt: skip
 ENDING_TIMESTAMP = optional(
-    "endingTimestamp", types.epoch_ms,
+    "endingTimestamp", _timestamp,
     "End every partition before its first offset at or after this time, in ms; where there is none, at its end. "
     "Goes before the next two.", Queries.BATCH,
 )  # fmt: skip
 ENDING_OFFSETS_BY_TIMESTAMP = optional(
-    "endingOffsetsByTimestamp", partial(parse_partition_timestamps, option="endingOffsetsByTimestamp"),
+    "endingOffsetsByTimestamp", partial(_timestamps, option="endingOffsetsByTimestamp"),
     "The same by partition. Goes before `endingOffsets`.", Queries.BATCH,
 )  # fmt: skip
 ENDING_OFFSETS = option(

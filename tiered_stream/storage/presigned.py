@@ -72,9 +72,6 @@ class PresignedFetcher(RemoteStorageFetcher):
         self._pool = _pools.get(timeouts, lambda: _open_pool(timeouts))
         self._others = others
 
-    def __repr__(self) -> str:
-        return f"PresignedFetcher({len(self._urls)} segments)"
-
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         url = self._urls.get(segment.segment_id)
         if url is None:

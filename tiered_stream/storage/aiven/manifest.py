@@ -117,15 +117,12 @@ def _chunk_index(json: _Json) -> ChunkIndex:
             count, _java_int(json, "transformedChunkSize"), _java_int(json, "finalTransformedChunkSize")
         )
     elif kind == "variable":
-        sizes = unpack_sizes(_unpacked(_base64(_get(json, "transformedChunks", str))))
+        packed = bytearray(MAX_PACKED_BYTES)  # the bound: more does not fit, whatever the frame claims
+        size = cramjam.zstd.decompress_into(_base64(_get(json, "transformedChunks", str)), packed)
+        sizes = unpack_sizes(bytes(packed[:size]))
     else:
         raise ValueError(f"its chunk index is of type {str(kind)[:20]!r}, not fixed or variable")
     return ChunkIndex(chunk_size, file_size, positions(sizes))
-
-
-def _unpacked(compressed: bytes) -> bytes:
-    unpacked = bytearray(MAX_PACKED_BYTES)  # the bound: more does not fit, whatever the frame claims
-    return bytes(unpacked[: cramjam.zstd.decompress_into(compressed, unpacked)])
 
 
 def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
@@ -160,6 +157,9 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
         raise ValueError(f"{topic[:40]!r} is not a topic's name")
     if not 0 <= base_offset <= end_offset < (1 << 63) - 1:
         raise ValueError(f"a segment cannot have offsets {base_offset} to {end_offset}")
+    no_transactions = IndexType.TRANSACTION not in indexes
+    if no_transactions and json.get("txnIdxEmpty") is False:  # older plugins do not say
+        raise ValueError("it says that the transaction index is not empty, but not where it is")
     return RemoteLogSegment(
         topic_partition=TopicPartition(topic, partition),
         topic_id=uuid_from_text(_get(topic_id_partition, "topicId", str)),
@@ -169,15 +169,8 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
         size=chunks.original_file_size,
         max_timestamp=_get(json, "maxTimestampMs", int),
         leader_epochs=_leader_epochs(_get(json, "segmentLeaderEpochs", dict)),
-        transaction_index_empty=_transaction_index_empty(json, indexes),
+        transaction_index_empty=no_transactions,
     )
-
-
-def _transaction_index_empty(json: _Json, indexes: Mapping[IndexType, ByteRange]) -> bool:
-    empty = IndexType.TRANSACTION not in indexes
-    if empty and json.get("txnIdxEmpty") is False:  # older plugins do not say
-        raise ValueError("it says that the transaction index is not empty, but not where it is")
-    return empty
 
 
 def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:
