@@ -12,7 +12,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -116,7 +116,7 @@ def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     return [(family, address) for family, _, _, _, address in found]
 
 
-class MetricsReceiver:
+class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     """Adds up the counters that tasks send to `address` (`host:port`), until `close`.
 
     Metrics never cost a query: where nothing can be listened at, a warning says so, `address` is empty, and the sum
@@ -163,9 +163,6 @@ class MetricsReceiver:
             self._thread.join()
         for each in self._sockets:
             each.close()
-
-    def __enter__(self) -> MetricsReceiver:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

@@ -1,7 +1,4 @@
-"""What the user asked for, parsed once into a frozen `Options`.
-
-The options are declared in `spark_options` and `remote_options`.
-"""
+"""What the user asked for, parsed once into a frozen `Options` by what `spark_options` and `remote_options` declare."""
 
 from __future__ import annotations
 
@@ -157,11 +154,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
-    """The storage options alone, for whoever has no query; other names are checked as `parse_options` does.
-
-    Raises:
-        ConfigurationError: as `parse_options`.
-    """
+    """The storage options alone, for whoever has no query; checks all names. Raises: as `parse_options`."""
     given = GivenOptions(raw)
     given.check_names()
     return _storage(given)

@@ -30,11 +30,7 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
 
 
 def open_store(options: StorageOptions) -> ObjectStore:
-    """A new store for `options.uri`.
-
-    Raises:
-        ConfigurationError: as `open_fetcher`.
-    """
+    """A new store for `options.uri`. Raises: as `open_fetcher`."""
     if options.uri is None:
         raise ConfigurationError(
             "remote.storage.uri is missing: it says where the tiered segments are, as s3://bucket/prefix"

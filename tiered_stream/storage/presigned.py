@@ -30,6 +30,7 @@ from tiered_stream.process import PerProcess
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import ATTEMPTS, MAX_CONNECTIONS, too_short
 
+_MAX_DIGITS = 19  # of a length
 _BUSY = (429, 500, 502, 503, 504)
 _REFUSED = (400, 401, 403)  # 400 is what S3 says of temporary credentials that have expired
 _RETRIES = urllib3.Retry(
@@ -161,12 +162,10 @@ class PresignedFetcher(RemoteStorageFetcher):
         if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-"):
             raise StorageError(f"{name}: status {status} to a request for {wanted}: the service does not honour ranges")
         length = response.headers.get("Content-Length", "")
-        if length != str(len(wanted)):
-            raise (
-                too_short(name, wanted, wanted.start + int(length))
-                if length.isdigit()
-                else StorageError(f"{name}: the service did not give the length of its answer")
-            )
+        if not length.isdecimal() or len(length) > _MAX_DIGITS:
+            raise StorageError(f"{name}: the service did not give the length of its answer")
+        if int(length) != len(wanted):
+            raise too_short(name, wanted, wanted.start + int(length))
 
 
 _pools: PerProcess[urllib3.PoolManager] = PerProcess()

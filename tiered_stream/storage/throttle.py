@@ -26,10 +26,7 @@ class TokenBucket:
     """
 
     def __init__(
-        self,
-        rate: int,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, rate: int, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         if rate <= 0:
             raise ValueError(f"not a rate: {rate} bytes a second")
