@@ -49,11 +49,10 @@ class GivenOptions:
             return option.parse(value)
         except ConfigurationError:
             raise
-        except HiddenValueError as error:
-            raise ConfigurationError(f"option {option.name}: the value {error}") from None
         except ValueError as error:
-            shown = "the value" if option.secret else repr(value[:_SHOWN_CHARACTERS])
-            raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if option.secret else error)
+            secret = option.secret or isinstance(error, HiddenValueError)
+            shown = "the value" if secret else repr(value[:_SHOWN_CHARACTERS])
+            raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """The options whose names begin with `prefix`, it taken off; names in lower case."""

@@ -228,11 +228,11 @@ def _check_order(starting: Position, ending: Position) -> None:
 
 def _check_trigger_limits(given: GivenOptions) -> None:
     """As in Spark, in batch queries too."""
-    options = (spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER)
-    if all(given.has(each) for each in options):
-        low, high = (f"{each.name} ({given.read(each)})" for each in options)
-        if (given.read(options[0]) or 0) > (given.read(options[1]) or 0):
-            raise ConfigurationError(f"option {low} must not be higher than {high}")
+    low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
+    if given.has(low) and given.has(high) and (given.read(low) or 0) > (given.read(high) or 0):
+        raise ConfigurationError(
+            f"option {low.name} ({given.read(low)}) must not be higher than {high.name} ({given.read(high)})"
+        )
 
 
 def _locator(given: GivenOptions) -> LocatorName:

@@ -48,13 +48,9 @@ AccessDenied AccountProblem AllAccessDisabled AuthorizationHeaderMalformed Expir
 RequestTimeTooSkewed SignatureDoesNotMatch
 """
 _NO_CREDENTIALS = (
-    aws.NoCredentialsError,
-    aws.PartialCredentialsError,
-    aws.CredentialRetrievalError,
-    aws.TokenRetrievalError,
-    aws.NoAuthTokenError,
-    aws.SSOError,
-)
+    aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
+    aws.NoAuthTokenError, aws.SSOError,
+)  # fmt: skip
 
 
 class S3Store(ObjectStore):
