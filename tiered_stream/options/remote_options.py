@@ -46,10 +46,9 @@ MEMORY_BYTES = option(
     "The most fetched bytes that one task holds; at least one request.",
 )  # fmt: skip
 TOPIC_ID = optional(
-    "remote.topic.id",
-    types.topic_ids,
+    "remote.topic.id", types.topic_ids,
     'The id of the topic to read, or ids by topic (`{"topicA":"…"}`), where several topics bore the name.',
-)
+)  # fmt: skip
 STORAGE_URI = optional(
     "remote.storage.uri", types.storage_uri, "Where the segments are: `s3://bucket/prefix`, `file:///folder`."
 )

@@ -37,10 +37,9 @@ SUBSCRIBE: Option[tuple[str, ...]] = Option(
     "topics nothing is read.",
 )  # fmt: skip
 SUBSCRIBE_PATTERN = optional(
-    "subscribePattern",
-    types.topic_pattern,
+    "subscribePattern", types.topic_pattern,
     "A regular expression; topics in whose name it is found are read, internal topics never.",
-)
+)  # fmt: skip
 ASSIGN: Option[tuple[TopicPartition, ...]] = Option(
     "assign", parse_partitions, (), "", 'Partitions by topic: `{"topicA":[0,1],"topicB":[2]}`.'
 )
@@ -49,10 +48,9 @@ STARTING_TIMESTAMP = optional(
     "Start every partition at its first offset at or after this time, in ms. Goes before the next two.",
 )  # fmt: skip
 STARTING_OFFSETS_BY_TIMESTAMP = optional(
-    "startingOffsetsByTimestamp",
-    partial(_timestamps, option="startingOffsetsByTimestamp"),
+    "startingOffsetsByTimestamp", partial(_timestamps, option="startingOffsetsByTimestamp"),
     'The same by partition: `{"topicA":{"0":1718000000000}}`. Goes before `startingOffsets`.',
-)
+)  # fmt: skip
 STARTING_OFFSETS = optional(
     "startingOffsets", partial(_offsets, option="startingOffsets"),
     '`earliest`, `latest` (streaming only), or offsets by partition: `{"topicA":{"0":23,"1":-2}}`, '
@@ -115,10 +113,9 @@ GROUP_ID_PREFIX = optional("groupIdPrefix", types.text, "Accepted and without ef
 # Kafka's own settings
 
 BOOTSTRAP_SERVERS = optional(
-    "kafka.bootstrap.servers",
-    types.text,
+    "kafka.bootstrap.servers", types.text,
     "The brokers, `host:port,host:port`. Needed unless `remote.log.locator` is `archive`.",
-)
+)  # fmt: skip
 ISOLATION_LEVEL = option(
     "kafka.isolation.level", types.choice(IsolationLevel), "read_committed",
     "Unlike Spark's `kafka` source, whose default is `read_uncommitted`, records of open and aborted transactions "
@@ -138,10 +135,9 @@ READ_TIMEOUT_MS = option(
     "kafka.fetch.remote.read.timeout.ms", types.integer(1, types.INT_MAX), "5000", "How long the storage may be silent."
 )
 FETCHER_CLASS = optional(
-    "kafka.remote.storage.fetcher.class",
-    types.text,
+    "kafka.remote.storage.fetcher.class", types.text,
     "Dotted name of your own `RemoteStorageFetcher`, in place of `remote.storage.layout`.",
-)
+)  # fmt: skip
 FETCHER_CLASS_PATH = optional(
     "kafka.remote.storage.fetcher.class.path", types.text, "Folder or archive to import that class from."
 )
