@@ -18,7 +18,8 @@ import tiered_stream
 PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
-    {"errors"},
+    {"errors", "single_flight"},
+    {"process"},
     {"model"},
     {"records"},
     {"options"},

@@ -7,11 +7,8 @@ imports its own half when it needs it, so that looking the source up stays quick
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -35,6 +32,7 @@ from pyspark.sql.types import (
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.process import collection_paused, settle_worker, show_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +116,6 @@ def _checked(schema: StructType, options: Options) -> Options:
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    from tiered_stream.observe.driver_log import show_log
     from tiered_stream.read import read_split
 
     show_log()
@@ -126,28 +123,6 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
     addresses = (*options.metrics_addresses, *partition.batch_log)
     yield from read_split(partition.split, replace(options, metrics_addresses=addresses))
     settle_worker()
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """What is imported here stays: to look for garbage in it meanwhile takes a tenth of a second."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@cache
-def settle_worker() -> None:
-    """Take all that a task has imported out of the garbage collector's sight, once a process.
-
-    Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that never go away.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 class BatchReader(DataSourceReader):
@@ -158,7 +133,6 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         from tiered_stream.locate.log_source import open_log_source
-        from tiered_stream.observe.driver_log import show_log
         from tiered_stream.plan.batch import plan_batch
 
         show_log()
@@ -187,9 +161,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[LogSource, StreamPlanner]:
         if self._opened is None:
-            with _collection_paused():
+            with collection_paused():
                 from tiered_stream.locate.log_source import open_log_source
-                from tiered_stream.observe.driver_log import BatchLog, show_log
+                from tiered_stream.observe.driver_log import BatchLog
                 from tiered_stream.plan.stream import StreamPlanner
 
                 show_log()

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from uuid import UUID
 
 from tiered_stream.model import RemoteLogSegment, uuid_to_text
+from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.single_flight import SingleFlightCache
 
 DEFAULT_CACHE_BYTES = 64 << 20
 

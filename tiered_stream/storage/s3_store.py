@@ -24,6 +24,7 @@ from tiered_stream.errors import (
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import S3Access, StorageOptions
 from tiered_stream.storage.object_store import (
+    ATTEMPTS,
     MAX_CONNECTIONS,
     MAX_WHOLE_OBJECT_BYTES,
     ObjectStore,
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
-ATTEMPTS = 4
-"""How often a request is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
-
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _CREDENTIALS_HINT = (
     "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
@@ -45,27 +43,14 @@ _CREDENTIALS_HINT = (
     "instance or pod role)"
 )
 # AWS answers 403 to most of these, but 400 to an expired or malformed token or a wrong region.
-_ACCESS_CODES = frozenset(
-    (
-        "AccessDenied",
-        "AccountProblem",
-        "AllAccessDisabled",
-        "AuthorizationHeaderMalformed",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidToken",
-        "RequestTimeTooSkewed",
-        "SignatureDoesNotMatch",
-    )
-)
+_ACCESS_CODES = """
+AccessDenied AccountProblem AllAccessDisabled AuthorizationHeaderMalformed ExpiredToken InvalidAccessKeyId InvalidToken
+RequestTimeTooSkewed SignatureDoesNotMatch
+"""
 _NO_CREDENTIALS = (
-    aws.NoCredentialsError,
-    aws.PartialCredentialsError,
-    aws.CredentialRetrievalError,
-    aws.TokenRetrievalError,
-    aws.NoAuthTokenError,
-    aws.SSOError,
-)
+    aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
+    aws.NoAuthTokenError, aws.SSOError,
+)  # fmt: skip
 
 
 class S3Store(ObjectStore):
@@ -181,7 +166,7 @@ class S3Store(ObjectStore):
             )
         if status == 404:
             return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
-        if status in (401, 403) or code in _ACCESS_CODES:
+        if status in (401, 403) or code in _ACCESS_CODES.split():
             return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
         if status == 429 or status >= 500 or code == "SlowDown":
             return StorageUnavailableError(f"{answer} to each of {ATTEMPTS} requests for {name}")
