@@ -1,16 +1,16 @@
-"""One split to Arrow, on an executor: fetch, decode, filter, and fall back to the broker where storage fails."""
+"""One split to Arrow, on an executor: fetch, decode, filter, and fall back to the broker where storage fails.
+
+A worker imports what talks to brokers, and what reads signed URLs, only for a split that needs it: each takes long.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 
-from tiered_stream.broker.client import open_client
-from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.range_reader import read_range
 from tiered_stream.errors import (
     CorruptDataError,
     DataLossError,
@@ -24,8 +24,7 @@ from tiered_stream.errors import (
     TopicRecreatedError,
     UnsupportedDataError,
 )
-from tiered_stream.locate.split_fetcher import split_fetcher
-from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, Split
+from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment, SegmentLocation, Split
 from tiered_stream.observe.metrics import ReadMetrics, send
 from tiered_stream.options.choices import Fallback, IsolationLevel
 from tiered_stream.options.parsing import Options
@@ -34,6 +33,7 @@ from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.read_ahead import read_ahead
 from tiered_stream.storage.throttle import pace_of
 
@@ -133,6 +133,9 @@ class SplitReader:
                 self._skip_lost(error)
 
     def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.broker.range_reader import read_range
+
         client = open_client(self._options.kafka)
         partition, isolation = self._split.topic_partition, self._options.isolation_level
         for fetched in read_range(
@@ -162,6 +165,9 @@ class SplitReader:
         log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
 
     def _log_start(self) -> int:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.broker.list_offsets import BrokerOffsetReader
+
         partition = self._split.topic_partition
         reader = BrokerOffsetReader(open_client(self._options.kafka), self._options.isolation_level)
         return reader.earliest([partition])[partition]
@@ -182,6 +188,33 @@ class SplitReader:
             include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
             max_rows=self._max_rows,
         )  # fmt: skip
+
+
+def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
+    """A fetcher for these locations. A user's own class goes before signed URLs (KIP-1254: it was configured).
+
+    Raises:
+        ConfigurationError: as `fetcher_for`.
+    """
+    signed = {each.segment.segment_id: each for each in locations if each.signed_url is not None}
+    if not signed or options.fetcher_class is not None:
+        return fetcher_for(options)
+
+    from tiered_stream.storage.presigned import PresignedFetcher, SignedFetchTimeouts
+
+    def renew(segment: RemoteLogSegment) -> str | None:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.locate.broker_locator import BrokerLocator
+
+        locator = BrokerLocator(open_client(options.kafka), options.isolation_level, part_bytes=0)
+        return locator.signed_url(signed[segment.segment_id])
+
+    return PresignedFetcher(
+        {segment_id: each.signed_url or "" for segment_id, each in signed.items()},
+        renew,
+        SignedFetchTimeouts(options.storage.connect_timeout_ms, options.storage.read_timeout_ms),
+        fetcher_for(options) if options.storage.uri is not None else None,
+    )
 
 
 def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
