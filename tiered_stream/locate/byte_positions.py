@@ -1,16 +1,10 @@
 """From offsets to bytes of a segment, and where a big location may be cut.
 
-An offset index says only between which offsets the batch at a position begins, so at a cut its header is read (Kafka:
-`DefaultRecordBatch`):
-
-    base offset   int64   at 0
-    length        int32   at 8, of what follows this field
-    magic         int8    at 16; below 2 the offset at 0 may be the *last* of a compressed batch
+An offset index says only between which offsets the batch at a position begins, so its header is read, too.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -21,13 +15,9 @@ import numpy as np
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.index_cache import IndexCache, describe
 from tiered_stream.model import AbortedTransaction, ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.records.header import HEADER_SIZE, LENGTH_END, MAGIC, START
 from tiered_stream.records.indexes import OffsetIndex, parse_offset_index
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-
-_BATCH_START = struct.Struct(">qi4xb")  # base offset, length, (partition leader epoch), magic
-_BATCH_HEADER_BYTES = 61
-_LENGTH_END = 12
-_FIRST_EXACT_MAGIC = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +93,17 @@ class SegmentPositions:
         """The base offset of the batch at an index entry; None where the batch's format does not tell it."""
         position, last = int(index.positions[entry]), int(index.offsets[entry])
         after = int(index.offsets[entry - 1]) if entry else segment.base_offset - 1
-        end = min(position + _BATCH_HEADER_BYTES, segment.size)
+        end = min(position + HEADER_SIZE, segment.size)
         header = self._fetcher.fetch_log_segment(segment, position, end)
         where = f"{describe(segment)}: the batch at byte {position}"
-        if len(header) < _BATCH_START.size:
+        if len(header) < START.size:
             raise CorruptDataError(f"{where} breaks off after {len(header)} bytes")
-        base_offset, length, magic = _BATCH_START.unpack_from(header)
-        if magic < _FIRST_EXACT_MAGIC:
+        base_offset, length, magic = START.unpack_from(header)
+        if magic < MAGIC:
             return None
         if not after < base_offset <= last:
             raise CorruptDataError(f"{where} begins at offset {base_offset}, its index says {after + 1} to {last}")
-        if length < _BATCH_HEADER_BYTES - _LENGTH_END or position + _LENGTH_END + length > segment.size:
+        if length < HEADER_SIZE - LENGTH_END or position + LENGTH_END + length > segment.size:
             raise CorruptDataError(f"{where} has {length} bytes in a segment of {segment.size}")
         return int(base_offset)
 

@@ -23,8 +23,8 @@ import llvmlite.binding
 import numba
 from numba.core import caching
 
-KERNELS = ("tiered_stream.records.kernels", "tiered_stream.records.hash_kernels")
-"""The modules whose functions are compiled."""
+KERNELS = tuple(f"tiered_stream.records.{name}" for name in ("kernels", "hash_kernels", "header"))
+"""The modules whose functions are compiled, and whose constants become machine code."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -15,7 +15,7 @@ from tiered_stream.records import kernels
 from tiered_stream.records.arrow import RecordBuffers
 from tiered_stream.records.checks import PartCheck
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
-from tiered_stream.records.header import LENGTH_AT, LENGTH_END, crc_is_right
+from tiered_stream.records.header import CODEC_MASK, HEADER_SIZE, LENGTH_AT, LENGTH_END, MAGIC, crc_is_right
 from tiered_stream.records.memory import allocate
 
 MAX_ROWS = 16_384
@@ -153,10 +153,10 @@ class RecordBatchDecoder:
         try:
             for position, size, attributes, base_offset in batches[:, columns].tolist():
                 offset = base_offset
-                start, end = position + kernels.HEADER_SIZE, position + size
+                start, end = position + HEADER_SIZE, position + size
                 if self._check_crcs:
                     _check_crc(raw[position:end])
-                codec = attributes & kernels.CODEC_MASK
+                codec = attributes & CODEC_MASK
                 if codec:
                     start, end = unpacked.append(codec, view[start:end])
                 places.append((start, end, codec != 0))
@@ -185,7 +185,7 @@ class RecordBatchDecoder:
 
 def _runs(batches: Table) -> Iterator[tuple[bool, Table]]:
     """Consecutive batches of the old formats, and of magic 2, in order."""
-    legacy = batches[:, kernels.MAGIC] < 2
+    legacy = batches[:, kernels.MAGIC] < MAGIC
     edges = [0, *(np.flatnonzero(np.diff(legacy)) + 1).tolist(), len(batches)]
     for start, end in pairwise(edges):
         if start < end:
