@@ -6,6 +6,9 @@ Errors of libraries are mapped to these at the edge where they appear, with `rai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class TieredStreamError(Exception):
     """Root of every error that this package raises on purpose."""
@@ -31,6 +34,15 @@ class CorruptDataError(TieredStreamError):
 
 class UnsupportedDataError(TieredStreamError):
     """Well-formed data that this version cannot read."""
+
+
+@contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Errors about data say what it is."""
+    try:
+        yield
+    except (CorruptDataError, UnsupportedDataError) as error:
+        raise type(error)(f"{what}: {error}") from error
 
 
 class StorageError(TieredStreamError):

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 import pyarrow as pa
 
 from tiered_stream.errors import (
-    CorruptDataError,
     DataLossError,
     OffsetOutOfRangeError,
     StorageAccessError,
@@ -22,7 +20,7 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
     TopicRecreatedError,
-    UnsupportedDataError,
+    naming,
 )
 from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment, SegmentLocation, Split
 from tiered_stream.observe.metrics import ReadMetrics, send
@@ -102,14 +100,14 @@ class SplitReader:
                 self._finish(fetcher, locations[current], decoder)
                 current += 1
                 decoder = self._location_decoder(locations[current])
-            with _named(fetcher, locations[current]):
+            with naming(fetcher.describe(locations[current].segment)):
                 yield from decoder.feed(data)
             self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
         self._finish(fetcher, locations[current], decoder)
         self._position = self._split.offsets.end
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
-        with _named(fetcher, location):
+        with naming(fetcher.describe(location.segment)):
             decoder.finish()
         self._position = location.offsets.end
 
@@ -237,15 +235,6 @@ def _bounds(location: SegmentLocation) -> PartBounds:
     segment = location.segment
     first = location.offsets.start if location.bytes.start else None
     return PartBounds(segment.base_offset, segment.end_offset, first, location.following)
-
-
-@contextmanager
-def _named(fetcher: RemoteStorageFetcher, location: SegmentLocation) -> Iterator[None]:
-    """Errors about the location's bytes name their object."""
-    try:
-        yield
-    except (CorruptDataError, UnsupportedDataError) as error:
-        raise type(error)(f"{fetcher.describe(location.segment)}: {error}") from error
 
 
 def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:

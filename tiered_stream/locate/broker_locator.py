@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -19,6 +19,8 @@ from tiered_stream.model import (
     ByteRange,
     LeaderEpoch,
     OffsetRange,
+    PartitionLocations,
+    PartitionRanges,
     RemoteLogSegment,
     SegmentLocation,
     TopicPartition,
@@ -29,7 +31,6 @@ log = logging.getLogger(__name__)
 
 _MOST_ROUNDS = 10_000
 
-Ranges = Mapping[TopicPartition, OffsetRange]
 Locations = tuple[SegmentLocation, ...]
 
 
@@ -71,7 +72,7 @@ class BrokerLocator(Locator):
         self._known: dict[tuple[TopicPartition, LocationTerms], _Known] = {}
         self._warned = False
 
-    def locate(self, ranges: Ranges) -> dict[TopicPartition, Locations]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         found = self._ask(ranges, self._terms)
         if not self._signed_only:
             return found
@@ -84,7 +85,7 @@ class BrokerLocator(Locator):
             )
         return signed
 
-    def segment_ends(self, ranges: Ranges) -> dict[TopicPartition, tuple[int, ...]]:
+    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         found = self._ask(ranges, self._ends_terms)
         return {
             partition: tuple(
@@ -116,9 +117,9 @@ class BrokerLocator(Locator):
         found = self._ask({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
         return next((each.signed_url for each in found if each.segment.segment_id == segment.segment_id), None)
 
-    def _ask(self, ranges: Ranges, terms: LocationTerms) -> dict[TopicPartition, Locations]:
+    def _ask(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
         """The locations of all ranges, in as many rounds as the longest answer needs."""
-        found: dict[TopicPartition, Locations] = dict.fromkeys(ranges, ())
+        found: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: wanted for partition, wanted in ranges.items() if len(wanted)}
         for _ in range(_MOST_ROUNDS):
             if not left:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.locate.locator import Locator, WrappedLocator
-from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 
 
 class PreferLocal(WrappedLocator):
@@ -16,10 +14,10 @@ class PreferLocal(WrappedLocator):
         super().__init__(locator)
         self._offsets = offsets
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         return self.wrapped.locate(self._not_local(ranges))
 
-    def _not_local(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
+    def _not_local(self, ranges: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
         local = self._offsets.earliest_local(ranges)
         return {
             partition: OffsetRange(wanted.start, min(wanted.end, max(wanted.start, begin)))

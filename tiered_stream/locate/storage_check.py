@@ -7,11 +7,11 @@ read everything through the brokers, and only the log would say so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.locate.locator import Locator, WrappedLocator
-from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import PartitionLocations, PartitionRanges, SegmentLocation
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _WITNESSES = 3
@@ -62,7 +62,7 @@ class CheckedStorage(WrappedLocator):
         self._fetcher = fetcher
         self._checked = False
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         located = self.wrapped.locate(ranges)
         # A signed location was signed by who has the storage; nothing that was configured here reads it.
         if not self._checked:

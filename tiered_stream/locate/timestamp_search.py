@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.index_cache import describe
+from tiered_stream.errors import naming
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import ByteRange
 from tiered_stream.records.decoder import RecordBatchDecoder
@@ -46,9 +45,7 @@ def _search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp
     """The byte position of a batch before which no record that counts is late enough."""
     segment = part.segment
     indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
-    try:
+    with naming(segment):
         times = parse_time_index(indexes.get(IndexType.TIMESTAMP, b""), segment.base_offset)
         positions = parse_offset_index(indexes.get(IndexType.OFFSET, b""), segment.base_offset, segment.size)
-    except CorruptDataError as error:
-        raise CorruptDataError(f"{describe(segment)}: {error}") from error
     return positions.start_position(max(times.floor_offset(timestamp), part.offsets.start))

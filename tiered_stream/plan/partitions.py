@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed, uuid_to_text
+from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition, listed, uuid_to_text
 from tiered_stream.plan.data_loss import DataLossPolicy
 
 
@@ -62,7 +62,7 @@ def ends_within(
 
 
 def within_log(
-    ranges: Mapping[TopicPartition, OffsetRange],
+    ranges: PartitionRanges,
     earliest: PartitionOffsets,
     latest: PartitionOffsets,
     data_loss: DataLossPolicy,

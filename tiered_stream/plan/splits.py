@@ -7,14 +7,22 @@ from dataclasses import replace
 from uuid import UUID
 
 from tiered_stream.locate.locator import Locator
-from tiered_stream.model import OffsetRange, SegmentLocation, Split, TopicPartition, within
+from tiered_stream.model import (
+    OffsetRange,
+    PartitionLocations,
+    PartitionRanges,
+    SegmentLocation,
+    Split,
+    TopicPartition,
+    within,
+)
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
 
 
 def splits_for(
-    ranges: Mapping[TopicPartition, OffsetRange],
+    ranges: PartitionRanges,
     options: Options,
     locator: Locator | None,
     topic_ids: Mapping[str, UUID],
@@ -47,7 +55,7 @@ def _archived(splits: Sequence[Split], data_loss: DataLossPolicy) -> list[Split]
 
 
 def plan_splits(
-    ranges: Mapping[TopicPartition, OffsetRange],
+    ranges: PartitionRanges,
     locator: Locator | None,
     *,
     split_bytes: int,
@@ -77,9 +85,7 @@ def plan_splits(
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
 
 
-def _located(
-    locator: Locator, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, UUID]
-) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+def _located(locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID]) -> PartitionLocations:
     """The locations in the topics that are meant: one may have been made again since its id was asked for."""
 
     def meant(partition: TopicPartition, found: Sequence[SegmentLocation]) -> bool:
@@ -89,9 +95,7 @@ def _located(
     return {each: found for each, found in locator.locate(ranges).items() if found and meant(each, found)}
 
 
-def _of_at_most(
-    max_records: int | None, ranges: Mapping[TopicPartition, OffsetRange]
-) -> Iterator[dict[TopicPartition, OffsetRange]]:
+def _of_at_most(max_records: int | None, ranges: PartitionRanges) -> Iterator[dict[TopicPartition, OffsetRange]]:
     """The ranges, cut so that none holds more than `max_records` offsets; one of each partition at a time."""
     divided = {
         topic_partition: divide(wanted, -(-len(wanted) // max_records) if max_records else 1)
@@ -103,7 +107,7 @@ def _of_at_most(
 
 
 def _uncut(
-    ranges: Mapping[TopicPartition, OffsetRange],
+    ranges: PartitionRanges,
     located: Mapping[TopicPartition, Sequence[SegmentLocation]],
     from_timestamp: int,
 ) -> Iterator[Split]:

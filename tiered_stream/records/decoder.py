@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import kernels
 from tiered_stream.records.arrow import RecordBuffers
@@ -127,13 +127,11 @@ class RecordBatchDecoder:
         from tiered_stream.records.legacy import decode_legacy
 
         for position, size, offset in batches[:, [kernels.POSITION, kernels.SIZE, kernels.BASE_OFFSET]].tolist():
-            try:
+            with naming(self._name(offset)):
                 rows = decode_legacy(
                     data[position : position + size], self._topic, self._partition, self._start_offset,
                     self._end_offset, include_headers=self._include_headers, check_crc=self._check_crcs,
                 )  # fmt: skip
-            except (CorruptDataError, UnsupportedDataError) as error:
-                raise type(error)(f"{self._name(offset)}: {error}") from error
             if rows.num_rows:
                 yield rows
 

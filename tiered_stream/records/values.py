@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
 from tiered_stream.records.header import CODEC_MASK, CONTROL_BIT, HEADER, LENGTH_END, MAGIC, START, crc_is_right
 
@@ -37,10 +37,8 @@ def read_values(data: bytes) -> tuple[list[Value], int]:
             raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {magic}, not 2")
         if end > len(view):
             break
-        try:
+        with naming(f"the batch at offset {base_offset}"):
             batch, next_offset = _batch(view[at:end])
-        except (CorruptDataError, UnsupportedDataError) as error:
-            raise type(error)(f"the batch at offset {base_offset}: {error}") from error
         found += batch
         at = end
     return found, next_offset
