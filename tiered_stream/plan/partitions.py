@@ -62,10 +62,7 @@ def ends_within(
 
 
 def within_log(
-    ranges: PartitionRanges,
-    earliest: PartitionOffsets,
-    latest: PartitionOffsets,
-    data_loss: DataLossPolicy,
+    ranges: PartitionRanges, earliest: PartitionOffsets, latest: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, OffsetRange]:
     """`ranges`, cut where the policy allows it to what the logs hold; a partition without bounds is left as it is.
 

@@ -22,10 +22,7 @@ from tiered_stream.plan.data_loss import DataLossPolicy
 
 
 def splits_for(
-    ranges: PartitionRanges,
-    options: Options,
-    locator: Locator | None,
-    topic_ids: Mapping[str, UUID],
+    ranges: PartitionRanges, options: Options, locator: Locator | None, topic_ids: Mapping[str, UUID]
 ) -> list[Split]:
     """`plan_splits` as the options have it, each split bound to its topic's id.
 
@@ -107,9 +104,7 @@ def _of_at_most(max_records: int | None, ranges: PartitionRanges) -> Iterator[di
 
 
 def _uncut(
-    ranges: PartitionRanges,
-    located: Mapping[TopicPartition, Sequence[SegmentLocation]],
-    from_timestamp: int,
+    ranges: PartitionRanges, located: Mapping[TopicPartition, Sequence[SegmentLocation]], from_timestamp: int
 ) -> Iterator[Split]:
     """Each range as splits from storage and from the broker in turn, as large as they come."""
     for topic_partition, wanted in ranges.items():

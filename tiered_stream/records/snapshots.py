@@ -117,7 +117,5 @@ def _epoch_entry(line: str) -> tuple[int, int]:
 
 def _producer_state(producer_id: int, epoch: int, last_offset: int, first: int) -> ProducerState:
     if first < -1:
-        raise CorruptDataError(
-            f"producer snapshot: producer {producer_id} has a transaction from offset {first_offset}"
-        )
+        raise CorruptDataError(f"producer snapshot: producer {producer_id} has a transaction from offset {first}")
     return ProducerState(producer_id, epoch, last_offset, None if first == -1 else first)

@@ -9,13 +9,7 @@ from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
-from tiered_stream.model import (
-    AbortedTransaction,
-    OffsetRange,
-    PartitionLocations,
-    PartitionRanges,
-    TopicPartition,
-)
+from tiered_stream.model import AbortedTransaction, OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
