@@ -71,10 +71,8 @@ def plan_splits(
     """
     uncut = [
         split
-        for offset_ranges in _of_at_most(max_records_per_partition, ranges)
-        for split in _uncut(
-            offset_ranges, _located(locator, offset_ranges, topic_ids or {}) if locator else {}, from_timestamp
-        )
+        for some in _of_at_most(max_records_per_partition, ranges)
+        for split in _uncut(some, _located(locator, some, topic_ids or {}) if locator else {}, from_timestamp)
     ]
     counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
     splits = [split for whole, count in zip(uncut, counts, strict=True)
@@ -169,9 +167,9 @@ def _cut(split: Split, locator: Locator | None, split_bytes: int, count: int) ->
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
     target = max(1, min(split_bytes, -(-split.storage_bytes // count)))
     segment_parts = [
-        segment_part
+        part
         for location in split.locations
-        for segment_part in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
+        for part in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
     ]
     splits = [each for some in _joined(segment_parts, target) for each in _tiered(split.topic_partition, some)]
     return splits if len(splits) >= count else _cut_inside(splits, count)
