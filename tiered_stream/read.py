@@ -38,7 +38,7 @@ from tiered_stream.storage.throttle import pace_of
 log = logging.getLogger(__name__)
 
 _INT64_MAX = (1 << 63) - 1
-_STORAGE_FORMATS = ("ApacheKafkaV1",)
+_STORAGE_FORMAT = "ApacheKafkaV1"
 _FALLBACK_REASONS = {
     StorageConnectTimeoutError: "connect_timeout",
     StorageReadTimeoutError: "read_timeout",
@@ -94,8 +94,8 @@ class SplitReader:
         parts = [(location.segment, location.bytes) for location in locations]
         current, decoder = 0, self._location_decoder(locations[0])
         fetcher = split_fetcher(locations, self._options)
-        metrics, pace = self.metrics, self._pace
-        for index, data in read_ahead(fetcher, parts, self._options.fetch, metrics.on_remote_fetch, pace):
+        on_fetch = self.metrics.on_remote_fetch
+        for index, data in read_ahead(fetcher, parts, self._options.fetch, on_fetch, self._pace):
             while current < index:
                 self._finish(fetcher, locations[current], decoder)
                 current += 1
@@ -239,10 +239,10 @@ def _bounds(location: SegmentLocation) -> PartBounds:
 
 def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:
     for location in locations:
-        if location.storage_format not in _STORAGE_FORMATS:
+        if location.storage_format != _STORAGE_FORMAT:
             raise StorageFormatError(
                 f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
-                f"{', '.join(_STORAGE_FORMATS)}"
+                f"{_STORAGE_FORMAT}"
             )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -34,15 +34,6 @@ _MOST_ROUNDS = 10_000
 Locations = tuple[SegmentLocation, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """An answer and what it says."""
-
-    segments: bytes
-    topic_id: UUID
-    locations: Locations
-
-
 class BrokerLocator(Locator):
     """Everything from the brokers' answers: segments, byte positions, aborted transactions, where the log ends.
 
@@ -69,7 +60,7 @@ class BrokerLocator(Locator):
         self._terms = LocationTerms(isolation, local_too, part_bytes)
         self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
         self._signed_only = signed_only
-        self._known: dict[tuple[TopicPartition, LocationTerms], _Known] = {}
+        self._known: dict[tuple[TopicPartition, LocationTerms], tuple[bytes, UUID, Locations]] = {}
         self._warned = False
 
     def locate(self, ranges: PartitionRanges) -> PartitionLocations:
@@ -140,24 +131,20 @@ class BrokerLocator(Locator):
     ) -> Locations:
         if answer.located_end is not None and answer.located_end < wanted.start:
             raise CorruptDataError(f"{partition}: located up to {answer.located_end}, though asked from {wanted.start}")
-        topic_id = self._topic_id(partition.topic)
+        metadata = self._client.topic(partition.topic)
+        assert metadata is not None, "it was asked by its id"
         if answer.segments is None:
             return ()
         known = self._known.get((partition, terms))
         # The same bytes say the same, and most answers name what was named before.
-        if known is None or known.segments != answer.segments or known.topic_id != topic_id:
-            known = _Known(answer.segments, topic_id, _decoded(partition, topic_id, answer.segments))
+        if known is None or known[:2] != (answer.segments, metadata.topic_id):
+            known = answer.segments, metadata.topic_id, _decoded(partition, metadata.topic_id, answer.segments)
             if terms in (self._terms, self._ends_terms):
                 self._known[partition, terms] = known
-        locations = known.locations
+        locations = known[2]
         if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
             raise CorruptDataError(f"{partition}: the broker names offsets outside of {wanted}")
         return locations
-
-    def _topic_id(self, topic: str) -> UUID:
-        metadata = self._client.topic(topic)
-        assert metadata is not None, "it was asked by its id"
-        return metadata.topic_id
 
 
 def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:

@@ -22,9 +22,8 @@ class Locator(ABC):
     def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         """The tiered part of each range: locations in offset order, disjoint; what they leave out is not tiered.
 
-        Under read_committed each location names the aborted transactions that touch its offsets.
-
-        They are those of the topic that has the name now: which topic is to be read, the caller knows.
+        Under read_committed each names the aborted transactions that touch its offsets. They are those of the topic
+        that has the name now: which topic is to be read, the caller knows.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be had.

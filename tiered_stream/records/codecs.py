@@ -95,17 +95,14 @@ class Unpacked:
             except _OutOfRoomError:
                 if len(room) == MAX_BATCH_BYTES:
                     raise CorruptDataError(f"{name} data decompresses to more than {MAX_BATCH_BYTES} bytes") from None
-                self._grow()
+                grown = allocate(2 * len(self._buffer) + (1 << 16), np.uint8)
+                grown[: self.used] = self._buffer[: self.used]
+                self._buffer = grown
             except cramjam.DecompressionError as error:
                 raise CorruptDataError(f"{name} data does not decompress: {error}") from error
             else:
                 start, self.used = self.used, self.used + written
                 return start, self.used
-
-    def _grow(self) -> None:
-        grown = allocate(2 * len(self._buffer) + (1 << 16), np.uint8)
-        grown[: self.used] = self._buffer[: self.used]
-        self._buffer = grown
 
     def data(self) -> Buffer:
         """What has been decompressed so far, read-only."""

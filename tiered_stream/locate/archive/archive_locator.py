@@ -52,8 +52,7 @@ class ArchiveLocator(SegmentMetadataLocator):
         }
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        archived = self._archive.partitions(partitions)
-        return {partition: each.visible for partition, each in archived.items()}
+        return {partition: each.visible for partition, each in self._archive.partitions(partitions).items()}
 
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
