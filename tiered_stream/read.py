@@ -13,12 +13,8 @@ import pyarrow as pa
 from tiered_stream.errors import (
     DataLossError,
     OffsetOutOfRangeError,
-    StorageAccessError,
-    StorageConnectTimeoutError,
     StorageError,
     StorageFormatError,
-    StorageObjectNotFoundError,
-    StorageReadTimeoutError,
     TopicRecreatedError,
     naming,
 )
@@ -39,13 +35,6 @@ log = logging.getLogger(__name__)
 
 _INT64_MAX = (1 << 63) - 1
 _STORAGE_FORMAT = "ApacheKafkaV1"
-_FALLBACK_REASONS = {
-    StorageConnectTimeoutError: "connect_timeout",
-    StorageReadTimeoutError: "read_timeout",
-    StorageAccessError: "refused",
-    StorageObjectNotFoundError: "not_found",
-    StorageFormatError: "unknown_format",
-}
 
 
 def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
@@ -116,7 +105,7 @@ class SplitReader:
         self.metrics.remote_fetch_errors += 1
         if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
             raise error
-        self.metrics.on_fallback(_fallback_reason(error))
+        self.metrics.on_fallback(error.fallback_reason)
         log.warning(
             "%s: offsets %d to %d are read from the broker, because storage failed: %s",
             self._split.topic_partition, self._position, self._split.offsets.end, error,
@@ -244,7 +233,3 @@ def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:
                 f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
                 f"{_STORAGE_FORMAT}"
             )
-
-
-def _fallback_reason(error: StorageError) -> str:
-    return next((reason for kind, reason in _FALLBACK_REASONS.items() if isinstance(error, kind)), "other")

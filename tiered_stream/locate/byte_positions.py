@@ -80,7 +80,7 @@ class SegmentPositions:
 
     def _entries(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
         """Index entries to cut at: the first at or after the start of each range that the layout likes to request."""
-        # Far more ranges than entries would give no more cuts.
+        # Far more ranges than entries would give no more parts.
         target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
         ranges = self._fetcher.request_ranges(location.segment, location.bytes, target_bytes)
         starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]

@@ -19,7 +19,7 @@ from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
-from tiered_stream.plan.partitions import check_topic_ids, ends_within, new_partitions, offset_ranges, within_log
+from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
 
 
 class StreamPlanner:
@@ -103,7 +103,7 @@ class StreamPlanner:
             again.check_start(end, bounds.earliest, self._data_loss)
         if self._target is not None and start != end:
             check_target(self._target, end, bounds.latest)
-        new = new_partitions(start, end)
+        new = end.keys() - start.keys()
         earliest_of_new = {partition: at for partition, at in bounds.earliest.items() if partition in new}
         group_id_given = "group.id" in self._options.kafka
         ranges = offset_ranges(start, end, earliest_of_new, self._data_loss, group_id_given=group_id_given)
@@ -140,7 +140,7 @@ class StreamPlanner:
         return False
 
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
-        known = {**self._lookup.earliest(new_partitions(start, latest)), **start}
+        known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
         ends = proportional_ends(known, latest, limit)
         if self._locator is None:
             return ends

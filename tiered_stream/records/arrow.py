@@ -47,7 +47,7 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Room for `rows` byte strings of together at most `size` bytes; only what is written to takes memory."""
+    """Memory for `rows` byte strings of together at most `size` bytes; only what is written to takes memory."""
 
     ends: np.ndarray[Any, Any]
     values: np.ndarray[Any, Any]
@@ -69,7 +69,7 @@ class BytesBuffers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Room for the headers of `rows` records that take at most `size` bytes."""
+    """Memory for the headers of `rows` records that take at most `size` bytes."""
 
     ends: np.ndarray[Any, Any]
     bits: np.ndarray[Any, Any]
@@ -110,7 +110,7 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Room for `rows` records whose batches take `size` bytes uncompressed."""
+    """Memory for `rows` records whose batches take `size` bytes uncompressed."""
 
     offsets: np.ndarray[Any, Any]
     timestamps: np.ndarray[Any, Any]

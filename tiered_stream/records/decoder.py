@@ -1,4 +1,4 @@
-"""Bytes of a log, in pieces as they arrive, to Arrow: the one decoder for tiered objects and broker answers."""
+"""Bytes of a log, as they arrive, to Arrow: the one decoder for tiered objects and broker answers."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class RecordBatchDecoder:
         """
         view = memoryview(data)
         if self._pending:
-            # Only the batch that is cut is put together: the rest of the bytes stay where they are.
+            # Only the batch that was incomplete is put together: the rest of the bytes stay where they are.
             missing = self._bytes_missing(view)
-            cut, view = memoryview(self._pending + bytes(view[:missing])), view[missing:]
-            yield from self._feed(cut)
+            completed, view = memoryview(self._pending + bytes(view[:missing])), view[missing:]
+            yield from self._feed(completed)
         if view:
             yield from self._feed(view)
 
@@ -97,7 +97,7 @@ class RecordBatchDecoder:
             self._part_check.batches(data[:consumed], self.next_offset)
             self._part_check.transactions(transactional[: self._state[kernels.TRANSACTIONAL]])
         self._pending = bytes(data[consumed:])
-        for legacy, batches in _runs(table[:found]):
+        for legacy, batches in _by_format(table[:found]):
             yield from self._decode_legacy(data, batches) if legacy else self._decode(data, raw, batches)
 
     def finish(self) -> None:
@@ -181,7 +181,7 @@ class RecordBatchDecoder:
             yield from buffers.record_batches(self._topic, self._partition, rows, self._include_headers, self._max_rows)
 
 
-def _runs(batches: Table) -> Iterator[tuple[bool, Table]]:
+def _by_format(batches: Table) -> Iterator[tuple[bool, Table]]:
     """Consecutive batches of the old formats, and of magic 2, in order."""
     legacy = batches[:, kernels.MAGIC] < MAGIC
     edges = [0, *(np.flatnonzero(np.diff(legacy)) + 1).tolist(), len(batches)]
