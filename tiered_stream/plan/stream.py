@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from uuid import UUID
 
 from tiered_stream.broker.offset_reader import OffsetReader
@@ -48,7 +48,8 @@ class StreamPlanner:
         self._last_trigger_ms: float | None = None
         self._available_now = False
         self._target: PartitionOffsets | None = None
-        self._topic_ids: dict[str, UUID] = dict(options.topic_ids)
+        self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
+        """Of the topics that are read, as far as they are known."""
 
     def initial(self) -> dict[TopicPartition, int]:
         """Where the stream starts without a checkpoint: looked up once, then always the same."""
@@ -59,11 +60,6 @@ class StreamPlanner:
     def prepare_for_available_now(self) -> None:
         """From now on nothing beyond the next lookup of the ends is read (`Trigger.AvailableNow`)."""
         self._available_now = True
-
-    @property
-    def topic_ids(self) -> Mapping[str, UUID]:
-        """The ids of the topics that are read, as far as they are known."""
-        return self._topic_ids
 
     def latest(self) -> PartitionOffsets | None:
         """The ends that were last looked up; None before the first time, and when there is nothing to read."""
@@ -124,8 +120,8 @@ class StreamPlanner:
         return self._latest or {}
 
     def _check_topic_ids(self, assignment: Assignment) -> None:
-        check_topic_ids(self._topic_ids, assignment.topic_ids, self._data_loss)
-        self._topic_ids.update(assignment.topic_ids)
+        check_topic_ids(self.topic_ids, assignment.topic_ids, self._data_loss)
+        self.topic_ids.update(assignment.topic_ids)
 
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
         """`minOffsetsPerTrigger`; not under AvailableNow, where waiting would end the run before its target."""

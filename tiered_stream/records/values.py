@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kafka.record.util import decode_varint
+
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
 from tiered_stream.records.header import CODEC_MASK, CONTROL_BIT, HEADER, LENGTH_END, MAGIC, START, crc_is_right
-
-_VARINT_BITS = 70
 
 Value = tuple[int, bytes | None]
 
@@ -61,7 +61,7 @@ def _batch(batch: memoryview) -> tuple[list[Value], int]:
         records = unpacked.data().tobytes()
     try:
         values = list(_records(records, count))
-    except IndexError:
+    except (IndexError, ValueError):
         raise CorruptDataError(f"it is too short for its {count} records") from None
     if any(not 0 <= delta <= last_delta for delta, _ in values):
         raise CorruptDataError("it has a record beyond its end")
@@ -69,13 +69,13 @@ def _batch(batch: memoryview) -> tuple[list[Value], int]:
 
 
 def _records(data: bytes, count: int) -> Iterator[Value]:
-    """Offset delta and value of each record; IndexError where the data is too short."""
+    """Offset delta and value of each record; IndexError, ValueError where the data is too short, or no record."""
     at = 0
     for _ in range(count):
-        size, at = _varint(data, at)
+        size, at = decode_varint(data, at)
         end = at + size
-        _, at = _varint(data, at + 1)
-        delta, at = _varint(data, at)
+        _, at = decode_varint(data, at + 1)
+        delta, at = decode_varint(data, at)
         _, at = _bytes(data, at)
         value, at = _bytes(data, at)
         if not at < end <= len(data):
@@ -85,21 +85,9 @@ def _records(data: bytes, count: int) -> Iterator[Value]:
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = _varint(data, at)
+    size, at = decode_varint(data, at)
     if size < 0:
         return None, at
     if at + size > len(data):
         raise IndexError
     return data[at : at + size], at + size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 10 bytes: its value, and the position after it."""
-    value = 0
-    for shift in range(0, _VARINT_BITS, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-    raise IndexError
