@@ -8,6 +8,7 @@ imports its own half when it needs it, so that looking the source up stays quick
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -133,12 +134,16 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-@cache
 def settle_worker() -> None:
-    """Take all that a task has imported out of the garbage collector's sight, once a process.
+    """Take all that tasks have imported out of the garbage collector's sight, whenever that is more than before.
 
     Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that never go away.
     """
+    _settle(len(sys.modules))
+
+
+@cache
+def _settle(_modules: int) -> None:
     gc.collect()
     gc.freeze()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.locate.locator import Locator, WrappedLocator
-from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
@@ -15,12 +15,10 @@ class PreferLocal(WrappedLocator):
         self._offsets = offsets
 
     def locate(self, ranges: PartitionRanges) -> PartitionLocations:
-        return self.wrapped.locate(self._not_local(ranges))
-
-    def _not_local(self, ranges: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
         local = self._offsets.earliest_local(ranges)
-        return {
+        not_local = {
             partition: OffsetRange(wanted.start, min(wanted.end, max(wanted.start, begin)))
             for partition, wanted in ranges.items()
             if (begin := local[partition]) is not None
         }
+        return self.wrapped.locate(not_local)

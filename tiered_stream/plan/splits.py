@@ -75,8 +75,8 @@ def plan_splits(
         for split in _uncut(some, _located(locator, some, topic_ids or {}) if locator else {}, from_timestamp)
     ]
     counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
-    splits = [split for whole, count in zip(uncut, counts, strict=True)
-              for split in _cut(whole, locator, split_bytes, count)]  # fmt: skip
+    splits = [part for each, count in zip(uncut, counts, strict=True)
+              for part in _cut(each, locator, split_bytes, count)]  # fmt: skip
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
 
 
@@ -142,12 +142,10 @@ def counts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
         return max(1, int(size / total * count + 0.5))
 
     total = sum(sizes)
-    first = [share(size, total, wanted) for size in sizes]
-    whole = sum(1 for count in first if count == 1)
-    rest = sum(size for size, count in zip(sizes, first, strict=True) if count > 1)
-    return [
-        1 if count == 1 else share(size, rest, max(1, wanted - whole)) for size, count in zip(sizes, first, strict=True)
-    ]
+    whole = [share(size, total, wanted) == 1 for size in sizes]
+    rest = sum(size for size, is_whole in zip(sizes, whole, strict=True) if not is_whole)
+    left = max(1, wanted - sum(whole))
+    return [1 if is_whole else share(size, rest, left) for size, is_whole in zip(sizes, whole, strict=True)]
 
 
 def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:

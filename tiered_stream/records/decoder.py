@@ -152,8 +152,8 @@ class RecordBatchDecoder:
             for position, size, attributes, base_offset in batches[:, columns].tolist():
                 offset = base_offset
                 start, end = position + HEADER_SIZE, position + size
-                if self._check_crcs:
-                    _check_crc(raw[position:end])
+                if self._check_crcs and not crc_is_right(raw[position:end]):
+                    raise CorruptDataError("the batch's CRC-32C is wrong")
                 codec = attributes & CODEC_MASK
                 if codec:
                     start, end = unpacked.append(codec, view[start:end])
@@ -188,8 +188,3 @@ def _by_format(batches: Table) -> Iterator[tuple[bool, Table]]:
     for start, end in pairwise(edges):
         if start < end:
             yield bool(legacy[start]), batches[start:end]
-
-
-def _check_crc(batch: Buffer) -> None:
-    if not crc_is_right(batch):
-        raise CorruptDataError("the batch's CRC-32C is wrong")

@@ -43,13 +43,8 @@ class ArchiveLocator(SegmentMetadataLocator):
         """Under read_committed nothing beyond the last stable offset is read: it is undecided for ever."""
         if not self.committed:
             return ranges
-        archived = self._archive.partitions(ranges)
-        return {
-            partition: wanted.intersect(OffsetRange(0, archived[partition].last_stable_offset))
-            if partition in archived
-            else wanted
-            for partition, wanted in ranges.items()
-        }
+        stable = {each: OffsetRange(0, of.last_stable_offset) for each, of in self._archive.partitions(ranges).items()}
+        return {partition: wanted.intersect(stable.get(partition, wanted)) for partition, wanted in ranges.items()}
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         return {partition: each.visible for partition, each in self._archive.partitions(partitions).items()}

@@ -212,7 +212,7 @@ class Archive:
     def _archived(self, partition: TopicPartition, segments: _Segments) -> ArchivedPartition:
         known = self._known.get(partition)
         if known is None or known[0] != segments:
-            known = self._known[partition] = (segments, self._work_out(segments))
+            known = self._known[partition] = segments, self._work_out(segments)
         return known[1]
 
     def _work_out(self, segments: _Segments) -> ArchivedPartition:
