@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -84,12 +85,16 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-@cache
 def settle_worker() -> None:
-    """Take all that a task has imported out of the garbage collector's sight, once a process.
+    """Take all that tasks have imported out of the garbage collector's sight, whenever that is more than before.
 
     Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that never go away.
     """
+    _settle(len(sys.modules))
+
+
+@cache
+def _settle(_modules: int) -> None:
     gc.collect()
     gc.freeze()
 

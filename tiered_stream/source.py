@@ -12,12 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -84,12 +79,10 @@ class TieredStreamDataSource(DataSource):
         return "tiered_stream"
 
     def schema(self) -> StructType:
-        include = self.options.get("includeHeaders", "false").lower()
-        return spark_schema(include == "true")
+        return spark_schema(self.options.get("includeHeaders", "false").lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self.options, streaming=False)
-        return BatchReader(_checked(schema, options))
+        return BatchReader(_checked(schema, parse_options(self.options, streaming=False)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         try:
@@ -172,12 +165,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._batch_log = BatchLog()
         return self._opened
 
-    @property
-    def _planner(self) -> StreamPlanner:
-        return self._open()[1]
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return offsets_to_dict(self._planner.initial())
+        return offsets_to_dict(self._open()[1].initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Always a limit, so that Spark asks for everything only where it ignores limits (`Trigger.Once`).
@@ -185,12 +174,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(_NO_LIMIT if most is None else most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._planner.prepare_for_available_now()
+        self._open()[1].prepare_for_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         # The planner knows the limits, `minOffsetsPerTrigger` too.
         limited = not isinstance(limit, ReadAllAvailable)
-        return offsets_to_dict(self._planner.next_end(offsets_from_dict(start), limited=limited))
+        return offsets_to_dict(self._open()[1].next_end(offsets_from_dict(start), limited=limited))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         latest = self._opened[1].latest() if self._opened else None
@@ -236,14 +225,7 @@ class RefusedStreamReader(DataSourceStreamReader):
     def __init__(self, error: ConfigurationError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def _refuse(self, *_args: Any, **_named: Any) -> Any:
         raise self._error
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
-        raise self._error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        raise self._error
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names
