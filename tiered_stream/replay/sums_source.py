@@ -9,8 +9,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.process import settle_worker, show_log
 from tiered_stream.replay.hashing import Hashing
-from tiered_stream.source import BatchReader, SplitPartition, settle_worker
+from tiered_stream.source import BatchReader, SplitPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +52,6 @@ class SumsReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
             return
-        from tiered_stream.observe.driver_log import show_log
         from tiered_stream.replay.sums import hashed_split
 
         show_log()

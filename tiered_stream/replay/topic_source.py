@@ -18,8 +18,9 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 from tiered_stream.delta.data_files import observed_totals
 from tiered_stream.observe.metrics import ReadMetrics, send
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.process import settle_worker
 from tiered_stream.replay.topic_settings import TopicWrites, source_only, topic_writes
-from tiered_stream.source import StreamReader, settle_worker
+from tiered_stream.source import StreamReader
 
 if TYPE_CHECKING:
     from tiered_stream.model import Split
