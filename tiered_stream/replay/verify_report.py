@@ -173,6 +173,8 @@ def render(report: VerifyReport) -> RenderableType:
         compared = f"{each.offsets.start:,} to {each.offsets.end - 1:,}" if len(each.offsets) else "none"
         style = "" if each.equal else "red"
         counts = f"{each.topic_records:,}", f"{each.table_records:,}"
-        table.add_row(str(each.partition), compared, *counts, Text(each.found(), style))
+        table.add_row(str(each.partition), compared, *counts, Text("equal" if each.equal else "differs", style))
+    # Lines of their own: in a narrow column, as that of a log, they would be torn apart.
+    found = [Text(f"{each.partition}: {each.found()}", "red") for each in report.partitions if not each.equal]
     notes = [Text(note, "yellow") for note in report.notes()]
-    return Group(table, *notes, Text(report.summary(), "green" if report.equal else "red"))
+    return Group(table, *found, *notes, Text(report.summary(), "green" if report.equal else "red"))
