@@ -43,7 +43,7 @@ class Replayer:
     def plan(self, lane: str = "direct", now_ms: int | None = None, **given: Any) -> Replay:
         settings = options(LONG, given.pop("options", {}))
         times = {"from_time": str(FIRST_MS + FROM), "to_time": str(FIRST_MS + TO)}
-        target = DeltaTarget(self.spark, str(self.table), settings, lane, given.pop("tasks", None))
+        target = DeltaTarget(self.spark, str(self.table), settings, lane, tasks=given.pop("tasks", None))
         return plan_replay(self.spark, options=settings, target=target, now_ms=now_ms, **{**times, **given})
 
     def run(self, lane: str = "direct", **given: Any) -> ReplayReport:

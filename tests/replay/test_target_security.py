@@ -111,7 +111,7 @@ def produce(writes: TopicWrites, plan: ReplayPlan) -> None:
         assert group.read() == Position(0, 0)
         producer.begin()
         producer.produce(plain(10))
-        producer.end(Position(10, 0))
+        producer.commit(Position(10, 0))
         assert group.read() == Position(10, 0)
     finally:
         group.close()

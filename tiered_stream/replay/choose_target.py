@@ -30,10 +30,10 @@ def target_of(
         if text.startswith(prefix) and lane != "auto":
             raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
     if text.startswith(TOPIC):
-        return TopicTarget(spark, text.removeprefix(TOPIC), given, tasks)
+        return TopicTarget(spark, text.removeprefix(TOPIC), given, tasks=tasks)
     if text.startswith(PARQUET):
-        return ParquetTarget(spark, text.removeprefix(PARQUET), tasks)
-    return DeltaTarget(spark, text, given, lane, tasks)
+        return ParquetTarget(spark, text.removeprefix(PARQUET), given, tasks=tasks)
+    return DeltaTarget(spark, text, given, lane, tasks=tasks)
 
 
 def paced(

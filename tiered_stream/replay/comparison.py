@@ -6,37 +6,98 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import orjson
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, TimestampType
 
+from tiered_stream.delta.address import TableAddress, find_address, spark_errors
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.records.hashed_columns import row_hash_sql
-from tiered_stream.replay.hashing import BUCKET_BITS, HASHES, SUMS, Hashing
-from tiered_stream.replay.scope import Ranges, Scope, narrowed
-from tiered_stream.replay.sums_source import HASHING, SOURCE
-from tiered_stream.replay.verified_table import VerifiedTable
+from tiered_stream.records.hashed_columns import HASHED, row_hash_sql
+from tiered_stream.replay.replay_plan import Ranges
+from tiered_stream.replay.scope import Bounds, Scope, narrowed
+from tiered_stream.replay.sums_source import BUCKET, BUCKET_BITS, HASHES, HASHING, SOURCE, SUMS, Hashing
+from tiered_stream.source import spark_schema
 
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
 MOST_CONDITIONS = 200
 """Partitions whose offsets a filter names one by one, so that Delta leaves out files; for more it has one range."""
 
+_NEEDED = ("topic", "partition", "offset")
+_TYPES: Mapping[str, tuple[type[DataType], ...]] = {
+    "topic": (StringType,),
+    "partition": (IntegerType, LongType),
+    "offset": (LongType, IntegerType),
+    "timestamp": (TimestampType,),
+    "key": (BinaryType, StringType),
+    "value": (BinaryType, StringType),
+}
 
-Bounds = Mapping[TopicPartition, tuple[int, int]]
-"""By partition from which offset, and to which, that not included."""
+
+@dataclass(frozen=True)
+class VerifiedTable:
+    """A Delta table at one `version`: `rows` have `topic`, `partition`, `offset` and `columns`, as the source has them.
+
+    `columns` are those of `HASHED` that the table has.
+    """
+
+    name: str
+    version: int
+    columns: tuple[str, ...]
+    rows: DataFrame
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A partition's sums: records on both sides, rows of the table outside, and the buckets that differ, inclusive."""
+def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
+    """The table, a path if it has a slash in it, at its latest version: what is written meanwhile is not seen.
 
-    topic_records: int
-    table_records: int
-    table_outside: int
-    differing: int
-    first: int | None
-    last: int | None
+    Raises:
+        ConfigurationError: there is no Delta table, or its columns are not those of records.
+        TableError: Spark cannot reach it.
+    """
+    address = find_address(spark, table)
+    with spark_errors(table, "read"):
+        version, rows = _latest(spark, address)
+        columns = {column.lower(): column for column in rows.columns}
+    present = [name for name in (*_NEEDED, *HASHED) if name in columns]
+    types = {name: _cast(table, name, rows.schema[columns[name]].dataType) for name in present}
+    missing = [name for name in _NEEDED if name not in present]
+    if missing or len(present) == len(_NEEDED):
+        raise ConfigurationError(
+            f"the table {table} cannot be compared: it has no column {' and '.join(missing) or ' or '.join(HASHED)}; "
+            "they must bear the names that they have in the source"
+        )
+    named = [rows[columns[name]].cast(kind).alias(name) for name, kind in types.items()]
+    return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
+
+
+def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
+    """The table's latest version, and its rows."""
+    try:
+        latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
+        assert latest is not None
+        rows = spark.sql(f"SELECT * FROM {address.sql_name} VERSION AS OF {latest['version']}")
+    except AnalysisException as error:
+        raise ConfigurationError(f"there is no Delta table {address}: {str(error).splitlines()[0]}") from error
+    return latest["version"], rows
+
+
+def _cast(table: str, name: str, kind: DataType) -> DataType:
+    """What the column is cast to: the source's own type. Text is bytes: Spark keeps those that are no UTF-8, too.
+
+    Raises:
+        ConfigurationError: it may be something else than what the record had.
+    """
+    wanted = spark_schema(include_headers=True)[name].dataType
+    same = kind.simpleString() == wanted.simpleString() if name == "headers" else isinstance(kind, _TYPES[name])
+    if not same:
+        raise ConfigurationError(
+            f"the table {table} cannot be compared: it has {name} as {kind.simpleString()}, "
+            f"and records have it as {wanted.simpleString()}"
+        )
+    return wanted
 
 
 @dataclass(frozen=True)
@@ -48,9 +109,6 @@ class Sides:
     table: VerifiedTable
     times: TimeRange | None
 
-    def hashing(self, *, each_row: bool) -> Hashing:
-        return Hashing(self.table.columns, self.times, each_row)
-
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
         """What one of our sources gives of the ranges."""
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
@@ -59,14 +117,13 @@ class Sides:
 
     def topic_hashed(self, ranges: Ranges, *, each_row: bool) -> DataFrame:
         """The topic's sums, some of the same bucket, or its rows' hashes."""
-        return self.topic_rows(SOURCE, ranges, **{HASHING: self.hashing(each_row=each_row).to_json()})
+        hashing = Hashing(self.table.columns, self.times, each_row)
+        return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
 
     def table_rows(self, condition: str) -> DataFrame:
         """The table's rows for which the condition holds, none outside of the times."""
         rows = self.table.rows.where(condition)
-        if self.times is None:
-            return rows
-        return rows.where(timestamps_within(self.times))
+        return rows if self.times is None else rows.where(timestamps_within(self.times))
 
     def table_hashed(self, bounds: Bounds) -> DataFrame:
         """The hashes of the table's rows within the bounds of few partitions."""
@@ -79,7 +136,7 @@ class Sides:
         Where the scope depends on the table, rows outside of it are there too: their bucket is null.
         """
         bounds = scope.table_bounds()
-        condition = of_topics(bounds) if scope.needs_table else within(bounds)
+        condition = _of_topics(bounds) if scope.needs_table else within(bounds)
         rows = self.table_rows(condition).join(
             sql.broadcast(_bounds_frame(self.spark, bounds)),
             ["topic", "partition"],
@@ -98,11 +155,16 @@ class Sides:
 
 def within(bounds: Bounds) -> str:
     """SQL that holds for the rows within the bounds, and for no others unless there are many partitions."""
-    if len(bounds) > MOST_CONDITIONS:
-        low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
-        return f"{of_topics(bounds)} AND offset >= {low} AND offset < {high}"
+    if len(bounds) <= MOST_CONDITIONS:
+        return exactly_within(bounds)
+    low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
+    return f"{_of_topics(bounds)} AND offset >= {low} AND offset < {high}"
+
+
+def exactly_within(bounds: Bounds) -> str:
+    """SQL that holds for the rows within the bounds."""
     topics: dict[str, list[str]] = {}
-    for partition, (start, end) in bounds.items():
+    for partition, (start, end) in sorted(bounds.items()):
         condition = f"(partition = {partition.partition} AND offset >= {start} AND offset < {end})"
         topics.setdefault(partition.topic, []).append(condition)
     return " OR ".join(f"(topic = {_quoted(topic)} AND ({' OR '.join(some)}))" for topic, some in topics.items())
@@ -114,8 +176,7 @@ def timestamps_within(times: TimeRange) -> str:
     return f"timestamp >= timestamp_millis({times.from_ms}){end}"
 
 
-def of_topics(partitions: Iterable[TopicPartition]) -> str:
-    """SQL that holds for the rows of the partitions' topics."""
+def _of_topics(partitions: Iterable[TopicPartition]) -> str:
     return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({each.topic for each in partitions}))})"
 
 
@@ -125,38 +186,54 @@ def _quoted(text: str) -> str:
 
 
 def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
-    rows = [[partition.topic, partition.partition, *ends] for partition, ends in bounds.items()]
-    fields = ("topic", "partition", "start", "end")
-    given = orjson.dumps([dict(zip(fields, row, strict=True)) for row in rows]).decode()
+    rows = [{"topic": at.topic, "partition": at.partition, "start": a, "end": b} for at, (a, b) in bounds.items()]
     kind = "array<struct<topic: string, partition: int, start: bigint, end: bigint>>"
-    return spark.range(1).select(sql.inline(sql.from_json(sql.lit(given), kind)))
+    return spark.range(1).select(sql.inline(sql.from_json(sql.lit(orjson.dumps(rows).decode()), kind)))
 
 
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
     """From the lowest to the highest offset that the sums are of, by partition."""
     rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
-    return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
+    return {partition_of(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A partition's sums: records on both sides, rows of the table outside, and the buckets that differ, inclusive."""
+
+    topic_records: int = 0
+    table_records: int = 0
+    table_outside: int = 0
+    differing: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def differing_offsets(self) -> OffsetRange | None:
+        """From the first to the last bucket that differs."""
+        if self.first is None or self.last is None:
+            return None
+        return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
 
 
 def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
     """The sums of both sides, by partition; of those on one side only, too."""
     added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
-    ours = topic.groupBy(*_KEYS).agg(*added)
-    joined = ours.join(table, _KEYS, "full_outer")
+    joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
     equal = " AND ".join(f"topic_{name} <=> {name}" for name in _FIGURES)
-    figures = {
-        "topic_records": "coalesce(sum(topic_records), 0)",
-        "table_records": "coalesce(sum(records) FILTER (WHERE bucket IS NOT NULL), 0)",
-        "table_outside": "coalesce(sum(records) FILTER (WHERE bucket IS NULL), 0)",
-        "differing": "count_if(differs)",
-        "first": "min(bucket) FILTER (WHERE differs)",
-        "last": "max(bucket) FILTER (WHERE differs)",
-    }
     differs = joined.withColumn("differs", sql.expr(f"bucket IS NOT NULL AND NOT ({equal})"))
-    aggregates = [sql.expr(f"{expression} AS {name}") for name, expression in figures.items()]
-    rows = differs.groupBy(*_KEYS[:2]).agg(*aggregates).collect()
-    return {_partition(row): Compared(*(row[name] for name in figures)) for row in rows}
+    figures = (
+        "coalesce(sum(topic_records), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NOT NULL), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NULL), 0)",
+        "count_if(differs)",
+        "min(bucket) FILTER (WHERE differs)",
+        "max(bucket) FILTER (WHERE differs)",
+    )
+    rows = differs.groupBy(*_KEYS[:2]).agg(*map(sql.expr, figures)).collect()
+    return {partition_of(row): Compared(*row[2:]) for row in rows}
 
 
-def _partition(row: Row) -> TopicPartition:
+def partition_of(row: Row) -> TopicPartition:
+    """That of its columns `topic` and `partition`."""
     return TopicPartition(row["topic"], row["partition"])

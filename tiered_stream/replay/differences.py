@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sql
 
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.replay.comparison import Bounds, Sides, within
-from tiered_stream.replay.hashing import HASHES
-from tiered_stream.replay.scope import Ranges
+from tiered_stream.replay.comparison import Sides, partition_of, within
+from tiered_stream.replay.replay_plan import Ranges
+from tiered_stream.replay.scope import Bounds
+from tiered_stream.replay.sums_source import HASHES
 from tiered_stream.replay.verify_report import ColumnDifference, Difference, Kind
 
 AT_ONCE = 32
@@ -57,10 +58,10 @@ def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartit
     first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
     rows = joined.where("kind IS NOT NULL").groupBy(*_KEYS[:2]).agg(first, *counts).collect()
     different = {
-        _partition(row): row["first"]["offset"] for row in rows if row["first"]["kind"] == Kind.DIFFERENT.value
+        partition_of(row): row["first"]["offset"] for row in rows if row["first"]["kind"] == Kind.DIFFERENT.value
     }
     columns = _column_differences(sides, different) if different else {}
-    return {_partition(row): _difference(row, columns.get(_partition(row), ())) for row in rows}
+    return {partition_of(row): _difference(row, columns.get(partition_of(row), ())) for row in rows}
 
 
 def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
@@ -77,10 +78,6 @@ def _difference(row: Row, columns: tuple[ColumnDifference, ...]) -> Difference:
     return Difference(first["offset"], Kind(first["kind"]), first["copies"], columns, counts)
 
 
-def _partition(row: Row) -> TopicPartition:
-    return TopicPartition(row["topic"], row["partition"])
-
-
 def _column_differences(
     sides: Sides, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
@@ -92,7 +89,7 @@ def _column_differences(
     theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
     windows = [_window(column) for column in columns]
     rows = ours.join(theirs, _KEYS).selectExpr(*_KEYS, *windows).collect()
-    return {_partition(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
+    return {partition_of(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
 
 
 def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:

@@ -6,11 +6,15 @@ Planned by the run's own planner, micro-batch by micro-batch, so that bytes and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.delta.ingest_settings import source_options
@@ -20,7 +24,6 @@ from tiered_stream.locate.split_fetcher import split_fetcher
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replay.replay_plan import ReplayPlan
@@ -50,14 +53,9 @@ class Prices:
 
 def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
     """The prices that are given, the others as they are known."""
-    if per_1000_gets is None and per_gib is None:
-        return Prices()
-    known = Prices()
-    return Prices(
-        known.per_1000_gets if per_1000_gets is None else per_1000_gets,
-        known.per_gib if per_gib is None else per_gib,
-        as_of="the command line",
-    )
+    prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
+    given = {name: price for name, price in prices.items() if price is not None}
+    return replace(Prices(), **given, as_of="the command line") if given else Prices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +114,18 @@ class Estimate:
 
     def notes(self) -> list[str]:
         """What the figures do not say."""
-        arguments, behind = self.plan.arguments, self.total("after_end")
-        notes = []
-        if self.plan.times.to_ms is not None and behind:
-            where = f"{behind:,} offsets lie behind the first record at or after --to"
-            notes.append(
-                f"{where}: --exact reads them too, and takes those records whose time is within the range"
-                if arguments.exact
-                else f"{where}. Where timestamps go back and forth, some may be of earlier records: --exact takes "
-                "those, too, and none that is outside the range"
-            )
-        elif self.plan.times.to_ms is not None and not arguments.exact:
-            notes.append("--exact would read the same offsets: nothing lies behind the first record at or after --to")
-        return notes
+        exact, behind = self.plan.arguments.exact, self.total("after_end")
+        if self.plan.times.to_ms is None or (exact and not behind):
+            return []
+        if not behind:
+            return ["--exact would read the same offsets: nothing lies behind the first record at or after --to"]
+        where = f"{behind:,} offsets lie behind the first record at or after --to"
+        if exact:
+            return [f"{where}: --exact reads them too, and takes those records whose time is within the range"]
+        return [
+            f"{where}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
+            "and none that is outside the range"
+        ]
 
     def to_json(self) -> str:
         """The whole of it, for programs."""
@@ -167,17 +164,14 @@ def estimate(
     """
     options = parse_options(source_options(settings), streaming=True)
     tallies = {partition: _Tally() for partition in plan.ranges}
-    source = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as source:
         after = _after_end(plan, source.offset_reader)
         for split in _splits(options, source):
             tallies[split.topic_partition].add(split, options)
-        partitions = tuple(
-            tallies[partition].figures(partition, plan.ranges[partition], after[partition], options, source)
-            for partition in sorted(plan.ranges)
-        )
-    finally:
-        source.close()
+    partitions = tuple(
+        _of_partition(each, plan.ranges[each], tallies[each], after.get(each, 0), _why_brokers(options, source))
+        for each in sorted(plan.ranges)
+    )
     return Estimate(plan, partitions, tasks, max_bytes_per_second, prices or Prices())
 
 
@@ -214,38 +208,71 @@ class _Tally:
             self.broker_offsets += len(split.offsets)
             self.brokers_until = max(self.brokers_until, split.offsets.end)
 
-    def figures(
-        self, partition: TopicPartition, offsets: OffsetRange, after_end: int, options: Options, source: LogSource
-    ) -> PartitionEstimate:
-        return PartitionEstimate(
-            topic=partition.topic,
-            partition=partition.partition,
-            start_offset=offsets.start,
-            end_offset=offsets.end,
-            segments=len(self.segments),
-            storage_bytes=self.storage_bytes,
-            gets=self.gets,
-            broker_offsets=self.broker_offsets,
-            broker_reason=self._reason(offsets, options, source) if self.broker_offsets else None,
-            skipped=len(offsets) - self.offsets,
-            after_end=after_end,
-        )
 
-    def _reason(self, offsets: OffsetRange, options: Options, source: LogSource) -> str:
-        if source.locator is None:
-            return NO_LOCATOR
-        if options.prefer is Prefer.LOCAL:
-            return KEPT_LOCALLY
-        return NOT_TIERED_YET if self.brokers_until == offsets.end else NO_SEGMENT
+def _of_partition(
+    partition: TopicPartition, offsets: OffsetRange, tally: _Tally, after_end: int, why_brokers: str | None
+) -> PartitionEstimate:
+    where = NOT_TIERED_YET if tally.brokers_until == offsets.end else NO_SEGMENT
+    return PartitionEstimate(
+        topic=partition.topic,
+        partition=partition.partition,
+        start_offset=offsets.start,
+        end_offset=offsets.end,
+        segments=len(tally.segments),
+        storage_bytes=tally.storage_bytes,
+        gets=tally.gets,
+        broker_offsets=tally.broker_offsets,
+        broker_reason=(why_brokers or where) if tally.broker_offsets else None,
+        skipped=len(offsets) - tally.offsets,
+        after_end=after_end,
+    )
+
+
+def _why_brokers(options: Options, source: LogSource) -> str | None:
+    """What keeps offsets with the brokers, whatever is tiered."""
+    if source.locator is None:
+        return NO_LOCATOR
+    return KEPT_LOCALLY if options.prefer is Prefer.LOCAL else None
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """By partition, the offsets between the first record at or after `to` and the log's end."""
-    match plan.times:
-        case TimeRange(to_ms=int(to_ms)):
-            found = reader.for_timestamps(dict.fromkeys(plan.ranges, to_ms))
-        case _:
-            found = {}
-    latest = reader.latest(plan.ranges.keys()) if found else {}
-    ends = {partition: found.get(partition) for partition in plan.ranges}
-    return {each: 0 if end is None else max(0, latest[each] - end) for each, end in ends.items()}
+    """By partition that has any, the offsets between the first record at or after `to` and the log's end."""
+    if plan.times.to_ms is None:
+        return {}
+    found = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
+    latest = reader.latest(plan.ranges.keys())
+    return {each: max(0, latest[each] - offset) for each, offset in found.items() if offset is not None}
+
+
+def render(estimate: Estimate) -> RenderableType:
+    """The figures of each partition, their sums, and what they mean, for a terminal."""
+    table = Table(title=f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}")
+    table.add_column("partition")
+    for column in ("offsets", "records at most", "segments", "MiB", "GETs", "from brokers"):
+        table.add_column(column, justify="right")
+    for each in estimate.partitions:
+        offsets = f"{each.start_offset:,} to {each.end_offset - 1:,}" if each.offsets else "none"
+        read = each.offsets - each.skipped
+        figures = read, each.segments, each.storage_bytes, each.gets, each.broker_offsets
+        table.add_row(f"{each.topic}-{each.partition}", offsets, *_cells(*figures))
+    table.add_section()
+    totals = (estimate.total(name) for name in ("offsets", "segments", "storage_bytes", "gets", "broker_offsets"))
+    table.add_row("all", "", *_cells(*totals))
+    return Group(table, *(Text(line) for line in _lines(estimate)))
+
+
+def _cells(offsets: int, segments: int, storage_bytes: int, gets: int, broker_offsets: int) -> list[str]:
+    mib = f"{storage_bytes / (1 << 20):,.1f}"
+    return [f"{offsets:,}", f"{segments:,}", mib, f"{gets:,}", f"{broker_offsets:,}"]
+
+
+def _lines(estimate: Estimate) -> list[str]:
+    prices = estimate.prices
+    reasons = {each.broker_reason for each in estimate.partitions if each.broker_reason}
+    return [
+        *(f"From brokers: {reason}." for reason in sorted(reasons)),
+        *(f"{note}." for note in estimate.notes()),
+        f"About {estimate.seconds:,.0f} s with {estimate.tasks} tasks at once.",
+        f"The storage charges about ${estimate.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "
+        f"${prices.per_gib} a GiB (prices of {prices.as_of}).",
+    ]

@@ -21,6 +21,9 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 
 log = logging.getLogger(__name__)
 
+Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
+"""Waits for a query's end, and shows how far it is; raises what ends it early."""
+
 _SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_BETWEEN_LINES = 60.0
 
@@ -46,12 +49,19 @@ class Standing:
     def __str__(self) -> str:
         read = self.metrics.remote_fetch_bytes + self.metrics.broker_fetch_bytes
         seconds = max(self.seconds, 0.001)
-        left = self.seconds_left
         return (
             f"{self.done:,} of {self.offsets:,} offsets, {self.partitions_done} of {self.partitions} partitions done, "
             f"{self.metrics.records / seconds:,.0f} records/s, {read / (1 << 20) / seconds:,.1f} MiB/s, "
-            + ("time left unknown" if left is None else f"{_duration(left)} left")
+            f"{_time_left(self.seconds_left)}"
         )
+
+
+def _time_left(seconds: float | None) -> str:
+    if seconds is None:
+        return "time left unknown"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min left" if hours else f"{minutes} min {rest} s left" if minutes else f"{rest} s left"
 
 
 class Standings:
@@ -63,8 +73,7 @@ class Standings:
         self._start = clock()
         self._begun: int | None = None
         self._ends: dict[TopicPartition, int] = {each: offsets.start for each, offsets in plan.ranges.items()}
-        self._records_before = 0
-        """That were read when the last micro-batch ended."""
+        self._records_before = 0  # the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
         """Take in what Spark says of a finished micro-batch."""
@@ -98,12 +107,9 @@ class Follower:
     def __call__(self, query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
         standings = Standings(plan, self._clock)
         with self._shown(plan) as show:
-            try:
+            with stopped_early(query):
                 while not query.awaitTermination(_SECONDS_BETWEEN_LOOKS):
                     show(_standing(standings, query, receiver))
-            except BaseException:
-                _stop(query)
-                raise
             show(_standing(standings, query, receiver))
 
     @contextmanager
@@ -138,15 +144,14 @@ def _standing(standings: Standings, query: StreamingQuery, receiver: MetricsRece
     return standings.standing(metrics)
 
 
-def _stop(query: StreamingQuery) -> None:
-    """Stop it, if there is still somebody who can."""
+@contextmanager
+def stopped_early(query: StreamingQuery) -> Iterator[None]:
+    """Whatever is raised meanwhile stops the query, if there is still somebody who can."""
     try:
-        query.stop()
-    except (Py4JError, PySparkException, OSError) as error:
-        log.info("the query could not be stopped, its driver is gone: %s", error)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+        yield
+    except BaseException:
+        try:
+            query.stop()
+        except (Py4JError, PySparkException, OSError) as error:
+            log.info("the query could not be stopped, its driver is gone: %s", error)
+        raise

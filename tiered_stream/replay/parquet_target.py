@@ -7,56 +7,40 @@ reads the folder with Spark sees each record once, whatever a crash left behind.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-
-from pyspark.sql import SparkSession
 
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
-from tiered_stream.replay.target import CHECKPOINTS, Start, Target, in_batches
+from tiered_stream.replay.target import CHECKPOINTS, Start, Target, checkpoint_in
 from tiered_stream.source import register
 
 
-@dataclass(frozen=True)
 class ParquetTarget(Target):
-    """The folder: a path, or a URI that Spark can write to. `tasks`: the most at once."""
+    """The folder: a path, or a URI that Spark can write to."""
 
-    spark: SparkSession
-    folder: str
-    tasks: int | None = None
-
-    @property
-    def described(self) -> str:
-        return f"parquet {self.folder}"
+    KIND = "parquet"
 
     def default_checkpoint(self, name: str) -> str | None:
-        return f"{self.folder.rstrip('/')}/{CHECKPOINTS}/replay-{name}"
+        return checkpoint_in(self.place, name)
 
     def check(self, plan: ReplayPlan) -> None:
         if plan.arguments.replace:
             raise ConfigurationError("--replace is for a Delta table: files cannot be taken out of a folder")
-        found = [name for name in ReplayStore(self.spark, self.folder).entries() if name != CHECKPOINTS]
+        found = [name for name in ReplayStore(self.spark, self.place).entries() if name != CHECKPOINTS]
         if found:
             # The sink would take its batches for those of whoever wrote that log, and leave them out without a word.
             raise ConfigurationError(
-                f"the folder {self.folder} is not empty (it has {min(found)}): give a new one, or the --checkpoint of "
+                f"the folder {self.place} is not empty (it has {min(found)}): give a new one, or the --checkpoint of "
                 "the replay that wrote there"
             )
 
-    def prepare(self, plan: ReplayPlan) -> None:
-        """The sink makes the folder."""
-
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
-        """With a limit to micro-batches."""
-        tasks = self.tasks or self.spark.sparkContext.defaultParallelism
-        return in_batches(source_options(plan.stream_options(given)), tasks)
+        return self.in_batches(source_options(plan.stream_options(given)))
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
         register(self.spark)
         rows = self.spark.readStream.format("tiered_stream").options(**settings).load()
-        writer = (rows.coalesce(self.tasks) if self.tasks else rows).writeStream.format("parquet")
-        writer = writer.option("path", self.folder).option("checkpointLocation", checkpoint)
-        query = writer.queryName(plan.transaction_id).trigger(availableNow=True).start()
-        return Start(query, "by Spark's file sink")
+        writer = self.limited(rows).writeStream.format("parquet").queryName(plan.transaction_id)
+        writer = writer.option("path", self.place).option("checkpointLocation", checkpoint)
+        return Start(writer.trigger(availableNow=True).start(), "by Spark's file sink")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +20,7 @@ from tiered_stream.replay.target_producer import TargetProducer, target_producer
 from tiered_stream.replay.topic_settings import TopicWrites
 from tiered_stream.storage.throttle import Pace, pace_of
 
-STRETCH_BYTES = 16 << 20
+COMMIT_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10
 """How much is produced between two looks at the clock."""
 
@@ -36,42 +37,29 @@ def produce_splits(
         UnsupportedDataError: a record cannot be produced as it is.
         TieredStreamError: as `read.read_split`, and what the target says.
     """
-    source = splits[0].topic_partition
-    group = PositionGroup(writes, source, stable=True)
-    try:
+    source, total = splits[0].topic_partition, ReadMetrics()
+    with closing(PositionGroup(writes, source, stable=True)) as group:
         producer = target_producer(writes, source, group)
         producer.open()
         position = group.read()
         if position is None:
             raise lost_positions(writes, [source])
         pace = pace_of("write", options.max_bytes_per_second)
-        out = Stretches(producer, position, writes.stretch_seconds, pace)
-        return _produce(filter(None, (split.rest(position.offset) for split in splits)), options, out, report)
-    finally:
-        group.close()
+        with closing(PositionedWriter(producer, position, writes.commit_seconds, pace)) as out:
+            for split in filter(None, (split.rest(position.offset) for split in splits)):
+                reader = SplitReader(split, options)
+                for batch in _awaited(reader.batches(), writes.commit_seconds, out.commit):
+                    check_producible(source, batch)
+                    out.produce(batch)
+                out.reach(split.offsets.end)
+                report(reader.metrics)
+                total.add(reader.metrics)
+            out.commit()
+    return total
 
 
-def _produce(
-    splits: Iterable[Split], options: Options, out: Stretches, report: Callable[[ReadMetrics], None]
-) -> ReadMetrics:
-    total = ReadMetrics()
-    try:
-        for split in splits:
-            reader = SplitReader(split, options)
-            for batch in _awaited(reader.batches(), out.most_seconds, out.end):
-                check_producible(split.topic_partition, batch)
-                out.produce(batch)
-            out.reach(split.offsets.end)
-            report(reader.metrics)
-            total.add(reader.metrics)
-        out.end()
-        return total
-    finally:
-        out.close()
-
-
-class Stretches:
-    """Records put into stretches that are neither large nor long."""
+class PositionedWriter:
+    """Produces records and commits their position: after `COMMIT_BYTES`, after `seconds`, and when it is told."""
 
     def __init__(
         self,
@@ -82,11 +70,11 @@ class Stretches:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._producer = producer
-        self.most_seconds = seconds
+        self._seconds = seconds
         self._pace = pace
         self._clock = clock
         self._reached = self._committed = position
-        self._opened: float | None = None
+        self._begun: float | None = None
         self._bytes = 0
 
     def produce(self, batch: pa.RecordBatch) -> None:
@@ -95,38 +83,36 @@ class Stretches:
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
             self._pace(part.nbytes)
-            self._open()
+            begun = self._begin()
             self._producer.produce(part)
             self._bytes += part.nbytes
             self.reach(part.column("offset")[-1].as_py() + 1)
-            if self._bytes >= STRETCH_BYTES or self._seconds() >= self.most_seconds:
-                self.end()
+            if self._bytes >= COMMIT_BYTES or self._clock() - begun >= self._seconds:
+                self.commit()
 
     def reach(self, offset: int) -> None:
         """Everything below the offset is produced."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
-    def end(self) -> None:
+    def commit(self) -> None:
         """What was produced is in the target, and the position is committed."""
         if self._reached != self._committed:
-            self._open()
-            self._producer.end(self._reached)
+            self._begin()
+            self._producer.commit(self._reached)
             self._committed = self._reached
-            self._opened = None
+            self._begun = None
             self._bytes = 0
 
     def close(self) -> None:
-        """Take back what is open: something has failed."""
-        if self._opened is not None:
-            self._producer.abandon()
+        """Take back what is not committed: something has failed."""
+        if self._begun is not None:
+            self._producer.abort()
 
-    def _open(self) -> None:
-        if self._opened is None:
-            self._opened = self._clock()
+    def _begin(self) -> float:
+        if self._begun is None:
+            self._begun = self._clock()
             self._producer.begin()
-
-    def _seconds(self) -> float:
-        return 0.0 if self._opened is None else self._clock() - self._opened
+        return self._begun
 
 
 def _awaited(batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]) -> Iterator[pa.RecordBatch]:
@@ -151,24 +137,15 @@ def check_producible(source: TopicPartition, batch: pa.RecordBatch) -> None:
     Raises:
         UnsupportedDataError: it cannot; names the first that it would change.
     """
-    offsets = batch.column("offset")
-    # librdkafka takes 0 for "now".
-    _refuse_first(source, offsets, pc.equal(batch.column("timestamp").cast(pa.int64()), 0), "its timestamp is 0")
     headers = batch.column("headers")
-    odd = pc.match_substring(pc.list_flatten(headers).field("key"), "\0")
-    if pc.any(odd).as_py():
-        owners = pc.list_parent_indices(headers).filter(odd)
-        raise _unproducible(source, offsets[owners[0].as_py()].as_py(), "a header's key has a NUL character in it")
-
-
-def _refuse_first(source: TopicPartition, offsets: pa.Array, odd: pa.Array, why: str) -> None:
-    found = offsets.filter(odd)
-    if len(found):
-        raise _unproducible(source, found[0].as_py(), why)
-
-
-def _unproducible(source: TopicPartition, offset: int, why: str) -> UnsupportedDataError:
-    return UnsupportedDataError(
-        f"the record at offset {offset} of {source} cannot be produced as it is: {why}, which librdkafka would change. "
-        "Leave it out with --from, --to and --exact, or land the topic in a table"
-    )
+    # librdkafka takes 0 for "now".
+    timeless = pc.indices_nonzero(pc.equal(batch.column("timestamp").cast(pa.int64()), 0))
+    nul = pc.match_substring(pc.list_flatten(headers).field("key"), "\0")
+    cut_off = pc.list_parent_indices(headers).filter(nul)
+    for rows, why in (timeless, "its timestamp is 0"), (cut_off, "a header's key has a NUL character in it"):
+        if len(rows):
+            offset = batch.column("offset")[rows[0].as_py()].as_py()
+            raise UnsupportedDataError(
+                f"the record at offset {offset} of {source} cannot be produced as it is: {why}, which librdkafka would "
+                "change. Leave it out with --from, --to and --exact, or land the topic in a table"
+            )

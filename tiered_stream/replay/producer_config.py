@@ -7,7 +7,8 @@ differently. librdkafka's own names are not taken: one vocabulary for the source
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.sasl import credentials
@@ -79,10 +80,8 @@ def connection_config(properties: Mapping[str, str]) -> Config:
     """
     values = ConfigValues(properties)
     config: Config = {name: values.secret(name) or "" for name in properties if name in _SAME_CONNECTION}
-    try:
-        return dict(_QUIET) | config | _tls(values) | _sasl(values)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"the target's {error}") from error
+    with _of_the_target():
+        return _QUIET | config | _tls(values) | _sasl(values)
 
 
 def producer_config(properties: Mapping[str, str]) -> Config:
@@ -94,14 +93,10 @@ def producer_config(properties: Mapping[str, str]) -> Config:
     for name in properties:
         _check_name(name)
     values = ConfigValues(properties)
-    try:
+    with _of_the_target():
         buffered = values.integer(_BUFFER_MEMORY, _BUFFER_BYTES, low=1 << 20)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"the target's {error}") from error
     how: Config = {"queue.buffering.max.kbytes": buffered >> 10}
-    for name in properties:
-        if name in _SAME or name in _RENAMED:
-            how[_RENAMED.get(name, name)] = values.text(name)
+    how |= {_RENAMED.get(name, name): values.text(name) for name in properties if name in _SAME or name in _RENAMED}
     return how | connection_config(properties)
 
 
@@ -112,6 +107,14 @@ def _check_name(name: str) -> None:
     if name not in known:
         near = "".join(f", did you mean {PREFIX}{each}" for each in difflib.get_close_matches(name, known, 1))
         raise ConfigurationError(f"{PREFIX}{name} is not known, or has no meaning for librdkafka{near}?")
+
+
+@contextmanager
+def _of_the_target() -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the target's {error}") from error
 
 
 def _tls(values: ConfigValues) -> Config:

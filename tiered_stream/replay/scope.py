@@ -7,32 +7,28 @@ log start offset there is nothing to compare with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
 
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.tables import OPTIONS
-from tiered_stream.options.types import Option, Queries
+from tiered_stream.options.types import Queries
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
+from tiered_stream.replay.replay_plan import ENDS, POSITIONS, STARTS, Ranges, ends_of, gives, starting_at, without
 
 NO_END = 2**63 - 1
 
-_SUBSCRIPTION = (spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN)
-_STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
-_ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_OFFSETS)
-_OF_STREAMS = tuple(option for option in OPTIONS if option.queries is Queries.STREAMING)
+_FAIL = spark.FAIL_ON_DATA_LOSS.name
+_OF_STREAMS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
 
-Ranges = Mapping[TopicPartition, OffsetRange]
+Bounds = Mapping[TopicPartition, tuple[int, int]]
+"""By partition from which offset, and to which, that not included; in a table they may be negative."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +44,11 @@ class Scope:
     archive: bool
     """The logs' ends are only those of what was kept: a table may well go further."""
 
-    def table_bounds(self) -> dict[TopicPartition, tuple[int, int]]:
-        """From which to which offset (not included) rows of the table are compared."""
-        return {partition: (given.start, self._table_end(partition)) for partition, given in self.given.items()}
-
-    def _table_end(self, partition: TopicPartition) -> int:
+    def table_bounds(self) -> Bounds:
+        """The offsets whose rows of the table are compared."""
         # The log's end was asked for after the table's version: what lies beyond it is in no log.
-        return self.given[partition].end if self.end_is_given or self.archive else NO_END
+        ends = self.end_is_given or self.archive
+        return {partition: (given.start, given.end if ends else NO_END) for partition, given in self.given.items()}
 
     @property
     def needs_table(self) -> bool:
@@ -84,10 +78,9 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     if ranges is not None:
         settings = narrowed(settings, ranges)
     elif _starts_at_end(settings):
-        settings = _without(settings, (spark.STARTING_OFFSETS,))
-    given = GivenOptions(settings)
+        settings = without(settings, [spark.STARTING_OFFSETS.name])
     # What the logs no longer hold is left out, and told; what is lost later fails the reading of it.
-    batch = {**_without(settings, (*_OF_STREAMS, spark.FAIL_ON_DATA_LOSS)), spark.FAIL_ON_DATA_LOSS.name: "false"}
+    batch = {**without(settings, (*_OF_STREAMS, _FAIL)), _FAIL: "false"}
     options = parse_options(batch, streaming=False)
     source = open_log_source(options)
     try:
@@ -97,36 +90,23 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     finally:
         source.close()
     logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
-    present = {partition: offsets for partition, offsets in wanted.items() if partition in logs}
     return Scope(
         logs,
-        present,
-        start_is_given=any(given.has(option) for option in _STARTS),
-        end_is_given=any(given.has(option) for option in _ENDS),
-        assigned=given.has(spark.ASSIGN),
+        {partition: offsets for partition, offsets in wanted.items() if partition in logs},
+        start_is_given=gives(settings, STARTS),
+        end_is_given=gives(settings, ENDS),
+        assigned=gives(settings, [spark.ASSIGN.name]),
         archive=options.locator is LocatorName.ARCHIVE,
     )
 
 
 def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     """The options of a batch query that reads the ranges and nothing else, and fails if it cannot."""
-    assigned: dict[str, list[int]] = {}
-    for partition in sorted(ranges):
-        assigned.setdefault(partition.topic, []).append(partition.partition)
-    return {
-        **_without(settings, (*_SUBSCRIPTION, *_STARTS, *_ENDS, *_OF_STREAMS, spark.FAIL_ON_DATA_LOSS)),
-        spark.ASSIGN.name: orjson.dumps(assigned).decode(),
-        spark.STARTING_OFFSETS.name: offsets_to_json({each: offsets.start for each, offsets in ranges.items()}),
-        spark.ENDING_OFFSETS.name: offsets_to_json({each: offsets.end for each, offsets in ranges.items()}),
-    }
+    ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
+    return without(settings, (*POSITIONS, *_OF_STREAMS, _FAIL)) | starting_at(ranges) | ends
 
 
 def _starts_at_end(settings: Mapping[str, str]) -> bool:
     """Whether the options are of a stream that began at the log's end of that time: the table says where that was."""
     given = {name.lower(): value for name, value in settings.items()}
     return given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower() == "latest"
-
-
-def _without(settings: Mapping[str, str], options: Collection[Option[Any]]) -> dict[str, str]:
-    names = {option.name.lower() for option in options}
-    return {name: value for name, value in settings.items() if name.lower() not in names}

@@ -1,12 +1,11 @@
 """librdkafka's idempotent producer for one source partition, with transactions and without.
 
-Either way a stretch of records comes into the target between `begin` and `end`, and `end` commits the source's next
-offset with it.
+Either way records come into the target between `begin` and `commit`, and `commit` commits the source's next offset
+with them.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,8 +13,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tiered_stream.model import TopicPartition as Source
-from tiered_stream.replay.target_faults import error_of, target_fault
-from tiered_stream.replay.target_positions import PATIENCE_SECONDS, Position, PositionGroup, again
+from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again, error_of, target_fault
+from tiered_stream.replay.target_positions import Position, PositionGroup
 from tiered_stream.replay.topic_settings import TopicWrites
 
 _ANY_PARTITION = -1
@@ -31,8 +30,11 @@ _FULL_QUEUE_SECONDS = 0.1
 _ABORT_SECONDS = 5.0
 
 
-class TargetProducer(ABC):
-    """Every method raises errors of `tiered_stream.errors`."""
+class TargetProducer:
+    """Without transactions: what a crash comes between is produced again, at least once.
+
+    Every method raises errors of `tiered_stream.errors`.
+    """
 
     def __init__(self, writes: TopicWrites, source: Source, group: PositionGroup) -> None:
         self._source = source
@@ -40,27 +42,25 @@ class TargetProducer(ABC):
         self._partition = _ANY_PARTITION if writes.by_key else source.partition
         self._group = group
         self._failure: KafkaError | None = None
-        own = self._settings(writes.name_of(source))
-        self._producer = Producer({**writes.producer, **_SETTINGS, **own, "on_delivery": self._failed})
+        self._producer = Producer({**_config(writes, source), "on_delivery": self._failed})
 
-    def _settings(self, name: str) -> dict[str, Any]:
-        return {}
-
-    @abstractmethod
     def open(self) -> None:
         """Take over from whoever was at this source partition before, where that is possible."""
 
-    @abstractmethod
     def begin(self) -> None:
-        """Begin a stretch."""
+        """Nothing of what is produced from now on is committed."""
 
-    @abstractmethod
-    def end(self, position: Position) -> None:
+    def commit(self, position: Position) -> None:
         """All that was produced is in the target, and the position is committed."""
+        # It ends: a record that cannot be delivered fails after `delivery.timeout.ms`.
+        while self._producer.flush(PATIENCE_SECONDS):
+            self._check_delivery()
+        self._check_delivery()
+        self._group.commit(position)
 
-    @abstractmethod
-    def abandon(self) -> None:
-        """Take back the stretch that is open, where that is possible."""
+    def abort(self) -> None:
+        """Take back what was produced since `begin`, where that is possible."""
+        self._producer.purge()
 
     def produce(self, rows: pa.RecordBatch) -> None:
         """Hand over records; they are on their way when this returns."""
@@ -86,9 +86,31 @@ class TargetProducer(ABC):
         if self._failure is not None:
             raise target_fault(self._failure, f"producing {self._source} to {self._topic}")
 
-    def _checked(self, call: Callable[[], object]) -> None:
-        """Call it, and again while that may help."""
 
+class TransactionalProducer(TargetProducer):
+    """In transactions (KIP-98), the position one of their offsets (KIP-447).
+
+    The transactional id is the source partition's, so that one task at a time can commit for it.
+    """
+
+    def open(self) -> None:
+        self._again(lambda: self._producer.init_transactions(PATIENCE_SECONDS))
+
+    def begin(self) -> None:
+        self._again(self._producer.begin_transaction)
+
+    def commit(self, position: Position) -> None:
+        offsets, group = self._group.offsets(position), self._group.metadata
+        self._again(lambda: self._producer.send_offsets_to_transaction(offsets, group, PATIENCE_SECONDS))
+        self._again(lambda: self._producer.commit_transaction(PATIENCE_SECONDS))
+
+    def abort(self) -> None:
+        try:
+            self._producer.abort_transaction(_ABORT_SECONDS)
+        except KafkaException:
+            pass  # the next one to open it, or its timeout, aborts it
+
+    def _again(self, call: Callable[[], object]) -> None:
         def checked() -> None:
             try:
                 call()
@@ -100,57 +122,24 @@ class TargetProducer(ABC):
         again(checked, f"producing {self._source} to {self._topic}")
 
 
-class TransactionalProducer(TargetProducer):
-    """A stretch is a transaction (KIP-98), its position one of the transaction's offsets (KIP-447).
-
-    The transactional id is the source partition's, so that one task at a time can commit for it.
-    """
-
-    def _settings(self, name: str) -> dict[str, Any]:
-        return {"transactional.id": name}
-
-    def open(self) -> None:
-        self._checked(lambda: self._producer.init_transactions(PATIENCE_SECONDS))
-
-    def begin(self) -> None:
-        self._checked(self._producer.begin_transaction)
-
-    def end(self, position: Position) -> None:
-        offsets, group = self._group.offsets(position), self._group.metadata
-        self._checked(lambda: self._producer.send_offsets_to_transaction(offsets, group, PATIENCE_SECONDS))
-        self._checked(lambda: self._producer.commit_transaction(PATIENCE_SECONDS))
-
-    def abandon(self) -> None:
-        try:
-            self._producer.abort_transaction(_ABORT_SECONDS)
-        except KafkaException:
-            pass  # the next one to open it, or its timeout, aborts it
-
-
-class FlushingProducer(TargetProducer):
-    """A stretch is what lies between two flushes. What a crash comes between is produced again: at least once."""
-
-    def open(self) -> None:
-        pass
-
-    def begin(self) -> None:
-        pass
-
-    def end(self, position: Position) -> None:
-        # It ends: a record that cannot be delivered fails after `delivery.timeout.ms`.
-        while self._producer.flush(PATIENCE_SECONDS):
-            self._check_delivery()
-        self._check_delivery()
-        self._group.commit(position)
-
-    def abandon(self) -> None:
-        self._producer.purge()
-
-
 def target_producer(writes: TopicWrites, source: Source, group: PositionGroup) -> TargetProducer:
     """The producer that was asked for."""
-    kind = TransactionalProducer if writes.transactional else FlushingProducer
-    return kind(writes, source, group)
+    return (TransactionalProducer if writes.transactional else TargetProducer)(writes, source, group)
+
+
+def check_transactions(writes: TopicWrites, source: Source) -> None:
+    """Whether the user may have transactions; those that another run of the replay has open are aborted.
+
+    Raises:
+        BrokerAuthorizationError: the user may not.
+    """
+    producer, doing = Producer(_config(writes, source)), f"beginning transactions as {writes.name_of(source)}"
+    again(lambda: producer.init_transactions(PATIENCE_SECONDS), doing)
+
+
+def _config(writes: TopicWrites, source: Source) -> dict[str, Any]:
+    transactional_id = {"transactional.id": writes.name_of(source)} if writes.transactional else {}
+    return {**writes.producer, **_SETTINGS, **transactional_id}
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -162,14 +151,3 @@ def _records(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
     return [(each["key"], each["value"]) for each in headers] if headers else None
-
-
-def check_transactions(writes: TopicWrites, source: Source) -> None:
-    """Whether the user may have transactions; those that another run of the replay has open are aborted.
-
-    Raises:
-        BrokerAuthorizationError: the user may not.
-    """
-    name = writes.name_of(source)
-    producer = Producer({**writes.producer, **_SETTINGS, "transactional.id": name})
-    again(lambda: producer.init_transactions(PATIENCE_SECONDS), f"beginning transactions as {name}")

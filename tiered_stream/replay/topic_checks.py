@@ -15,8 +15,8 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import TopicPartition
+from tiered_stream.replay.librdkafka_errors import again
 from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.target_positions import again
 from tiered_stream.replay.target_producer import check_transactions
 from tiered_stream.replay.times import show_time
 from tiered_stream.replay.topic_settings import TopicWrites
@@ -27,7 +27,7 @@ _APPEND_TIME = "LogAppendTime"
 
 
 def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
-    """Check each target topic of the plan, and what the user may.
+    """Check each target topic of the plan, what it can take, and what the user may.
 
     Raises:
         UnknownTopicError: a topic is not there.
@@ -48,7 +48,7 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
             _check_partitions(topic, len(found[topic].partitions), plan.ranges, source)
         _check_writable(admin, topic)
         _check_settings(topic, _settings(admin, topic), now_ms - plan.times.from_ms)
-    for partition in list(plan.ranges)[:1]:
+    for partition in list(plan.ranges)[:1]:  # the groups and transactional ids of a replay have the same prefix
         _check_group(admin, writes.name_of(partition))
         if writes.transactional:
             check_transactions(writes, partition)
@@ -95,24 +95,22 @@ def _check_settings(topic: str, settings: Mapping[str, str], age_ms: int) -> Non
 
 
 def _check_writable(admin: AdminClient, topic: str) -> None:
-    wanted = TopicCollection([topic])
-    described = _told(
-        lambda: admin.describe_topics(wanted, include_authorized_operations=True), f"describing the target {topic}"
-    )
-    if described.authorized_operations is not None and AclOperation.WRITE not in described.authorized_operations:
-        raise BrokerAuthorizationError(f"the target {topic}: the user may not: grant WRITE on the topic")
+    what, wanted = f"the target {topic}", TopicCollection([topic])
+    described = _told(lambda: admin.describe_topics(wanted, include_authorized_operations=True), f"describing {what}")
+    _check_may(described, AclOperation.WRITE, f"{what}: the user may not: grant WRITE on the topic")
 
 
 def _check_group(admin: AdminClient, group: str) -> None:
-    """All groups of a replay have the same prefix: one is enough."""
+    what = f"the consumer group {group}"
     described = _told(
-        lambda: admin.describe_consumer_groups([group], include_authorized_operations=True),
-        f"describing the consumer group {group}",
+        lambda: admin.describe_consumer_groups([group], include_authorized_operations=True), f"describing {what}"
     )
-    if described.authorized_operations is not None and AclOperation.READ not in described.authorized_operations:
-        raise BrokerAuthorizationError(
-            f"the consumer group {group}: the user may not: grant READ on groups with the prefix replay-"
-        )
+    _check_may(described, AclOperation.READ, f"{what}: the user may not: grant READ on groups with the prefix replay-")
+
+
+def _check_may(described: Any, operation: AclOperation, message: str) -> None:
+    if described.authorized_operations is not None and operation not in described.authorized_operations:
+        raise BrokerAuthorizationError(message)
 
 
 def _told(ask: Callable[[], Mapping[Any, Future[Any]]], doing: str) -> Any:

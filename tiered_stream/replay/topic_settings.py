@@ -29,7 +29,7 @@ _TOPIC: Option[str] = Option("target.topic", str, "", "", "The topic, or its tem
 _REPLAY: Option[str] = Option("target.replay", str, "", "", "The replay's name in Kafka.", internal=True)
 _ARGUMENTS: Option[str] = Option("target.arguments", str, "", "", "What the replay was asked for.", internal=True)
 _OURS = "target."
-_NAMES = tuple(option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS))
+_KNOWN = {option.name.lower(): option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS)}
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _SOURCE = "{topic}"
 _TRANSACTION_TIMEOUT_MS = 60_000
@@ -45,7 +45,7 @@ class TopicWrites:
     by_key: bool
     producer: Config = field(repr=False)
     connection: Config = field(repr=False)
-    """As `producer`, for a client that does not produce."""
+    """For a client that does not produce."""
     properties: Mapping[str, str] = field(repr=False)
     """The same in Kafka's own names, for our own client."""
     replay: str
@@ -58,7 +58,7 @@ class TopicWrites:
         return self.topic.replace(_SOURCE, source_topic)
 
     @property
-    def stretch_seconds(self) -> float:
+    def commit_seconds(self) -> float:
         """For how long a transaction may be open: well below its timeout, and readers wait for its end."""
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
@@ -78,9 +78,15 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
     """
     given = GivenOptions(options)
     _check_names(options)
+    topic = given.read(_TOPIC)
     properties = target_properties(given.with_prefix(PREFIX), given.with_prefix("kafka."))
+    if not _TOPIC_NAME.fullmatch(topic.replace(_SOURCE, "t")) or topic in (".", ".."):
+        raise ConfigurationError(
+            f"the target {topic!r} is no topic's name: that has letters, digits, '.', '_' and '-', at most 249; "
+            f"{_SOURCE} stands for the source's"
+        )
     return TopicWrites(
-        topic=_checked(given.read(_TOPIC)),
+        topic=topic,
         transactional=given.read(TRANSACTIONAL),
         by_key=given.read(PARTITION_BY) == "key",
         producer=producer_config(properties),
@@ -102,18 +108,8 @@ def source_only(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if not name.lower().startswith(_OURS)}
 
 
-def _checked(topic: str) -> str:
-    if not _TOPIC_NAME.fullmatch(topic.replace(_SOURCE, "t")) or topic in (".", ".."):
-        raise ConfigurationError(
-            f"the target {topic!r} is no topic's name: that has letters, digits, '.', '_' and '-', at most 249; "
-            f"{_SOURCE} stands for the source's"
-        )
-    return topic
-
-
 def _check_names(options: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in _NAMES}
     for name in (each.lower() for each in options):
-        if name.startswith(_OURS) and not name.startswith(PREFIX) and name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")
+        if name.startswith(_OURS) and not name.startswith(PREFIX) and name not in _KNOWN:
+            nearest = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.0)[0]
+            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {_KNOWN[nearest]}")

@@ -17,6 +17,7 @@ from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
 from tiered_stream.delta.data_files import observed_totals
 from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.replay.topic_settings import TopicWrites, source_only, topic_writes
 from tiered_stream.source import StreamReader, settle_worker
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from tiered_stream.model import Split
 
 SOURCE = "tiered_stream_topic"
-_FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)}
 _PREFIX = "task_"
+_WHOLE = {each.name: isinstance(each.default, int) for each in fields(ReadMetrics)}
+"""Whether it is a whole number."""
 
 
 class TopicTask(InputPartition):
@@ -46,8 +48,9 @@ class TopicDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        kinds = {int: LongType(), float: DoubleType()}
-        return StructType([StructField(_PREFIX + name, kinds[kind]) for name, kind in _FIELDS.items()])
+        return StructType(
+            [StructField(_PREFIX + name, LongType() if whole else DoubleType()) for name, whole in _WHOLE.items()]
+        )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return TopicReader(parse_options(source_only(self.options), streaming=True), topic_writes(self.options))
@@ -65,21 +68,17 @@ class TopicReader(StreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         splits = self.splits(self._not_yet_produced(start, end), end)
-        tasks = groupby(splits, key=lambda split: split.topic_partition)
-        return [TopicTask(tuple(group), self.batch_log) for _, group in tasks]
+        by_partition = groupby(splits, key=lambda split: split.topic_partition)
+        return [TopicTask(tuple(group), self.batch_log) for _, group in by_partition]
 
     def _not_yet_produced(self, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
         """The start, moved on to the positions: what lies before them may be gone from the source by now."""
-        from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
         from tiered_stream.replay.target_positions import read_positions
 
         starts, ends = offsets_from_dict(start), offsets_from_dict(end)
-        found = read_positions(self._writes, starts)
-        moved = {
-            partition: min(max(offset, found[partition].offset), ends[partition]) if partition in found else offset
-            for partition, offset in starts.items()
-        }
-        return offsets_to_dict(moved)
+        for partition, position in read_positions(self._writes, starts.keys()).items():
+            starts[partition] = min(max(starts[partition], position.offset), ends[partition])
+        return offsets_to_dict(starts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from tiered_stream.replay.produce import produce_splits
@@ -87,12 +86,10 @@ class TopicReader(StreamReader):
         assert isinstance(partition, TopicTask)
         addresses = (*self.options.metrics_addresses, *partition.batch_log)
         spent = produce_splits(partition.splits, self.options, self._writes, lambda metrics: send(metrics, addresses))
-        row = {_PREFIX + name: [value] for name, value in asdict(spent).items()}
-        kinds = {int: pa.int64(), float: pa.float64()}
-        yield pa.RecordBatch.from_pydict(row, pa.schema([(_PREFIX + name, kinds[k]) for name, k in _FIELDS.items()]))
+        yield pa.RecordBatch.from_pylist([{_PREFIX + name: value for name, value in asdict(spent).items()}])
         settle_worker()
 
 
 def observed(rows: DataFrame) -> DataFrame:
     """The rows, their sums reported in each `StreamingQueryProgress`."""
-    return observed_totals(rows, _FIELDS)
+    return observed_totals(rows, _WHOLE)
