@@ -14,9 +14,8 @@ from tests.delta.made_batches import ORDERS, decoded, plain
 from tests.stack.rows import Record
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.replay import produce
-from tiered_stream.replay.produce import PositionedWriter, check_producible
+from tiered_stream.replay.produce import PositionedWriter, TargetProducer, check_producible
 from tiered_stream.replay.target_positions import Position
-from tiered_stream.replay.target_producer import TargetProducer
 
 
 @dataclass

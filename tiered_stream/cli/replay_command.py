@@ -62,7 +62,7 @@ def replay(
     after --from and ends before the first at or after --to, as Kafka's offsetsForTimes has it.
     """
     # Imported late: other commands need no Spark.
-    from tiered_stream.replay.replay_program import ReplayCommand, run_command
+    from tiered_stream.replay.programs import ReplayCommand, run_replay
 
     command = ReplayCommand(
         settings=settings, option=option, reads=reads(subscribe, subscribe_pattern, assign), spark_conf=spark_conf,
@@ -70,4 +70,4 @@ def replay(
         replace=replace, lane=lane, tasks=tasks, max_bytes_per_second=max_bytes_per_second, verify=verify,
         dry_run=dry_run, get_price=get_price, gib_price=gib_price,
     )  # fmt: skip
-    raise typer.Exit(run_command(command))
+    raise typer.Exit(run_replay(command))

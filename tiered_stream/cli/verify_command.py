@@ -29,7 +29,7 @@ def verify(
     the table's first to its last offset. The first offset that is missing, extra, doubled or different is named.
     """
     # Imported late: other commands need no Spark.
-    from tiered_stream.replay.verify_program import VerifyCommand, run_verify
+    from tiered_stream.replay.programs import VerifyCommand, run_verify
 
     given = reads(subscribe, subscribe_pattern, assign)
     command = VerifyCommand(

@@ -29,10 +29,10 @@ _WINDOW = 64
 """Bytes of a value that come to the driver: those around the first that differs."""
 _SHOWN = 24
 _TEXTS = {
-    "timestamp": "CAST(CAST(unix_micros({0}) AS STRING) AS BINARY)",
-    "key": "{0}",
-    "value": "{0}",
-    "headers": "CASE WHEN size({0}) > 0 THEN CAST(to_json({0}) AS BINARY) END",
+    "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
+    "key": "key",
+    "value": "value",
+    "headers": "CASE WHEN size(headers) > 0 THEN CAST(to_json(headers) AS BINARY) END",
 }
 
 
@@ -51,31 +51,32 @@ def first_differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicP
 
 def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
     ours = _by_offset(sides.topic_hashed(topic, each_row=True), "topic_")
-    joined = ours.join(_by_offset(sides.table_hashed(table), ""), _KEYS, "full_outer").withColumn(
-        "kind", sql.expr(_KIND)
-    )
+    joined = ours.join(_by_offset(sides.table_hashed(table), ""), _KEYS, "full_outer")
+    differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
     counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
     first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
-    rows = joined.where("kind IS NOT NULL").groupBy(*_KEYS[:2]).agg(first, *counts).collect()
-    different = {
-        partition_of(row): row["first"]["offset"] for row in rows if row["first"]["kind"] == Kind.DIFFERENT.value
-    }
+    rows = differing.groupBy(*_KEYS[:2]).agg(first, *counts).collect()
+    firsts = {partition_of(row): row["first"] for row in rows}
+    different = {each: found["offset"] for each, found in firsts.items() if found["kind"] == Kind.DIFFERENT.value}
     columns = _column_differences(sides, different) if different else {}
-    return {partition_of(row): _difference(row, columns.get(partition_of(row), ())) for row in rows}
+    return {
+        partition: Difference(
+            found["offset"],
+            Kind(found["kind"]),
+            found["copies"],
+            columns.get(partition, ()),
+            tuple((kind, row[kind.value]) for kind in Kind if row[kind.value]),
+        )
+        for row, (partition, found) in zip(rows, firsts.items(), strict=True)
+    }
 
 
 def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
     return rows.groupBy(*_KEYS).agg(
-        sql.expr(f"count(*) AS {prefix}copies"),
-        sql.expr(f"min(hash) AS {prefix}least_hash"),
-        sql.expr(f"max(hash) AS {prefix}greatest_hash"),
+        sql.count("*").alias(f"{prefix}copies"),
+        sql.min("hash").alias(f"{prefix}least_hash"),
+        sql.max("hash").alias(f"{prefix}greatest_hash"),
     )
-
-
-def _difference(row: Row, columns: tuple[ColumnDifference, ...]) -> Difference:
-    counts = tuple((kind, row[kind.value]) for kind in Kind if row[kind.value])
-    first = row["first"]
-    return Difference(first["offset"], Kind(first["kind"]), first["copies"], columns, counts)
 
 
 def _column_differences(
@@ -87,43 +88,34 @@ def _column_differences(
     bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
     ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
     theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
-    windows = [_window(column) for column in columns]
-    rows = ours.join(theirs, _KEYS).selectExpr(*_KEYS, *windows).collect()
+    rows = ours.join(theirs, _KEYS).selectExpr(*_KEYS, *map(_window, columns)).collect()
     return {partition_of(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
 
 
 def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
-    return rows.selectExpr(*_KEYS, *(f"{_TEXTS[name].format(name)} AS {prefix}{name}" for name in columns))
+    return rows.selectExpr(*_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
 
 
 def _window(column: str) -> str:
     """SQL: null where both sides are the same; else their sizes, and what they have where they first differ."""
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
-    piece = f"substring({{}}, start + 1, {_WINDOW})"
-    differing = f"start -> NOT {piece.format(ours)} <=> {piece.format(theirs)}"
-    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), {differing}), 1)"
-    both = f"struct(start, {piece.format(ours)} AS topic, {piece.format(theirs)} AS table)"
-    there = f"transform(array({at}), start -> {both})[0]"
+    topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
+    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
+    there = f"transform(array({at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
     sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
     return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({there} AS there, {sizes}) END AS {column}"
 
 
 def _shown(column: str, found: Row) -> ColumnDifference:
     there = found["there"]
-    topic, table = (None if part is None else bytes(part) for part in (there["topic"], there["table"]))
+    topic, table = (None if window is None else bytes(window) for window in (there["topic"], there["table"]))
     if column == "timestamp":
         return ColumnDifference(column, _time(topic), _time(table))
-    start, same = there["start"], _common(topic or b"", table or b"")
-    return ColumnDifference(
-        column, _bytes(topic, found["topic_size"], start, same), _bytes(table, found["table_size"], start, same)
-    )
-
-
-def _common(one: bytes, other: bytes) -> int:
-    """How many bytes are the same before the first that is not."""
-    shorter = min(len(one), len(other))
-    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    pairs = enumerate(zip(topic or b"", table or b"", strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(topic or b""), len(table or b"")))
+    topic_value = _bytes(topic, found["topic_size"], there["start"], same)
+    return ColumnDifference(column, topic_value, _bytes(table, found["table_size"], there["start"], same))
 
 
 def _time(text: bytes | None) -> str:

@@ -130,13 +130,13 @@ class Estimate:
     def to_json(self) -> str:
         """The whole of it, for programs."""
         totals = ("offsets", "segments", "storage_bytes", "gets", "broker_offsets", "skipped", "after_end")
+        plan = self.plan
         found: dict[str, Any] = {
-            "name": self.plan.name,
-            "times": show_range(self.plan.times),
-            "from_ms": self.plan.times.from_ms,
-            "to_ms": self.plan.times.to_ms,
-            "exact": self.plan.arguments.exact,
-            "target": self.plan.arguments.target,
+            "name": plan.name,
+            "times": show_range(plan.times),
+            **asdict(plan.times),
+            "exact": plan.arguments.exact,
+            "target": plan.arguments.target,
             "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
             "total": {name: self.total(name) for name in totals},
             "tasks": self.tasks,
@@ -149,12 +149,7 @@ class Estimate:
 
 
 def estimate(
-    plan: ReplayPlan,
-    settings: Mapping[str, str],
-    *,
-    tasks: int,
-    max_bytes_per_second: int | None = None,
-    prices: Prices | None = None,
+    plan: ReplayPlan, settings: Mapping[str, str], tasks: int, max_bytes_per_second: int | None, prices: Prices
 ) -> Estimate:
     """What the plan reads; nothing is written. `settings` are those of the run's query (`Target.settings`).
 
@@ -168,15 +163,16 @@ def estimate(
         after = _after_end(plan, source.offset_reader)
         for split in _splits(options, source):
             tallies[split.topic_partition].add(split, options)
+    prefers_brokers = KEPT_LOCALLY if options.prefer is Prefer.LOCAL else None
+    why_brokers = NO_LOCATOR if source.locator is None else prefers_brokers
     partitions = tuple(
-        _of_partition(each, plan.ranges[each], tallies[each], after.get(each, 0), _why_brokers(options, source))
-        for each in sorted(plan.ranges)
+        tallies[each].estimate(each, plan.ranges[each], after.get(each, 0), why_brokers) for each in sorted(plan.ranges)
     )
-    return Estimate(plan, partitions, tasks, max_bytes_per_second, prices or Prices())
+    return Estimate(plan, partitions, tasks, max_bytes_per_second, prices)
 
 
 def _splits(options: Options, source: LogSource) -> Iterator[Split]:
-    """What the tasks of all micro-batches read."""
+    """Those of all micro-batches."""
     planner = StreamPlanner(options, source.offset_reader, source.locator)
     planner.prepare_for_available_now()
     start = planner.initial()
@@ -198,41 +194,24 @@ class _Tally:
 
     def add(self, split: Split, options: Options) -> None:
         self.offsets += len(split.offsets)
-        self.storage_bytes += split.storage_bytes
-        self.segments.update(location.segment.segment_id for location in split.locations)
-        if split.locations:
-            parts = [(location.segment, location.bytes) for location in split.locations]
-            fetcher = split_fetcher(split.locations, options)
-            self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
-        else:
+        if not split.locations:
             self.broker_offsets += len(split.offsets)
             self.brokers_until = max(self.brokers_until, split.offsets.end)
+            return
+        parts = [(location.segment, location.bytes) for location in split.locations]
+        self.segments.update(segment.segment_id for segment, _ in parts)
+        self.storage_bytes += split.storage_bytes
+        self.gets += sum(1 for _ in requests_of(split_fetcher(split.locations, options), parts, options.fetch))
 
-
-def _of_partition(
-    partition: TopicPartition, offsets: OffsetRange, tally: _Tally, after_end: int, why_brokers: str | None
-) -> PartitionEstimate:
-    where = NOT_TIERED_YET if tally.brokers_until == offsets.end else NO_SEGMENT
-    return PartitionEstimate(
-        topic=partition.topic,
-        partition=partition.partition,
-        start_offset=offsets.start,
-        end_offset=offsets.end,
-        segments=len(tally.segments),
-        storage_bytes=tally.storage_bytes,
-        gets=tally.gets,
-        broker_offsets=tally.broker_offsets,
-        broker_reason=(why_brokers or where) if tally.broker_offsets else None,
-        skipped=len(offsets) - tally.offsets,
-        after_end=after_end,
-    )
-
-
-def _why_brokers(options: Options, source: LogSource) -> str | None:
-    """What keeps offsets with the brokers, whatever is tiered."""
-    if source.locator is None:
-        return NO_LOCATOR
-    return KEPT_LOCALLY if options.prefer is Prefer.LOCAL else None
+    def estimate(
+        self, partition: TopicPartition, offsets: OffsetRange, after_end: int, why_brokers: str | None
+    ) -> PartitionEstimate:
+        reason = why_brokers or (NOT_TIERED_YET if self.brokers_until == offsets.end else NO_SEGMENT)
+        return PartitionEstimate(
+            partition.topic, partition.partition, offsets.start, offsets.end, len(self.segments), self.storage_bytes,
+            self.gets, self.broker_offsets, broker_reason=reason if self.broker_offsets else None,
+            skipped=len(offsets) - self.offsets, after_end=after_end,
+        )  # fmt: skip
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
@@ -246,33 +225,27 @@ def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, i
 
 def render(estimate: Estimate) -> RenderableType:
     """The figures of each partition, their sums, and what they mean, for a terminal."""
-    table = Table(title=f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}")
-    table.add_column("partition")
+    table = Table("partition", title=f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}")
     for column in ("offsets", "records at most", "segments", "MiB", "GETs", "from brokers"):
         table.add_column(column, justify="right")
+
+    def add_row(name: str, offsets: str, records: int, segments: int, size: int, gets: int, brokers: int) -> None:
+        mib = f"{size / (1 << 20):,.1f}"
+        table.add_row(name, offsets, f"{records:,}", f"{segments:,}", mib, f"{gets:,}", f"{brokers:,}")
+
     for each in estimate.partitions:
         offsets = f"{each.start_offset:,} to {each.end_offset - 1:,}" if each.offsets else "none"
-        read = each.offsets - each.skipped
-        figures = read, each.segments, each.storage_bytes, each.gets, each.broker_offsets
-        table.add_row(f"{each.topic}-{each.partition}", offsets, *_cells(*figures))
+        figures = each.offsets - each.skipped, each.segments, each.storage_bytes, each.gets, each.broker_offsets
+        add_row(f"{each.topic}-{each.partition}", offsets, *figures)
     table.add_section()
-    totals = (estimate.total(name) for name in ("offsets", "segments", "storage_bytes", "gets", "broker_offsets"))
-    table.add_row("all", "", *_cells(*totals))
-    return Group(table, *(Text(line) for line in _lines(estimate)))
-
-
-def _cells(offsets: int, segments: int, storage_bytes: int, gets: int, broker_offsets: int) -> list[str]:
-    mib = f"{storage_bytes / (1 << 20):,.1f}"
-    return [f"{offsets:,}", f"{segments:,}", mib, f"{gets:,}", f"{broker_offsets:,}"]
-
-
-def _lines(estimate: Estimate) -> list[str]:
-    prices = estimate.prices
-    reasons = {each.broker_reason for each in estimate.partitions if each.broker_reason}
-    return [
+    totals = ("offsets", "segments", "storage_bytes", "gets", "broker_offsets")
+    add_row("all", "", *map(estimate.total, totals))
+    prices, reasons = estimate.prices, {each.broker_reason for each in estimate.partitions if each.broker_reason}
+    lines = [
         *(f"From brokers: {reason}." for reason in sorted(reasons)),
         *(f"{note}." for note in estimate.notes()),
         f"About {estimate.seconds:,.0f} s with {estimate.tasks} tasks at once.",
         f"The storage charges about ${estimate.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "
         f"${prices.per_gib} a GiB (prices of {prices.as_of}).",
     ]
+    return Group(table, *map(Text, lines))

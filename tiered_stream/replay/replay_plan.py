@@ -153,11 +153,7 @@ class ReplayPlan:
 
     @classmethod
     def from_json(cls, text: bytes) -> ReplayPlan:
-        """Inverse of `to_json`.
-
-        Raises:
-            CorruptDataError: it is no plan, or one that another version wrote.
-        """
+        """Inverse of `to_json`. Raises CorruptDataError: it is no plan, or one that another version wrote."""
         try:
             parsed = orjson.loads(text)
             if parsed["version"] != _VERSION:
@@ -177,11 +173,7 @@ class ReplayPlan:
 
 
 def check_name(name: str) -> str:
-    """The name, which becomes part of a folder's.
-
-    Raises:
-        ConfigurationError: it cannot.
-    """
+    """The name, which becomes part of a folder's. Raises ConfigurationError: it cannot."""
     if not _NAME.fullmatch(name) or not name.strip("."):
         raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
     return name

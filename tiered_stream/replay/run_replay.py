@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
 
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
@@ -18,14 +18,13 @@ from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import METRICS_ADDRESS
-from tiered_stream.replay.choose_target import paced, target_of
-from tiered_stream.replay.delta_target import DeltaTarget
 from tiered_stream.replay.estimate import Estimate, Prices, estimate
-from tiered_stream.replay.follow import Follow, stopped_early
+from tiered_stream.replay.follow import Follow, follower
 from tiered_stream.replay.replay_plan import POSITIONS, SUBSCRIPTION, ReplayArguments, ReplayPlan, check_name, without
 from tiered_stream.replay.resolve import resolve
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
+from tiered_stream.replay.targets import DeltaTarget, paced, target_of
 from tiered_stream.replay.times import parse_range
 from tiered_stream.replay.verification import verify
 from tiered_stream.replay.verify_report import VerifyReport
@@ -92,17 +91,11 @@ def replay(
         StreamingQueryException: the run failed.
     """
     given = paced(spark, options, max_bytes_per_second, tasks)
+    target = target_of(spark, into, given, lane=lane, tasks=tasks)
     return plan_replay(
-        spark,
-        options=given,
-        target=target_of(spark, into, given, lane=lane, tasks=tasks),
-        from_time=from_time,
-        to_time=to_time,
-        name=name,
-        checkpoint=checkpoint,
-        exact=exact,
-        replace=replace,
-    ).run()
+        spark, options=given, target=target, from_time=from_time, to_time=to_time, name=name, checkpoint=checkpoint,
+        exact=exact, replace=replace,
+    ).run()  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,16 +111,12 @@ class Replay:
     checkpoint: str | None
 
     def estimate(
-        self, *, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
+        self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
         """What the whole of it reads; raises as `estimate.estimate`."""
-        return estimate(
-            self.plan,
-            self.target.settings(self.plan, self.options),
-            tasks=tasks or self.spark.sparkContext.defaultParallelism,
-            max_bytes_per_second=max_bytes_per_second,
-            prices=prices,
-        )
+        tasks = tasks or self.spark.sparkContext.defaultParallelism
+        settings = self.target.settings(self.plan, self.options)
+        return estimate(self.plan, settings, tasks, max_bytes_per_second, prices or Prices())
 
     @property
     def verifiable(self) -> bool:
@@ -148,11 +137,12 @@ class Replay:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
         with MetricsReceiver(self.spark.conf.get("spark.driver.host") or "127.0.0.1") as receiver:
             settings = self.target.settings(plan, {METRICS_ADDRESS.name: receiver.address, **self.options})
-            started = self.target.start(plan, settings, store.folder)
-            say(started.how)
-            (follow or _wait)(started.query, plan, receiver)
+            query, how = self.target.start(plan, settings, store.folder)
+            say(how)
+            (follow or follower(Console(quiet=True, force_terminal=False)))(query, plan, receiver)
             metrics = receiver.total()
-        if not store.reached(plan) and _fails_on_data_loss(plan, self.options):
+        reading = plan.stream_options(self.options)
+        if not store.reached(plan) and parse_options(reading, streaming=True).fail_on_data_loss:
             raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to go on")
         store.finish(metrics.records)
         return ReplayReport(plan, store.folder, metrics)
@@ -165,15 +155,6 @@ class Replay:
         store = ReplayStore(self.spark, folder)
         _check_same(store.keep(self.plan), self.plan.arguments)
         return store
-
-
-def _wait(query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
-    with stopped_early(query):
-        query.awaitTermination()
-
-
-def _fails_on_data_loss(plan: ReplayPlan, options: Mapping[str, str]) -> bool:
-    return parse_options(plan.stream_options(options), streaming=True).fail_on_data_loss
 
 
 def plan_replay(

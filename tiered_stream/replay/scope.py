@@ -8,6 +8,7 @@ log start offset there is nothing to compare with.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from tiered_stream.locate.log_source import open_log_source
@@ -82,13 +83,9 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     # What the logs no longer hold is left out, and told; what is lost later fails the reading of it.
     batch = {**without(settings, (*_OF_STREAMS, _FAIL)), _FAIL: "false"}
     options = parse_options(batch, streaming=False)
-    source = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as source:
         lookup = OffsetLookup.of(options, source.offset_reader)
-        wanted = batch_ranges(options, lookup)
-        bounds = lookup.bounds({}, {})
-    finally:
-        source.close()
+        wanted, bounds = batch_ranges(options, lookup), lookup.bounds({}, {})
     logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
     return Scope(
         logs,

@@ -25,11 +25,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
-    """Read a split; rows with the columns `hashing.answer`.
-
-    Raises:
-        TieredStreamError: as `read.read_split`.
-    """
+    """Read a split; rows with the columns `hashing.answer`. Raises TieredStreamError: as `read.read_split`."""
     reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
     batches = within_times(reader.batches(), hashing.times)
     found = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)

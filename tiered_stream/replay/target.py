@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.options.spark_options import MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.replay.replay_plan import ReplayPlan, gives
@@ -17,13 +18,6 @@ OFFSETS_PER_TASK = 8_000_000
 """Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""
 CHECKPOINTS = "_checkpoints"
 """In the target's folder. Spark's readers, and VACUUM, leave folders alone that begin so."""
-
-
-class Start(NamedTuple):
-    """A query that runs, and a line that says how it goes about it."""
-
-    query: StreamingQuery
-    how: str
 
 
 @dataclass(frozen=True)
@@ -66,8 +60,8 @@ class Target(ABC):
         """Those of the query that reads the plan, made from those that the user gave."""
 
     @abstractmethod
-    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
-        """Start to bring the plan's records there, or go on with it; `settings` are those of the query."""
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
+        """Start to bring the plan's records there, or go on with it; the query, and in a line how it goes about it."""
 
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
         """The settings, with a limit to a micro-batch's size unless they have one."""
@@ -80,6 +74,11 @@ class Target(ABC):
     def limited(self, rows: DataFrame) -> DataFrame:
         """In so many partitions that no more tasks run at once."""
         return rows.coalesce(self.tasks) if self.tasks else rows
+
+    def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
+        """The query, which ends where the plan does."""
+        named = writer.queryName(plan.transaction_id).option("checkpointLocation", checkpoint)
+        return named.trigger(availableNow=True).start()
 
 
 def checkpoint_in(folder: str, name: str) -> str:

@@ -9,11 +9,11 @@ not coordinate the group yet.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
@@ -22,6 +22,8 @@ from tiered_stream.model import TopicPartition as Source
 from tiered_stream.model import listed
 from tiered_stream.replay.librdkafka_errors import again
 from tiered_stream.replay.topic_settings import TopicWrites
+
+T = TypeVar("T")
 
 _ATTEMPT_SECONDS = 10.0
 _AT_ONCE = 16
@@ -66,11 +68,7 @@ class PositionGroup:
         return Position(entry.offset, int(begun_at))
 
     def commit(self, position: Position) -> None:
-        """Commit it, outside of any transaction.
-
-        Raises:
-            BrokerError: the target's cluster does not let it.
-        """
+        """Commit it, outside of any transaction. Raises BrokerError: the target's cluster does not let it."""
         doing = f"committing how far {self._writes.replay} is"
         again(lambda: self._consumer.commit(offsets=self.offsets(position), asynchronous=False), doing)
 
@@ -90,25 +88,22 @@ class PositionGroup:
 
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
     """The positions of those that have one, as they are now; raises as `PositionGroup.read`."""
-
-    def read(source: Source) -> Position | None:
-        with closing(PositionGroup(writes, source)) as group:
-            return group.read()
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = zip(sources, pool.map(read, sources), strict=True)
-        return {source: position for source, position in found if position is not None}
+    found = zip(sources, _at_once(writes, sources, lambda group, source: group.read()), strict=True)
+    return {source: position for source, position in found if position is not None}
 
 
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
     """Commit them; raises as `PositionGroup.commit`."""
+    _at_once(writes, positions, lambda group, source: group.commit(positions[source]))
 
-    def commit(source: Source) -> None:
+
+def _at_once(writes: TopicWrites, sources: Collection[Source], ask: Callable[[PositionGroup, Source], T]) -> list[T]:
+    def asked(source: Source) -> T:
         with closing(PositionGroup(writes, source)) as group:
-            group.commit(positions[source])
+            return ask(group, source)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(commit, positions))
+        return list(pool.map(asked, sources))
 
 
 def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLossError:

@@ -1,17 +1,38 @@
-"""A replay into a Kafka topic, of the same cluster or of another."""
+"""A replay into a Kafka topic, of the same cluster or of another: by a source whose tasks produce.
+
+It is planned like `tiered_stream`; its rows say what a task has done. One task has one source partition of a
+micro-batch, in order. What of it was produced before is not planned again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
+from itertools import groupby
+from typing import Any
 
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DoubleType, LongType, StructField, StructType
+
+from tiered_stream.delta.data_files import observed_totals
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
-from tiered_stream.replay.target import Start, Target
-from tiered_stream.replay.topic_settings import TopicWrites, as_options, topic_writes
+from tiered_stream.replay.target import Target
+from tiered_stream.replay.topic_settings import TopicWrites, as_options, source_only, topic_writes
+from tiered_stream.source import StreamReader, settle_worker
+
+SOURCE = "tiered_stream_topic"
+_PREFIX = "task_"
+_WHOLE = {each.name: isinstance(each.default, int) for each in fields(ReadMetrics)}
+"""Whether it is a whole number."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +70,15 @@ class TopicTarget(Target):
         """With headers, and what the tasks have to know of the target."""
         return as_options({**plan.stream_options(given), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
-    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
-        from tiered_stream.replay.topic_source import SOURCE, TopicDataSource, observed
-
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         writes = self._writes(plan)
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
         self.spark.dataSource.register(TopicDataSource)
         rows = self.spark.readStream.format(SOURCE).options(**settings).load()
-        writer = observed(self.limited(rows)).writeStream.format("noop").queryName(plan.transaction_id)
-        writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        # Their sums are reported in each `StreamingQueryProgress`.
+        writer = observed_totals(self.limited(rows), _WHOLE).writeStream.format("noop")
         how = "in transactions" if writes.transactional else "idempotent, at least once"
-        return Start(writer.start(), f"into {self.described}, {how}")
+        return self.started(writer, plan, checkpoint), f"into {self.described}, {how}"
 
     def _writes(self, plan: ReplayPlan) -> TopicWrites:
         return topic_writes(as_options(self.given, self.place, plan))
@@ -73,3 +92,54 @@ class TopicTarget(Target):
         if starts and store.begun:
             raise lost_positions(writes, starts)
         commit_positions(writes, {source: Position(start, start) for source, start in starts.items()})
+
+
+class TopicDataSource(DataSource):
+    """For `TopicTarget` alone: whoever reads it writes to the target."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> StructType:
+        return StructType(
+            [StructField(_PREFIX + name, LongType() if whole else DoubleType()) for name, whole in _WHOLE.items()]
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return TopicReader(parse_options(source_only(self.options), streaming=True), topic_writes(self.options))
+
+
+class TopicReader(StreamReader):
+    """Plans as `StreamReader` does, from the replay's positions on; its tasks produce."""
+
+    def __init__(self, options: Options, writes: TopicWrites) -> None:
+        super().__init__(options)
+        self._writes = writes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_writes": self._writes}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The splits of each source partition, and where else their task is to report what they cost."""
+        splits = self.splits(self._not_yet_produced(start, end), end)
+        by_partition = groupby(splits, key=lambda split: split.topic_partition)
+        return [InputPartition((tuple(group), self.batch_log)) for _, group in by_partition]
+
+    def _not_yet_produced(self, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
+        """The start, moved on to the positions: what lies before them may be gone from the source by now."""
+        from tiered_stream.replay.target_positions import read_positions
+
+        starts, ends = offsets_from_dict(start), offsets_from_dict(end)
+        for partition, position in read_positions(self._writes, starts.keys()).items():
+            starts[partition] = min(max(starts[partition], position.offset), ends[partition])
+        return offsets_to_dict(starts)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from tiered_stream.replay.produce import produce_splits
+
+        splits, batch_log = partition.value
+        addresses = (*self.options.metrics_addresses, *batch_log)
+        spent = produce_splits(splits, self.options, self._writes, lambda metrics: send(metrics, addresses))
+        yield pa.RecordBatch.from_pylist([{_PREFIX + name: value for name, value in asdict(spent).items()}])
+        settle_worker()
