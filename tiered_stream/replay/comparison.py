@@ -1,103 +1,49 @@
-"""Both sides as sums by buckets of offsets, joined: no record leaves the task that reads it, and all are read once."""
+"""Both sides as sums by buckets of offsets, joined: no record leaves the task that reads it, and all are read once.
+
+Where they differ, a partition's first differing bucket is read again, row by row, and then one record.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import orjson
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, TimestampType
 
-from tiered_stream.delta.address import TableAddress, find_address, spark_errors
-from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.records.hashed_columns import HASHED, row_hash_sql
+from tiered_stream.records.hashed_columns import row_hash_sql
 from tiered_stream.replay.replay_plan import Ranges
-from tiered_stream.replay.scope import Bounds, Scope, narrowed
+from tiered_stream.replay.scope import Bounds, Scope, VerifiedTable, narrowed
 from tiered_stream.replay.sums_source import BUCKET, BUCKET_BITS, HASHES, HASHING, SOURCE, SUMS, Hashing
-from tiered_stream.source import spark_schema
+from tiered_stream.replay.verify_report import ColumnDifference, Difference, Kind
+
+MOST_CONDITIONS = 200
+"""Partitions whose offsets a filter names one by one, so that Delta leaves out files; for more it has one range."""
+AT_ONCE = 32
+"""Partitions whose buckets are read again together."""
 
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
-MOST_CONDITIONS = 200
-"""Partitions whose offsets a filter names one by one, so that Delta leaves out files; for more it has one range."""
-
-_NEEDED = ("topic", "partition", "offset")
-_TYPES: Mapping[str, tuple[type[DataType], ...]] = {
-    "topic": (StringType,),
-    "partition": (IntegerType, LongType),
-    "offset": (LongType, IntegerType),
-    "timestamp": (TimestampType,),
-    "key": (BinaryType, StringType),
-    "value": (BinaryType, StringType),
+_ROW_KEYS = list(HASHES[:3])
+_KIND = """CASE
+    WHEN copies IS NULL OR copies < topic_copies THEN 'missing'
+    WHEN topic_copies IS NULL THEN 'extra'
+    WHEN copies > topic_copies THEN 'doubled'
+    WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
+END"""
+_WINDOW = 64
+"""Bytes of a value that come to the driver: those around the first that differs."""
+_SHOWN = 24
+_TEXTS = {
+    "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
+    "key": "key",
+    "value": "value",
+    "headers": "CASE WHEN size(headers) > 0 THEN CAST(to_json(headers) AS BINARY) END",
 }
-
-
-@dataclass(frozen=True)
-class VerifiedTable:
-    """A Delta table at one `version`: `rows` have `topic`, `partition`, `offset` and `columns`, as the source has them.
-
-    `columns` are those of `HASHED` that the table has.
-    """
-
-    name: str
-    version: int
-    columns: tuple[str, ...]
-    rows: DataFrame
-
-
-def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
-    """The table, a path if it has a slash in it, at its latest version: what is written meanwhile is not seen.
-
-    Raises:
-        ConfigurationError: there is no Delta table, or its columns are not those of records.
-        TableError: Spark cannot reach it.
-    """
-    address = find_address(spark, table)
-    with spark_errors(table, "read"):
-        version, rows = _latest(spark, address)
-        columns = {column.lower(): column for column in rows.columns}
-    present = [name for name in (*_NEEDED, *HASHED) if name in columns]
-    types = {name: _cast(table, name, rows.schema[columns[name]].dataType) for name in present}
-    missing = [name for name in _NEEDED if name not in present]
-    if missing or len(present) == len(_NEEDED):
-        raise ConfigurationError(
-            f"the table {table} cannot be compared: it has no column {' and '.join(missing) or ' or '.join(HASHED)}; "
-            "they must bear the names that they have in the source"
-        )
-    named = [rows[columns[name]].cast(kind).alias(name) for name, kind in types.items()]
-    return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
-
-
-def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
-    """The table's latest version, and its rows."""
-    try:
-        latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
-        assert latest is not None
-        rows = spark.sql(f"SELECT * FROM {address.sql_name} VERSION AS OF {latest['version']}")
-    except AnalysisException as error:
-        raise ConfigurationError(f"there is no Delta table {address}: {str(error).splitlines()[0]}") from error
-    return latest["version"], rows
-
-
-def _cast(table: str, name: str, kind: DataType) -> DataType:
-    """What the column is cast to: the source's own type. Text is bytes: Spark keeps those that are no UTF-8, too.
-
-    Raises:
-        ConfigurationError: it may be something else than what the record had.
-    """
-    wanted = spark_schema(include_headers=True)[name].dataType
-    same = kind.simpleString() == wanted.simpleString() if name == "headers" else isinstance(kind, _TYPES[name])
-    if not same:
-        raise ConfigurationError(
-            f"the table {table} cannot be compared: it has {name} as {kind.simpleString()}, "
-            f"and records have it as {wanted.simpleString()}"
-        )
-    return wanted
 
 
 @dataclass(frozen=True)
@@ -124,11 +70,6 @@ class Sides:
         """The table's rows for which the condition holds, none outside of the times."""
         rows = self.table.rows.where(condition)
         return rows if self.times is None else rows.where(timestamps_within(self.times))
-
-    def table_hashed(self, bounds: Bounds) -> DataFrame:
-        """The hashes of the table's rows within the bounds of few partitions."""
-        hashed = f"{row_hash_sql(self.table.columns)} AS hash"
-        return self.table_rows(within(bounds)).selectExpr(*HASHES[:-1], hashed)
 
     def table_sums(self, scope: Scope) -> DataFrame:
         """The table's sums, with the `lowest` and the `highest` offset of each.
@@ -194,7 +135,7 @@ def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
     """From the lowest to the highest offset that the sums are of, by partition."""
     rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
-    return {partition_of(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
+    return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +172,105 @@ def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared
         "max(bucket) FILTER (WHERE differs)",
     )
     rows = differs.groupBy(*_KEYS[:2]).agg(*map(sql.expr, figures)).collect()
-    return {partition_of(row): Compared(*row[2:]) for row in rows}
+    return {_partition(row): Compared(*row[2:]) for row in rows}
 
 
-def partition_of(row: Row) -> TopicPartition:
+def _partition(row: Row) -> TopicPartition:
     """That of its columns `topic` and `partition`."""
     return TopicPartition(row["topic"], row["partition"])
+
+
+def first_differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    """By partition, the first offset that differs within the offsets of the topic and those of the table.
+
+    At most a bucket of each partition: they are read again on both sides. A partition is left out when nothing differs.
+    """
+    found: dict[TopicPartition, Difference] = {}
+    partitions = sorted(table)
+    for start in range(0, len(partitions), AT_ONCE):
+        some = partitions[start : start + AT_ONCE]
+        found |= _differences(sides, {each: topic[each] for each in some}, {each: table[each] for each in some})
+    return found
+
+
+def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    ours = _by_offset(sides.topic_hashed(topic, each_row=True), "topic_")
+    hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
+    joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
+    differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
+    counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
+    first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
+    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first, *counts).collect()
+    firsts = {_partition(row): row["first"] for row in rows}
+    different = {each: found["offset"] for each, found in firsts.items() if found["kind"] == Kind.DIFFERENT.value}
+    columns = _column_differences(sides, different) if different else {}
+    return {
+        partition: Difference(
+            found["offset"],
+            Kind(found["kind"]),
+            found["copies"],
+            columns.get(partition, ()),
+            tuple((kind, row[kind.value]) for kind in Kind if row[kind.value]),
+        )
+        for row, (partition, found) in zip(rows, firsts.items(), strict=True)
+    }
+
+
+def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+    return rows.groupBy(*_ROW_KEYS).agg(
+        sql.count("*").alias(f"{prefix}copies"),
+        sql.min("hash").alias(f"{prefix}least_hash"),
+        sql.max("hash").alias(f"{prefix}greatest_hash"),
+    )
+
+
+def _column_differences(
+    sides: Sides, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
+    """What differs in one record of each partition, of which there is one on either side."""
+    columns = sides.table.columns
+    ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
+    bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
+    ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
+    theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
+    rows = ours.join(theirs, _ROW_KEYS).selectExpr(*_ROW_KEYS, *map(_window, columns)).collect()
+    return {_partition(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
+
+
+def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
+    return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
+
+
+def _window(column: str) -> str:
+    """SQL: null where both sides are the same; else their sizes, and what they have where they first differ."""
+    ours, theirs = f"topic_{column}", f"table_{column}"
+    longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
+    topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
+    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
+    there = f"transform(array({at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
+    sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
+    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({there} AS there, {sizes}) END AS {column}"
+
+
+def _shown(column: str, found: Row) -> ColumnDifference:
+    there = found["there"]
+    topic, table = (None if window is None else bytes(window) for window in (there["topic"], there["table"]))
+    if column == "timestamp":
+        return ColumnDifference(column, _time(topic), _time(table))
+    pairs = enumerate(zip(topic or b"", table or b"", strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(topic or b""), len(table or b"")))
+    topic_value = _bytes(topic, found["topic_size"], there["start"], same)
+    return ColumnDifference(column, topic_value, _bytes(table, found["table_size"], there["start"], same))
+
+
+def _time(text: bytes | None) -> str:
+    return "null" if text is None else f"{np.datetime64(int(text), 'us')}Z"
+
+
+def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
+    """A value in short: all of it, or where it differs; `window` begins at `start`, `same` bytes of it are equal."""
+    if window is None:
+        return "null"
+    if size is not None and size <= _SHOWN:
+        return repr(window)
+    return f"{window[same : same + _SHOWN]!r} at byte {start + same:,} of {size:,}"

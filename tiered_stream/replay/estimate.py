@@ -21,7 +21,7 @@ from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.delta.task_splits import ASSUMED_RECORD_BYTES
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.split_fetcher import split_fetcher
-from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.splits import splits_for
@@ -58,23 +58,23 @@ def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
     return replace(Prices(), **given, as_of="the command line") if given else Prices()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionEstimate:
-    """Of one partition. `storage_bytes` are of the log; `skipped` offsets are in segments that an exact replay need
-    not read; `after_end` offsets lie between Kafka's end for `to` and the log's.
+    """Of one partition, added up by splits. `storage_bytes` are of the log; `skipped` offsets are in segments that an
+    exact replay need not read; `after_end` offsets lie between Kafka's end for `to` and the log's.
     """
 
     topic: str
     partition: int
     start_offset: int
     end_offset: int
-    segments: int
-    storage_bytes: int
-    gets: int
-    broker_offsets: int
-    broker_reason: str | None
-    skipped: int
-    after_end: int
+    segments: int = 0
+    storage_bytes: int = 0
+    gets: int = 0
+    broker_offsets: int = 0
+    broker_reason: str | None = None
+    skipped: int = 0
+    after_end: int = 0
 
     @property
     def offsets(self) -> int:
@@ -115,9 +115,9 @@ class Estimate:
     def notes(self) -> list[str]:
         """What the figures do not say."""
         exact, behind = self.plan.arguments.exact, self.total("after_end")
-        if self.plan.times.to_ms is None or (exact and not behind):
-            return []
         if not behind:
+            if exact or self.plan.times.to_ms is None:
+                return []
             return ["--exact would read the same offsets: nothing lies behind the first record at or after --to"]
         where = f"{behind:,} offsets lie behind the first record at or after --to"
         if exact:
@@ -158,17 +158,24 @@ def estimate(
         BrokerError, StorageError: offsets or segments cannot be looked up.
     """
     options = parse_options(source_options(settings), streaming=True)
-    tallies = {partition: _Tally() for partition in plan.ranges}
+    segments: set[UUID] = set()
     with closing(open_log_source(options)) as source:
         after = _after_end(plan, source.offset_reader)
+        found = {
+            at: PartitionEstimate(
+                at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets), after_end=after.get(at, 0)
+            )
+            for at, offsets in plan.ranges.items()
+        }
         for split in _splits(options, source):
-            tallies[split.topic_partition].add(split, options)
-    prefers_brokers = KEPT_LOCALLY if options.prefer is Prefer.LOCAL else None
-    why_brokers = NO_LOCATOR if source.locator is None else prefers_brokers
-    partitions = tuple(
-        tallies[each].estimate(each, plan.ranges[each], after.get(each, 0), why_brokers) for each in sorted(plan.ranges)
-    )
-    return Estimate(plan, partitions, tasks, max_bytes_per_second, prices)
+            partition = found[split.topic_partition]
+            partition.skipped -= len(split.offsets)
+            if split.locations:
+                _add_segments(partition, split, options, segments)
+            else:
+                partition.broker_offsets += len(split.offsets)
+                partition.broker_reason = _why_brokers(split, partition.end_offset, options, source)
+    return Estimate(plan, tuple(found[each] for each in sorted(found)), tasks, max_bytes_per_second, prices)
 
 
 def _splits(options: Options, source: LogSource) -> Iterator[Split]:
@@ -181,37 +188,21 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
         start = end
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What the splits of one partition add up to."""
+def _add_segments(partition: PartitionEstimate, split: Split, options: Options, known: set[UUID]) -> None:
+    parts = [(location.segment, location.bytes) for location in split.locations]
+    new = {segment.segment_id for segment, _ in parts} - known
+    known |= new
+    partition.segments += len(new)
+    partition.storage_bytes += split.storage_bytes
+    partition.gets += sum(1 for _ in requests_of(split_fetcher(split.locations, options), parts, options.fetch))
 
-    segments: set[UUID] = field(default_factory=set)
-    storage_bytes: int = 0
-    gets: int = 0
-    offsets: int = 0
-    broker_offsets: int = 0
-    brokers_until: int = 0
 
-    def add(self, split: Split, options: Options) -> None:
-        self.offsets += len(split.offsets)
-        if not split.locations:
-            self.broker_offsets += len(split.offsets)
-            self.brokers_until = max(self.brokers_until, split.offsets.end)
-            return
-        parts = [(location.segment, location.bytes) for location in split.locations]
-        self.segments.update(segment.segment_id for segment, _ in parts)
-        self.storage_bytes += split.storage_bytes
-        self.gets += sum(1 for _ in requests_of(split_fetcher(split.locations, options), parts, options.fetch))
-
-    def estimate(
-        self, partition: TopicPartition, offsets: OffsetRange, after_end: int, why_brokers: str | None
-    ) -> PartitionEstimate:
-        reason = why_brokers or (NOT_TIERED_YET if self.brokers_until == offsets.end else NO_SEGMENT)
-        return PartitionEstimate(
-            partition.topic, partition.partition, offsets.start, offsets.end, len(self.segments), self.storage_bytes,
-            self.gets, self.broker_offsets, broker_reason=reason if self.broker_offsets else None,
-            skipped=len(offsets) - self.offsets, after_end=after_end,
-        )  # fmt: skip
+def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+    if source.locator is None:
+        return NO_LOCATOR
+    if options.prefer is Prefer.LOCAL:
+        return KEPT_LOCALLY
+    return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:

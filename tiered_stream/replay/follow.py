@@ -107,7 +107,10 @@ def follower(console: Console, clock: Callable[[], float] = time.monotonic) -> F
                 while not query.awaitTermination(_SECONDS_BETWEEN_LOOKS):
                     show(_standing(standings, query, receiver))
             except BaseException:
-                _stop(query)
+                try:
+                    query.stop()
+                except (Py4JError, PySparkException, OSError) as error:
+                    log.info("the query could not be stopped, its driver is gone: %s", error)
                 raise
             show(_standing(standings, query, receiver))
 
@@ -139,10 +142,3 @@ def _standing(standings: Standings, query: StreamingQuery, receiver: MetricsRece
         if end is not None:
             standings.batch_ended(source_offsets(source.startOffset) or {}, end, metrics)
     return standings.standing(metrics)
-
-
-def _stop(query: StreamingQuery) -> None:
-    try:
-        query.stop()
-    except (Py4JError, PySparkException, OSError) as error:
-        log.info("the query could not be stopped, its driver is gone: %s", error)

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from types import FrameType
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -30,7 +30,6 @@ from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.targets import paced, target_of
 from tiered_stream.replay.times import parse_range, show_range
 from tiered_stream.replay.verification import verify
-from tiered_stream.replay.verify_report import VerifyReport
 from tiered_stream.replay.verify_report import render as render_verified
 
 log = logging.getLogger(__name__)
@@ -66,6 +65,10 @@ class Command:
     reads: Mapping[str, str]
     spark_conf: Sequence[str] | None
     json: bool
+
+    @cached_property
+    def console(self) -> Console:
+        return Console(highlight=False, soft_wrap=True, stderr=self.json)
 
     def given(self) -> dict[str, str]:
         """The settings of the file, those of the command line on top.
@@ -132,14 +135,14 @@ class VerifyCommand(Command):
 
 def run_replay(command: ReplayCommand) -> int:
     """Run it; the exit code."""
-    console, replay = _console(command), None
+    console, replay = command.console, None
     try:
         settings, now_ms = command.given(), time.time_ns() // 1_000_000
         parse_range(command.from_time, command.to_time, now_ms)  # what is wrong with it is known before Spark starts
         with command.session("replay") as spark:
-            signal.signal(signal.SIGTERM, _interrupted)
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
             replay = _planned(spark, command, settings, now_ms)
-            return _dry_run(replay, command, console) if command.dry_run else _run(replay, command, console)
+            return _dry_run(replay, command) if command.dry_run else _run(replay, command)
     except KeyboardInterrupt:
         name = f" (its name is {replay.plan.name})" if replay else ""
         console.print(f"stopped; what was committed stays. To go on, give the same command again{name}", markup=False)
@@ -153,7 +156,7 @@ def run_replay(command: ReplayCommand) -> int:
 
 def run_verify(command: VerifyCommand) -> int:
     """Run it; the exit code."""
-    console = _console(command)
+    console = command.console
     try:
         settings = command.given()
         table = command.table or of_the_job(settings, "table")
@@ -168,22 +171,14 @@ def run_verify(command: VerifyCommand) -> int:
         return _failed(console, error, WRONG_INPUT)
     if command.json:
         sys.stdout.write(f"{report.to_json()}\n")
-        return DONE if report.equal else DIFFERS
-    return _shown(report, console)
-
-
-def _console(command: Command) -> Console:
-    return Console(highlight=False, soft_wrap=True, stderr=command.json)
+    else:
+        console.print(render_verified(report))
+    return DONE if report.equal else DIFFERS
 
 
 def _failed(console: Console, error: Exception, refused: tuple[type[Exception], ...]) -> int:
     console.print(str(error), style="red", markup=False)
     return REFUSED if isinstance(error, refused) else FAILED
-
-
-def _shown(report: VerifyReport, console: Console) -> int:
-    console.print(render_verified(report))
-    return DONE if report.equal else DIFFERS
 
 
 def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
@@ -206,19 +201,19 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
     return replay
 
 
-def _dry_run(replay: Replay, command: ReplayCommand, console: Console) -> int:
+def _dry_run(replay: Replay, command: ReplayCommand) -> int:
     prices = priced(command.get_price, command.gib_price)
     estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices)
     if command.json:
         sys.stdout.write(f"{estimate.to_json()}\n")
     else:
-        console.print(render(estimate))
-        console.print("Nothing was read or written: this was a dry run", markup=False)
+        command.console.print(render(estimate))
+        command.console.print("Nothing was read or written: this was a dry run", markup=False)
     return DONE
 
 
-def _run(replay: Replay, command: ReplayCommand, console: Console) -> int:
-    plan = replay.plan
+def _run(replay: Replay, command: ReplayCommand) -> int:
+    plan, console = replay.plan, command.console
 
     def say(line: str) -> None:
         console.print(f"replay {plan.name} ({show_range(plan.times)}): {line}", markup=False)
@@ -229,11 +224,11 @@ def _run(replay: Replay, command: ReplayCommand, console: Console) -> int:
         say("has finished before, and nothing was done. To run it once more, give it another --name")
     else:
         say(f"finished: {report.records:,} records, {describe(report.metrics)}")
-    return _shown(replay.verify(), console) if command.verify else DONE
-
-
-def _interrupted(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+    if not command.verify:
+        return DONE
+    verified = replay.verify()
+    console.print(render_verified(verified))
+    return DONE if verified.equal else DIFFERS
 
 
 def _assignments(texts: Sequence[str] | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.positions import TimeRange
@@ -70,11 +70,9 @@ class SumsDataSource(DataSource):
         return SOURCE
 
     def schema(self) -> StructType:
-        topic, partition, *others = self._hashing().answer
-        schema = StructType().add(topic, StringType()).add(partition, IntegerType())
-        for name in others:
-            schema = schema.add(name, LongType())
-        return schema
+        answer = self._hashing().answer
+        types = (StringType(), IntegerType(), *[LongType()] * (len(answer) - 2))
+        return StructType([StructField(name, kind) for name, kind in zip(answer, types, strict=True)])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return SumsReader(parse_options(self.options, streaming=False), self._hashing())

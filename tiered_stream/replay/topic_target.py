@@ -122,18 +122,15 @@ class TopicReader(StreamReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The splits of each source partition, and where else their task is to report what they cost."""
-        splits = self.splits(self._not_yet_produced(start, end), end)
-        by_partition = groupby(splits, key=lambda split: split.topic_partition)
-        return [InputPartition((tuple(group), self.batch_log)) for _, group in by_partition]
-
-    def _not_yet_produced(self, start: dict[str, Any], end: dict[str, Any]) -> dict[str, Any]:
-        """The start, moved on to the positions: what lies before them may be gone from the source by now."""
         from tiered_stream.replay.target_positions import read_positions
 
+        # From the positions on: what lies before them may be gone from the source by now.
         starts, ends = offsets_from_dict(start), offsets_from_dict(end)
         for partition, position in read_positions(self._writes, starts.keys()).items():
             starts[partition] = min(max(starts[partition], position.offset), ends[partition])
-        return offsets_to_dict(starts)
+        splits = self.splits(offsets_to_dict(starts), end)
+        by_partition = groupby(splits, key=lambda split: split.topic_partition)
+        return [InputPartition((tuple(group), self.batch_log)) for _, group in by_partition]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from tiered_stream.replay.produce import produce_splits

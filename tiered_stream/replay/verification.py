@@ -11,10 +11,9 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
-from tiered_stream.replay.comparison import Compared, Sides, compare, open_verified, table_ends
-from tiered_stream.replay.differences import first_differences
+from tiered_stream.replay.comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.replay.replay_plan import Ranges
-from tiered_stream.replay.scope import Scope, look_up_scope
+from tiered_stream.replay.scope import Scope, look_up_scope, open_verified
 from tiered_stream.replay.sums_source import BUCKET, SumsDataSource
 from tiered_stream.replay.verify_report import Difference, PartitionReport, VerifyReport
 from tiered_stream.source import register
