@@ -180,15 +180,23 @@ def _partition(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
 
 
-def first_differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
-    """By partition, the first offset that differs within the offsets of the topic and those of the table.
+def first_differences(
+    sides: Sides, bounds: Bounds, sums: Mapping[TopicPartition, Compared], offsets: Ranges
+) -> dict[TopicPartition, Difference]:
+    """By partition whose sums differ, the first offset that differs within the table's bounds and the topic's offsets.
 
-    At most a bucket of each partition: they are read again on both sides. A partition is left out when nothing differs.
+    The first differing bucket of each is read again on both sides. A partition is left out when nothing differs then.
     """
+    firsts = {each: compared.first * BUCKET for each, compared in sums.items() if compared.first is not None}
+    table, topic = {}, {}
+    for partition, first in firsts.items():
+        start, stop = bounds[partition]
+        table[partition] = max(first, start), min(first + BUCKET, stop)
+        topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
     found: dict[TopicPartition, Difference] = {}
-    partitions = sorted(table)
-    for start in range(0, len(partitions), AT_ONCE):
-        some = partitions[start : start + AT_ONCE]
+    partitions = sorted(firsts)
+    for at in range(0, len(partitions), AT_ONCE):
+        some = partitions[at : at + AT_ONCE]
         found |= _differences(sides, {each: topic[each] for each in some}, {each: table[each] for each in some})
     return found
 

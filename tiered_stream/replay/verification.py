@@ -14,8 +14,8 @@ from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.replay.comparison import Compared, Sides, compare, first_differences, table_ends
 from tiered_stream.replay.replay_plan import Ranges
 from tiered_stream.replay.scope import Scope, look_up_scope, open_verified
-from tiered_stream.replay.sums_source import BUCKET, SumsDataSource
-from tiered_stream.replay.verify_report import Difference, PartitionReport, VerifyReport
+from tiered_stream.replay.sums_source import SumsDataSource
+from tiered_stream.replay.verify_report import PartitionReport, VerifyReport
 from tiered_stream.source import register
 
 
@@ -54,7 +54,7 @@ def verify(
     spark.dataSource.register(SumsDataSource)
     sides = Sides(spark, settings, verified, times)
     sums, offsets = _compared(sides, scope) if scope.given else ({}, {})
-    firsts = _first_differences(sides, scope, sums, offsets)
+    firsts = first_differences(sides, scope.table_bounds(), sums, offsets)
 
     def report(partition: TopicPartition) -> PartitionReport:
         found, log, compared = sums.get(partition, Compared()), scope.logs[partition], offsets[partition]
@@ -81,18 +81,3 @@ def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared
         return compare(sides.topic_hashed(offsets, each_row=False), table), offsets
     finally:
         table.unpersist()
-
-
-def _first_differences(
-    sides: Sides, scope: Scope, sums: Mapping[TopicPartition, Compared], offsets: Ranges
-) -> dict[TopicPartition, Difference]:
-    bounds = scope.table_bounds()
-    topic: dict[TopicPartition, OffsetRange] = {}
-    table: dict[TopicPartition, tuple[int, int]] = {}
-    for partition, found in sums.items():
-        if found.first is not None:
-            first, end = found.first * BUCKET, (found.first + 1) * BUCKET
-            start, stop = bounds[partition]
-            table[partition] = max(first, start), min(end, stop)
-            topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, end)))
-    return first_differences(sides, topic, table)
