@@ -146,7 +146,7 @@ def test_a_task_that_gets_nothing_for_the_poll_timeout_fails_whatever_may_be_los
     monkeypatch: pytest.MonkeyPatch, fail_on_data_loss: str
 ) -> None:
     client = ScriptedClient(lambda _, message: metadata() if isinstance(message, MetadataRequest) else fetched())
-    monkeypatch.setattr("tiered_stream.read.open_client", lambda _: client)
+    monkeypatch.setattr("tiered_stream.broker.client.open_client", lambda _: client)
     given = {"kafkaConsumer.pollTimeoutMs": "30", "failOnDataLoss": fail_on_data_loss}
     parsed = parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", **given}, streaming=False)
     expected = r"partition t-0: cannot fetch record for offset 5 in 30 ms \(kafkaConsumer\.pollTimeoutMs\)"

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import pickle
 import statistics
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 import tiered_stream
+from tests.stack.batches import record_batch
+from tests.stack.rows import Record
+from tests.tier_folder import PARTITION, TierFolder
+from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.source import BatchReader, SplitPartition
 
 PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
-    {"errors"},
+    {"errors", "single_flight"},
+    {"process"},
     {"model"},
     {"records"},
     {"options"},
@@ -88,6 +97,33 @@ def test_imports_go_one_way() -> None:
     assert upward == []
 
 
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    """At the top of modules, that is: what is imported late, or for type checkers alone, closes no circle."""
+    files = {_dotted(path): tree for path, tree in modules().items()}
+    graph = {
+        name: {
+            imported
+            for node in tree.body
+            for each in ([node] if isinstance(node, ast.Import | ast.ImportFrom) else [])
+            for imported in _ours(each, files)
+        }
+        for name, tree in files.items()
+    }
+    assert sum(map(len, graph.values())) > len(graph)
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def _dotted(path: str) -> str:
+    return ".".join(("tiered_stream", *Path(path).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def _ours(node: ast.Import | ast.ImportFrom, files: Collection[str]) -> Iterator[str]:
+    """The package's modules that a statement imports, a package being its `__init__`."""
+    for name in imports(node):
+        members = [f"{name}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+        yield from {each for each in (name, *members) if each in files}
+
+
 def test_the_log_format_knows_nobody() -> None:
     for path, tree in modules().items():
         if package(path) == "records":
@@ -115,7 +151,7 @@ def test_each_library_is_imported_in_its_place() -> None:
         ("tiered_stream.records.decoder", {"pyspark", "boto3", "kafka", "asyncio"}),
         ("tiered_stream.replay.sums_source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.replay.verification", {"boto3", "botocore", "numba", "deltalake"}),
-        ("tiered_stream.read", {"pyspark", "boto3"}),
+        ("tiered_stream.read", {"pyspark", "boto3", "kafka", "urllib3"}),
         ("tiered_stream.cli", {"pyspark", "boto3", "pyarrow"}),
     ],
 )
@@ -125,6 +161,43 @@ def test_importing_a_module_does_not_bring_in_what_it_does_not_need(module: str,
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
     )
     assert not absent & set(loaded.stdout.split())
+
+
+READ_A_SPLIT = """
+import pickle, sys
+reader, partition, batch = pickle.load(sys.stdin.buffer)
+if not partition.split.locations:
+    from tests.broker.scripted import MetadataRequest, ScriptedClient, fetched, metadata
+    from tiered_stream.broker import client
+    broker = ScriptedClient(lambda _, message: metadata() if type(message) is MetadataRequest else fetched(batch))
+    client.open_client = lambda properties: broker
+assert sum(rows.num_rows for rows in reader.read(partition)) == 1
+print(*sys.modules)
+"""
+
+
+@pytest.mark.parametrize("tiered", [False, True])
+def test_a_worker_that_reads_a_split_imports_neither_planner_nor_locator_nor_gateway(
+    tmp_path: Path, tiered: bool
+) -> None:
+    """From what Spark unpickles to the last row, of a split that the broker serves, and of one in a folder."""
+    batch = record_batch([Record(value=b"v")])
+    given = {"subscribe": "t", "kafka.bootstrap.servers": "scripted:1", "remote.storage.uri": tmp_path.as_uri()}
+    reader = BatchReader(parse_options(given, streaming=False))
+    split = Split(TopicPartition("t", 0), OffsetRange(0, 1))
+    if tiered:
+        location = TierFolder(tmp_path).write([batch], 1).location()
+        split = Split(PARTITION, location.offsets, (location,))
+    task = pickle.dumps((reader, SplitPartition(split), batch))
+
+    loaded = subprocess.run([sys.executable, "-c", READ_A_SPLIT], input=task, capture_output=True, cwd=PACKAGE.parent)
+
+    assert loaded.returncode == 0, loaded.stderr.decode()
+    names = set(loaded.stdout.decode().split())
+    ours = {package(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
+    assert not ours & {"locate", "plan", "gateway", "delta", "replay", "cli"}
+    assert not {name.split(".")[0] for name in names} & {"boto3", "urllib3", "deltalake", *(["kafka"] * tiered)}
+    assert "broker" not in ours or not tiered
 
 
 def test_no_two_modules_have_one_name() -> None:

@@ -14,21 +14,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["__version__", "land", "register", "replay", "verify"]
 
+_DEFINED_IN = {
+    "land": "tiered_stream.delta.landing",
+    "register": "tiered_stream.source",
+    "verify": "tiered_stream.replay.verification",
+}
+
 
 def __getattr__(name: str) -> Any:
     # Only when it is asked for: whoever reads needs neither Spark's streaming API nor Arrow's Parquet writer.
-    if name == "land":
-        from tiered_stream.delta.landing import land
-
-        return land
-    if name == "verify":
-        from tiered_stream.replay.verification import verify
-
-        return verify
-    if name == "register":
-        from tiered_stream.source import register
-
-        return register
+    if name in _DEFINED_IN:
+        return getattr(importlib.import_module(_DEFINED_IN[name]), name)
     if name == "replay":
         return importlib.import_module("tiered_stream.replay")  # which can be called
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

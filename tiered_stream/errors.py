@@ -6,6 +6,9 @@ Errors of libraries are mapped to these at the edge where they appear, with `rai
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class TieredStreamError(Exception):
     """Root of every error that this package raises on purpose."""
@@ -33,12 +36,28 @@ class UnsupportedDataError(TieredStreamError):
     """Well-formed data that this version cannot read."""
 
 
+@contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Errors about data say what it is."""
+    try:
+        yield
+    except (CorruptDataError, UnsupportedDataError) as error:
+        raise type(error)(f"{what}: {error}") from error
+
+
 class StorageError(TieredStreamError):
-    """The remote storage refused a request; the message names the object."""
+    """The remote storage refused a request; the message names the object.
+
+    `fallback_reason` says in the metrics why the brokers are read instead.
+    """
+
+    fallback_reason = "other"
 
 
 class StorageObjectNotFoundError(StorageError):
     """The bucket or the object is not there."""
+
+    fallback_reason = "not_found"
 
 
 class StorageBucketNotFoundError(StorageObjectNotFoundError):
@@ -48,9 +67,13 @@ class StorageBucketNotFoundError(StorageObjectNotFoundError):
 class StorageAccessError(StorageError):
     """The storage refused the credentials, or there are none."""
 
+    fallback_reason = "refused"
+
 
 class StorageFormatError(StorageError):
     """A segment is stored in a format that is not known here (KIP-1248: `SupportedStorageFormatVersions`)."""
+
+    fallback_reason = "unknown_format"
 
 
 class StorageUnavailableError(StorageError):
@@ -62,9 +85,13 @@ class StorageUnavailableError(StorageError):
 class StorageConnectTimeoutError(StorageUnavailableError):
     """No connection to the storage within `kafka.fetch.remote.connect.timeout.ms`."""
 
+    fallback_reason = "connect_timeout"
+
 
 class StorageReadTimeoutError(StorageUnavailableError):
     """The storage accepted the request and went silent for `kafka.fetch.remote.read.timeout.ms`."""
+
+    fallback_reason = "read_timeout"
 
 
 class BrokerError(TieredStreamError):

@@ -74,6 +74,9 @@ class TopicDescription:
 PartitionOffsets = Mapping[TopicPartition, int]
 
 
+PartitionRanges = Mapping[TopicPartition, OffsetRange]
+
+
 def listed(partitions: Iterable[TopicPartition]) -> str:
     """The partitions by name, in order, for a message."""
     return ", ".join(str(partition) for partition in sorted(partitions))
@@ -143,6 +146,9 @@ class RemoteLogSegment:
     def offsets(self) -> OffsetRange:
         return OffsetRange(self.base_offset, self.end_offset + 1)
 
+    def __str__(self) -> str:
+        return f"segment {uuid_to_text(self.segment_id)} of {self.topic_partition} from offset {self.base_offset}"
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentLocation:
@@ -160,6 +166,9 @@ class SegmentLocation:
     signed_url: str | None = field(default=None, repr=False)
     storage_format: str = "ApacheKafkaV1"
     following: tuple[int, int] | None = None
+
+
+PartitionLocations = dict[TopicPartition, tuple[SegmentLocation, ...]]
 
 
 def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:

@@ -1,31 +1,24 @@
-"""One split to Arrow, on an executor: fetch, decode, filter, and fall back to the broker where storage fails."""
+"""One split to Arrow, on an executor: fetch, decode, filter, and fall back to the broker where storage fails.
+
+A worker imports what talks to brokers, and what reads signed URLs, only for a split that needs it: each takes long.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from tiered_stream.broker.client import open_client
-from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.range_reader import read_range
 from tiered_stream.errors import (
-    CorruptDataError,
     DataLossError,
     OffsetOutOfRangeError,
-    StorageAccessError,
-    StorageConnectTimeoutError,
     StorageError,
     StorageFormatError,
-    StorageObjectNotFoundError,
-    StorageReadTimeoutError,
     TopicRecreatedError,
-    UnsupportedDataError,
+    naming,
 )
-from tiered_stream.locate.split_fetcher import split_fetcher
-from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, Split
+from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment, SegmentLocation, Split
 from tiered_stream.observe.metrics import ReadMetrics, send
 from tiered_stream.options.choices import Fallback, IsolationLevel
 from tiered_stream.options.parsing import Options
@@ -34,20 +27,14 @@ from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.read_ahead import read_ahead
 from tiered_stream.storage.throttle import pace_of
 
 log = logging.getLogger(__name__)
 
 _INT64_MAX = (1 << 63) - 1
-_STORAGE_FORMATS = ("ApacheKafkaV1",)
-_FALLBACK_REASONS = {
-    StorageConnectTimeoutError: "connect_timeout",
-    StorageReadTimeoutError: "read_timeout",
-    StorageAccessError: "refused",
-    StorageObjectNotFoundError: "not_found",
-    StorageFormatError: "unknown_format",
-}
+_STORAGE_FORMAT = "ApacheKafkaV1"
 
 
 def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
@@ -96,20 +83,20 @@ class SplitReader:
         parts = [(location.segment, location.bytes) for location in locations]
         current, decoder = 0, self._location_decoder(locations[0])
         fetcher = split_fetcher(locations, self._options)
-        metrics, pace = self.metrics, self._pace
-        for index, data in read_ahead(fetcher, parts, self._options.fetch, metrics.on_remote_fetch, pace):
+        on_fetch = self.metrics.on_remote_fetch
+        for index, data in read_ahead(fetcher, parts, self._options.fetch, on_fetch, self._pace):
             while current < index:
                 self._finish(fetcher, locations[current], decoder)
                 current += 1
                 decoder = self._location_decoder(locations[current])
-            with _named(fetcher, locations[current]):
+            with naming(fetcher.describe(locations[current].segment)):
                 yield from decoder.feed(data)
             self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
         self._finish(fetcher, locations[current], decoder)
         self._position = self._split.offsets.end
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
-        with _named(fetcher, location):
+        with naming(fetcher.describe(location.segment)):
             decoder.finish()
         self._position = location.offsets.end
 
@@ -118,7 +105,7 @@ class SplitReader:
         self.metrics.remote_fetch_errors += 1
         if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
             raise error
-        self.metrics.on_fallback(_fallback_reason(error))
+        self.metrics.on_fallback(error.fallback_reason)
         log.warning(
             "%s: offsets %d to %d are read from the broker, because storage failed: %s",
             self._split.topic_partition, self._position, self._split.offsets.end, error,
@@ -133,6 +120,9 @@ class SplitReader:
                 self._skip_lost(error)
 
     def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.broker.range_reader import read_range
+
         client = open_client(self._options.kafka)
         partition, isolation = self._split.topic_partition, self._options.isolation_level
         for fetched in read_range(
@@ -162,6 +152,9 @@ class SplitReader:
         log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
 
     def _log_start(self) -> int:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.broker.list_offsets import BrokerOffsetReader
+
         partition = self._split.topic_partition
         reader = BrokerOffsetReader(open_client(self._options.kafka), self._options.isolation_level)
         return reader.earliest([partition])[partition]
@@ -182,6 +175,33 @@ class SplitReader:
             include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
             max_rows=self._max_rows,
         )  # fmt: skip
+
+
+def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
+    """A fetcher for these locations. A user's own class goes before signed URLs (KIP-1254: it was configured).
+
+    Raises:
+        ConfigurationError: as `fetcher_for`.
+    """
+    signed = {each.segment.segment_id: each for each in locations if each.signed_url is not None}
+    if not signed or options.fetcher_class is not None:
+        return fetcher_for(options)
+
+    from tiered_stream.storage.presigned import PresignedFetcher, SignedFetchTimeouts
+
+    def renew(segment: RemoteLogSegment) -> str | None:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.locate.broker_locator import BrokerLocator
+
+        locator = BrokerLocator(open_client(options.kafka), options.isolation_level, part_bytes=0)
+        return locator.signed_url(signed[segment.segment_id])
+
+    return PresignedFetcher(
+        {segment_id: each.signed_url or "" for segment_id, each in signed.items()},
+        renew,
+        SignedFetchTimeouts(options.storage.connect_timeout_ms, options.storage.read_timeout_ms),
+        fetcher_for(options) if options.storage.uri is not None else None,
+    )
 
 
 def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
@@ -206,23 +226,10 @@ def _bounds(location: SegmentLocation) -> PartBounds:
     return PartBounds(segment.base_offset, segment.end_offset, first, location.following)
 
 
-@contextmanager
-def _named(fetcher: RemoteStorageFetcher, location: SegmentLocation) -> Iterator[None]:
-    """Errors about the location's bytes name their object."""
-    try:
-        yield
-    except (CorruptDataError, UnsupportedDataError) as error:
-        raise type(error)(f"{fetcher.describe(location.segment)}: {error}") from error
-
-
 def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:
     for location in locations:
-        if location.storage_format not in _STORAGE_FORMATS:
+        if location.storage_format != _STORAGE_FORMAT:
             raise StorageFormatError(
                 f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
-                f"{', '.join(_STORAGE_FORMATS)}"
+                f"{_STORAGE_FORMAT}"
             )
-
-
-def _fallback_reason(error: StorageError) -> str:
-    return next((reason for kind, reason in _FALLBACK_REASONS.items() if isinstance(error, kind)), "other")

@@ -7,20 +7,12 @@ imports its own half when it needs it, so that looking the source up stays quick
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -35,6 +27,7 @@ from pyspark.sql.types import (
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.process import collection_paused, settle_worker, show_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,12 +79,10 @@ class TieredStreamDataSource(DataSource):
         return "tiered_stream"
 
     def schema(self) -> StructType:
-        include = self.options.get("includeHeaders", "false").lower()
-        return spark_schema(include == "true")
+        return spark_schema(self.options.get("includeHeaders", "false").lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = parse_options(self.options, streaming=False)
-        return BatchReader(_checked(schema, options))
+        return BatchReader(_checked(schema, parse_options(self.options, streaming=False)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         try:
@@ -118,7 +109,6 @@ def _checked(schema: StructType, options: Options) -> Options:
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    from tiered_stream.observe.driver_log import show_log
     from tiered_stream.read import read_split
 
     show_log()
@@ -126,28 +116,6 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
     addresses = (*options.metrics_addresses, *partition.batch_log)
     yield from read_split(partition.split, replace(options, metrics_addresses=addresses))
     settle_worker()
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """What is imported here stays: to look for garbage in it meanwhile takes a tenth of a second."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@cache
-def settle_worker() -> None:
-    """Take all that a task has imported out of the garbage collector's sight, once a process.
-
-    Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that never go away.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 class BatchReader(DataSourceReader):
@@ -158,7 +126,6 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         from tiered_stream.locate.log_source import open_log_source
-        from tiered_stream.observe.driver_log import show_log
         from tiered_stream.plan.batch import plan_batch
 
         show_log()
@@ -187,9 +154,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _open(self) -> tuple[LogSource, StreamPlanner]:
         if self._opened is None:
-            with _collection_paused():
+            with collection_paused():
                 from tiered_stream.locate.log_source import open_log_source
-                from tiered_stream.observe.driver_log import BatchLog, show_log
+                from tiered_stream.observe.driver_log import BatchLog
                 from tiered_stream.plan.stream import StreamPlanner
 
                 show_log()
@@ -198,12 +165,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._batch_log = BatchLog()
         return self._opened
 
-    @property
-    def _planner(self) -> StreamPlanner:
-        return self._open()[1]
-
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return offsets_to_dict(self._planner.initial())
+        return offsets_to_dict(self._open()[1].initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Always a limit, so that Spark asks for everything only where it ignores limits (`Trigger.Once`).
@@ -211,12 +174,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(_NO_LIMIT if most is None else most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._planner.prepare_for_available_now()
+        self._open()[1].prepare_for_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         # The planner knows the limits, `minOffsetsPerTrigger` too.
         limited = not isinstance(limit, ReadAllAvailable)
-        return offsets_to_dict(self._planner.next_end(offsets_from_dict(start), limited=limited))
+        return offsets_to_dict(self._open()[1].next_end(offsets_from_dict(start), limited=limited))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         latest = self._opened[1].latest() if self._opened else None
@@ -262,14 +225,7 @@ class RefusedStreamReader(DataSourceStreamReader):
     def __init__(self, error: ConfigurationError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def _refuse(self, *_args: Any, **_named: Any) -> Any:
         raise self._error
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802 - Spark's name
-        raise self._error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        raise self._error
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tiered_stream.broker.client import open_client
+from tiered_stream.broker import client as client_module
+from tiered_stream.broker.client import BrokerClient, open_client
+from tiered_stream.process import MOST_KEPT
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "of test_open"}
 
@@ -24,3 +27,53 @@ def test_a_forked_process_does_not_go_on_with_its_parents_connections(monkeypatc
     of_parent = open_client(NOBODY)
     monkeypatch.setattr(os, "getpid", lambda: -1)
     assert open_client(NOBODY) is not of_parent
+
+
+def test_other_credentials_have_a_client_of_their_own() -> None:
+    def jaas(password: str) -> dict[str, str]:
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return {
+            **NOBODY,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": f'{module} required username="u" password="{password}";',
+        }
+
+    assert open_client(jaas("old")) is open_client(jaas("old")) is not open_client(jaas("new"))
+
+
+def test_a_client_is_closed_when_it_was_pushed_out_and_nobody_has_it_any_more() -> None:
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "kafka-io-evicted"]
+
+    client = open_client({**NOBODY, "client.id": "evicted"})
+    for number in range(MOST_KEPT):
+        open_client({**NOBODY, "client.id": f"other {number}"})
+    assert client.run(answered) == "an answer"  # the task at work with it goes on
+    (network,) = threads()
+    del client
+    network.join(60)
+    assert not threads()
+
+
+def test_a_client_that_is_dropped_on_its_network_thread_is_closed_too() -> None:
+    holder = [BrokerClient({**NOBODY, "client.id": "dropped"})]
+    (network,) = [thread for thread in threading.enumerate() if thread.name == "kafka-io-dropped"]
+
+    async def drop() -> None:
+        holder.clear()
+
+    holder[0].start(drop)
+    network.join(60)
+    assert not network.is_alive()
+
+
+def test_a_fork_does_not_close_its_parents_connections() -> None:
+    client = BrokerClient(NOBODY)
+    made_here = client._connections
+    client_module._close(made_here, os.getpid() + 1)
+    assert client.run(answered) == "an answer"
+
+
+async def answered() -> str:
+    return "an answer"

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import gc
 import multiprocessing
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import ClassVar
 
 import pytest
 
 from tests.storage.segment import segment
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.options.parsing import StorageOptions, parse_options
+from tiered_stream.process import MOST_KEPT
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.local_layout import object_key
-from tiered_stream.storage.open_fetcher import open_fetcher
+from tiered_stream.storage.open_fetcher import fetcher_for, open_fetcher
 
 
 def test_the_same_options_give_the_same_fetcher_and_others_another(tmp_path: Path) -> None:
@@ -52,3 +58,42 @@ def test_a_folder_with_spaces_is_found(tmp_path: Path) -> None:
 def test_a_storage_that_is_not_known_names_what_is(options: StorageOptions, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         open_fetcher(options)
+
+
+class Own(RemoteStorageFetcher):
+    """A user's own class, which tells when it is closed."""
+
+    closed: ClassVar[list[str]] = []
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.name = properties["name"]
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        return b""
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        return {}
+
+    def close(self) -> None:
+        self.closed.append(self.name)
+
+
+def own(name: str) -> RemoteStorageFetcher:
+    given = {
+        "subscribe": "t",
+        "kafka.bootstrap.servers": "b:9092",
+        "kafka.remote.storage.fetcher.class": f"{__name__}.Own",
+        "kafka.name": name,
+    }
+    return fetcher_for(parse_options(given, streaming=False))
+
+
+def test_a_users_own_fetcher_is_closed_when_it_was_pushed_out_and_nobody_has_it_any_more() -> None:
+    first = own("first")
+    assert own("first") is first
+    for number in range(MOST_KEPT):
+        own(f"other {number}")
+    assert "first" not in Own.closed
+    del first
+    gc.collect()
+    assert Own.closed.count("first") == 1

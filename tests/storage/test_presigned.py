@@ -85,6 +85,13 @@ def test_a_connection_that_breaks_in_the_body_is_made_again() -> None:
         assert fetcher(server.url).fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
 
 
+@pytest.mark.parametrize("length", ["9" * 5000, "\u00b2", "-10", ""])
+def test_a_length_that_is_none_is_the_services_fault(length: str) -> None:
+    data = part(b"0123456789").replace(b"Content-Length: 10", b"Content-Length: " + length.encode("latin-1"))
+    with ScriptedHttp([data]) as server:
+        assert "did not give the length of its answer" in fails(StorageError, fetcher(server.url))
+
+
 def test_silence_is_a_read_timeout_and_not_waited_for_again() -> None:
     with ScriptedHttp([SILENCE]) as server:
         fails(StorageReadTimeoutError, fetcher(server.url))

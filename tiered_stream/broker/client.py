@@ -5,7 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import random
+import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -19,6 +21,7 @@ from tiered_stream.broker.connections import Connections, Deadline
 from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
 from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import TopicPartition
+from tiered_stream.process import PerProcess
 
 T = TypeVar("T")
 
@@ -39,6 +42,7 @@ class BrokerClient:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.config = BrokerConfig.parse(properties)
         self._connections = Connections(self.config)
+        weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.read_replicas: dict[TopicPartition, int] = {}
         """Brokers to fetch from in a leader's stead, as leaders told us (KIP-392). Of the network thread."""
@@ -216,19 +220,24 @@ def supported_feature(client: BrokerClient, name: str) -> int:
     )
 
 
-_clients: dict[tuple[int, frozenset[tuple[str, str]]], BrokerClient] = {}
+_clients: PerProcess[BrokerClient] = PerProcess()
 
 
 def open_client(properties: Mapping[str, str]) -> BrokerClient:
-    """The process's client for these properties: made once, shared by all threads, never by a forked process.
+    """The process's client for these properties, so that Spark's Python workers keep their connections.
 
-    So Spark's Python workers, which it uses again, keep their connections.
+    It is never closed by its user, but when nobody has it any more.
 
     Raises:
         ConfigurationError: as `BrokerClient`.
     """
-    # The process id: a fork must not go on with its parent's connections.
-    key = (os.getpid(), frozenset(properties.items()))
-    client = _clients.get(key)
-    # Two threads may both make one; setdefault lets all use the same, without a lock that a fork could inherit locked.
-    return client or _clients.setdefault(key, BrokerClient(properties))
+    return _clients.get(properties, lambda: BrokerClient(properties))
+
+
+def _close(connections: Connections, opened_by: int) -> None:
+    """Those of a client that nobody has any more; they are not a forked process's to close.
+
+    In a thread of their own: who had the client last may be their network thread, which cannot wait for its own end.
+    """
+    if os.getpid() == opened_by:
+        threading.Thread(target=connections.close, name="tiered-stream-close", daemon=True).start()

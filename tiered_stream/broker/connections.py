@@ -6,7 +6,6 @@ Callers hand coroutines to that thread (`start`, `run`). Only there are connecti
 from __future__ import annotations
 
 import concurrent.futures
-import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -19,6 +18,7 @@ from kafka.net.selector import NetworkSelector
 from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.faults import connection_fault
 from tiered_stream.errors import BrokerUnavailableError
+from tiered_stream.process import muted
 
 T = TypeVar("T")
 
@@ -40,15 +40,23 @@ class Deadline:
         return f"{self.timeout_ms} ms ({self._option})"
 
 
+class _QuietSelector(NetworkSelector):  # type: ignore[misc]
+    """An event loop that logs nothing: each failed attempt, and at DEBUG the bytes of a login. We raise one error."""
+
+    def run_forever(self) -> None:
+        with muted("kafka"):
+            super().run_forever()
+
+
 class Connections:
     """Sends requests to brokers by node id; the bootstrap servers have ids of their own until Metadata is known."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        _quiet_kafka_python()
         self._config = config
         # A slow step is no news: decoding a Fetch answer of many MiB takes one.
-        self._net = NetworkSelector(client_id=config.net["client_id"], slow_task_threshold_secs=0)
-        self._manager = KafkaConnectionManager(self._net, **config.net)
+        self._net = _QuietSelector(client_id=config.net["client_id"], slow_task_threshold_secs=0)
+        with muted("kafka"):
+            self._manager = KafkaConnectionManager(self._net, **config.net)
         self._closed = False
         self._last_fault: dict[Any, str] = {}  # by node, while no request to it has succeeded since
         self._net.start()
@@ -152,22 +160,12 @@ class Connections:
         if self._closed:
             return
         self._closed = True
-        try:
-            self._net.run(self._manager.close)
-        finally:
-            self._net.close()
+        with muted("kafka"):
+            try:
+                self._net.run(self._manager.close)
+            finally:
+                self._net.close()
 
 
 def _closed() -> BrokerUnavailableError:
     return BrokerUnavailableError("the client was closed")
-
-
-def _quiet_kafka_python() -> None:
-    """Its network layer reports each failed attempt, and at DEBUG the bytes of a login; we raise one error instead.
-
-    A level that the user has set on these loggers stays.
-    """
-    for name in ("kafka.net", "kafka.cluster", "kafka.protocol", "kafka.future"):
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.CRITICAL + 1)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
-from struct import Struct
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
@@ -20,11 +19,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import LATEST
 from tiered_stream.options.spark_options import POLL_TIMEOUT_MS
-from tiered_stream.records.header import whole_batches
-
-_LAST_OFFSET_DELTA = Struct(">23xi")
-"""In a batch of magic 2. An old message has one offset; a compressed set of them has that of its last."""
-_MAGIC = 2
+from tiered_stream.records.header import LAST_OFFSET_DELTA, MAGIC, whole_batches
 
 
 def read_range(
@@ -140,7 +135,7 @@ def offset_after(fetched: FetchedRecords) -> int | None:
     following = None
     try:
         for position, base_offset, magic in whole_batches(fetched.records):
-            delta = _LAST_OFFSET_DELTA.unpack_from(fetched.records, position)[0] if magic == _MAGIC else 0
+            delta = LAST_OFFSET_DELTA.unpack_from(fetched.records, position)[0] if magic == MAGIC else 0
             following = base_offset + delta + 1
     except CorruptDataError as error:
         raise _corrupt(fetched, str(error)) from error

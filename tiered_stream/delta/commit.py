@@ -103,9 +103,9 @@ class TableCommits:
 
     def _look_back(self, query_id: str, batch_id: int) -> _Last:
         transaction = self._begin()
-        found = transaction.last_batch(query_id)
-        forgotten = found is None and _forgets(transaction)
-        if (-1 if found is None else found) < batch_id - 1 and not forgotten:
+        newest = self._newest_since(0, query_id, transaction)
+        found = None if newest == -1 else newest
+        if (-1 if found is None else found) < batch_id - 1 and not (found is None and _forgets(transaction)):
             self._on_gap(found, batch_id - 1)
         return _Last(transaction.state.version + 1, -1 if found is None else found)
 
@@ -139,23 +139,32 @@ class TableCommits:
         return transaction
 
     def _newest(self, transaction: DeltaTransaction, query_id: str) -> int:
-        """The query's newest batch in the table, by the log's files since the last commit.
+        """The query's newest batch in the table.
 
         Raises:
-            _LastIsGoneError: the last commit of this process is not in them.
+            _LastIsGoneError: the last commit of this process is not in the log.
         """
-        last, version = self._last, transaction.state.version
+        last = self._last
         assert last is not None
-        newest = None
-        if version - last.version < MOST_LOG_FILES:
-            newest = self._log.newest_batch(query_id, last.version, version)
+        newest = self._newest_since(last.version, query_id, transaction)
+        if newest is None:
+            return last.batch_id
+        if last.files is not None and newest < last.batch_id:
+            raise _LastIsGoneError
+        return max(last.batch_id, newest)
+
+    def _newest_since(self, first: int, query_id: str, transaction: DeltaTransaction) -> int | None:
+        """The query's newest batch, -1: none; None where the table may have forgotten it.
+
+        It is in version `first` or above, if anywhere: the log's files say it sooner than the table's state.
+        """
+        version = transaction.state.version
+        newest = self._log.newest_batch(query_id, first, version) if version - first < MOST_LOG_FILES else None
         if newest is None:
             newest = transaction.last_batch(query_id)
-            if newest is None and _forgets(transaction):
-                newest = last.batch_id
-        if last.files is not None and (newest is None or newest < last.batch_id):
-            raise _LastIsGoneError
-        return max(last.batch_id, -1 if newest is None else newest)
+            if newest is None:
+                return None if _forgets(transaction) else -1
+        return newest
 
     def _check_fit(self, transaction: DeltaTransaction) -> None:
         planned, found = self._planned, transaction.state.description

@@ -18,7 +18,8 @@ from tiered_stream.delta.data_files import file_rows, spark_file_schema
 from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_files
 from tiered_stream.delta.task_splits import tasks_of
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.source import StreamReader, settle_worker
+from tiered_stream.process import settle_worker
+from tiered_stream.source import StreamReader
 
 if TYPE_CHECKING:
     from tiered_stream.model import Split

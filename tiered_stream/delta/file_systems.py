@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 from pyarrow import fs
 
-from tiered_stream.delta.ingest_settings import TableStorage
+from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 
@@ -20,13 +21,18 @@ def delta_storage_options(storage: TableStorage) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": storage.access_key_id,
         "AWS_SECRET_ACCESS_KEY": storage.secret_access_key,
         "AWS_SESSION_TOKEN": storage.session_token,
-        "AWS_REGION": storage.s3_region or (_REGION_OF_OTHER_SERVICES if endpoint else None),
+        "AWS_REGION": region_of(storage),
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true" if endpoint and endpoint.startswith("http:") else None,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.s3_path_style else "true",
         "AWS_SKIP_SIGNATURE": "true" if storage.anonymous else None,
     }
     return {name: value for name, value in options.items() if value is not None}
+
+
+def region_of(storage: TableStorage) -> str | None:
+    """The region for signatures; None: AWS's chain finds it."""
+    return storage.s3_region or (_REGION_OF_OTHER_SERVICES if storage.s3_endpoint_url else None)
 
 
 @cache
@@ -38,21 +44,66 @@ def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
     return fs.SubTreeFileSystem(f"{parts.netloc}/{parts.path.strip('/')}", _s3(storage))
 
 
-def make_folder(table: fs.FileSystem, path: str) -> None:
-    """Make a folder in the table's, where folders have to be made: to S3 they are but parts of a name."""
-    if isinstance(table.base_fs, fs.LocalFileSystem):
-        table.create_dir(path)
+class DataFolder(Protocol):
+    """Where the data files of one task go; paths are relative to the table's folder."""
+
+    def open(self, path: str) -> Any:
+        """A new file, to be written as pyarrow does it. Raises: OSError."""
+        ...
+
+    def finish(self, path: str, file: Any) -> None:
+        """The file is written; it is there after `wait`. Raises: OSError."""
+        ...
+
+    def wait(self) -> None:
+        """Return when all files are there. Raises: OSError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open; files on their way may be lost."""
+        ...
+
+
+def open_data_folder(files: TableFiles) -> DataFolder:
+    """The folder of a task: into S3 files go as a whole where memory allows it, which one by one it does."""
+    if urlsplit(files.uri).scheme == "s3" and files.day_column is None:
+        from tiered_stream.delta import s3_upload
+
+        if files.target_bytes <= s3_upload.MOST_BYTES:
+            return s3_upload.S3Uploads(files.uri, files.storage)
+    return _StreamedFiles(open_folder(files.uri, files.storage))
+
+
+class _StreamedFiles:
+    """Files that are written while they grow: local ones, and into S3 in parts."""
+
+    def __init__(self, folder: fs.FileSystem) -> None:
+        self._folder = folder
+        self._local = isinstance(folder.base_fs, fs.LocalFileSystem)
+
+    def open(self, path: str) -> pa.NativeFile:
+        if self._local and "/" in path:
+            self._folder.create_dir(path.rpartition("/")[0])
+        return self._folder.open_output_stream(path)
+
+    def finish(self, path: str, file: pa.NativeFile) -> None:
+        file.close()
+
+    def wait(self) -> None:
+        """They are."""
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
 
 
 def _s3(storage: TableStorage) -> fs.FileSystem:
     # A small file, of which there may be thousands, is then one request and not three.
-    given: dict[str, Any] = {"region": storage.s3_region, "anonymous": storage.anonymous, "allow_delayed_open": True}
+    given: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous, "allow_delayed_open": True}
     if storage.access_key_id:
         given |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
         given |= {"session_token": storage.session_token}
     if storage.s3_endpoint_url:
         endpoint = urlsplit(storage.s3_endpoint_url)
         given |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
-        given["region"] = storage.s3_region or _REGION_OF_OTHER_SERVICES
         given |= {"force_virtual_addressing": not storage.s3_path_style}
     return fs.S3FileSystem(**given)

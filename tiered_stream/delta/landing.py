@@ -21,6 +21,7 @@ from tiered_stream.delta.data_files import data_files, observed
 from tiered_stream.delta.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.days import spark_day
 from tiered_stream.delta.ingest_settings import (
+    COMMIT_BY_SPARK,
     TableFiles,
     TableStorage,
     as_options,
@@ -233,7 +234,7 @@ def plan_landing(
     elif replaces:
         found = _Found(None, "the direct lane only appends, and rows are to be replaced")
     else:
-        found = _look(spark, asked_commit(options), files, schema, properties)
+        found = _look(spark, address, asked_commit(options), files, schema, properties)
     if lane == "direct" and found.why_not:
         raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
     if found.table is None:
@@ -286,7 +287,12 @@ def _description(files: TableFiles) -> TableDescription | None:
 
 
 def _look(
-    spark: SparkSession, asked: str, files: TableFiles, schema: StructType, properties: Mapping[str, str]
+    spark: SparkSession,
+    address: TableAddress,
+    asked: str,
+    files: TableFiles,
+    schema: StructType,
+    properties: Mapping[str, str],
 ) -> _Found:
     """Open the table, or make it, and see what it allows.
 
@@ -299,12 +305,22 @@ def _look(
     from tiered_stream.delta.deltalake_table import describe, make_table, open_table
 
     try:
-        table = open_table(files) or make_table(files, schema, properties)
+        table = open_table(files)
+        found = describe(table) if table else TableDescription((), configuration=properties)
+        committer = choose_committer(spark, asked, files, found)
+        if table is None:
+            if committer.by == COMMIT_BY_SPARK:
+                # With the checksum from which Delta's commits go on: without one the first reads the table's state.
+                make_by_spark(spark, address, schema, files.day_column, properties)
+            else:
+                make_table(files, schema, properties)
+            table = open_table(files)
+        if table is None:
+            raise TableAccessError(f"Spark has made the table {address}, but tasks do not find it at {files.uri}")
+        found = describe(table)
     except TableAccessError:
         raise  # Spark would be refused too, or would find another table
     except TableError as error:
         return _Found(None, str(error))
-    found = describe(table)
     check_fit(files.uri, found, schema, files.day_column)
-    committer = choose_committer(spark, asked, files, found)
     return _Found(found, why_not_direct(found, files.day_column) or committer.why_not_direct(found), committer)

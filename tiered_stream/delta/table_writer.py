@@ -14,12 +14,11 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.days import NULL_DAY
 from tiered_stream.delta.file_statistics import FileStatistics
-from tiered_stream.delta.file_systems import make_folder, open_folder
+from tiered_stream.delta.file_systems import DataFolder, open_data_folder
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_once
 from tiered_stream.delta.waiting_rows import DayRows, WaitingRows
@@ -70,7 +69,7 @@ class TableWriter:
         self._task = task
         self._pace = pace
         with _named_errors(files):
-            self._folder = open_folder(files.uri, files.storage)
+            self._folder = open_data_folder(files)
         self._most = min(ROW_GROUP_BYTES, files.target_bytes)
         self._waiting = WaitingRows(by_day=files.day_column is not None)
         self._open: dict[str | None, _OpenFile] = {}
@@ -90,12 +89,14 @@ class TableWriter:
         with _named_errors(self._files):
             for day in list(self._open):
                 self._finish(day)
+            self._folder.wait()
         return self._finished
 
     def close(self) -> None:
         """Let go of files that are not finished, if there are any: the task has failed."""
         for file in self._open.values():
             file.close()
+        self._folder.close()
 
     def _write(self, days: list[DayRows]) -> None:
         """Days that have a file go first, then the largest; their files stay open, as far as that many may."""
@@ -127,9 +128,7 @@ class TableWriter:
         path = f"part-{self._task:05d}-{uuid4()}-c{self._begun:03d}{suffix}"
         self._begun += 1
         if self._files.day_column is not None:
-            folder = f"{self._files.day_column}={day or NULL_DAY}"
-            make_folder(self._folder, folder)
-            path = f"{folder}/{path}"
+            path = f"{self._files.day_column}={day or NULL_DAY}/{path}"
         return _OpenFile(self._folder, path, day, schema, self._files.compression, self._pace)
 
     def _finish(self, day: str | None) -> None:
@@ -140,20 +139,21 @@ class TableWriter:
 class _OpenFile:
     def __init__(
         self,
-        folder: fs.FileSystem,
+        folder: DataFolder,
         path: str,
         day: str | None,
         schema: pa.Schema,
         compression: str,
         pace: Pace,
     ) -> None:
+        self._folder = folder
         self._path = path
         self._day = day
         self._schema = file_schema(schema)
         self._statistics = FileStatistics()
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
-        self._sink = folder.open_output_stream(path)
+        self._sink = folder.open(path)
         self._compression = compression
         self._parquet: pq.ParquetWriter | None = None
         self._pace = pace
@@ -184,7 +184,7 @@ class _OpenFile:
         assert self._parquet is not None, "a file is begun with rows"
         self._parquet.close()
         size = int(self._sink.tell())
-        self._sink.close()
+        self._folder.finish(self._path, self._sink)
         return DataFile(
             self._path,
             size,

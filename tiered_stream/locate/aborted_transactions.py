@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tiered_stream.errors import CorruptDataError, StorageAccessError, StorageObjectNotFoundError, UnsupportedDataError
-from tiered_stream.locate.index_cache import IndexCache, describe
+from tiered_stream.errors import CorruptDataError, StorageAccessError, StorageObjectNotFoundError, naming
+from tiered_stream.locate.index_cache import IndexCache
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment
 from tiered_stream.records.indexes import parse_transaction_index
-from tiered_stream.records.snapshots import parse_producer_snapshot
+from tiered_stream.records.snapshots import open_transactions, parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType
 
 TRANSACTION_INDEXES = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)
@@ -67,11 +67,10 @@ class _Search:
         if not earlier or not at or self.visible.ends_at(at - 1) or part.offsets.start != part.segment.base_offset:
             return
         try:
-            open_before = self._open_at_end(at - 1)
+            with naming(f"before it, {self.visible[at - 1].segment}"):
+                open_before = self._open_at_end(at - 1)
         except (StorageObjectNotFoundError, StorageAccessError):  # gone meanwhile: nothing to hold the index against
             return
-        except (CorruptDataError, UnsupportedDataError) as error:
-            raise type(error)(f"before it, {describe(self.visible[at - 1].segment)}: {error}") from error
         for each in earlier:
             if open_before is not None and (each.producer_id, each.first_offset) not in open_before:
                 raise CorruptDataError(
@@ -85,16 +84,11 @@ class _Search:
         snapshot = self._indexes(part.segment).get(IndexType.PRODUCER_SNAPSHOT)
         if snapshot is None or part.offsets.end != part.segment.end_offset + 1:
             return None
-        producers = parse_producer_snapshot(snapshot)
-        open_from = ((each.producer_id, each.current_txn_first_offset) for each in producers)
-        return frozenset((producer_id, first) for producer_id, first in open_from if first is not None)
+        return frozenset(open_transactions(parse_producer_snapshot(snapshot)))
 
     def _indexes(self, segment: RemoteLogSegment) -> dict[IndexType, bytes]:
         only_snapshot = (IndexType.PRODUCER_SNAPSHOT,)
         return self.cache.get(segment, only_snapshot if segment.transaction_index_empty else TRANSACTION_INDEXES)
-
-    def result(self, seam: int | None) -> AbortedSearch:
-        return AbortedSearch(tuple(sorted(self.found)), seam)
 
 
 def find_aborted(visible: Sequence[VisibleSegment], at: int, wanted: OffsetRange, cache: IndexCache) -> AbortedSearch:
@@ -109,11 +103,8 @@ def find_aborted(visible: Sequence[VisibleSegment], at: int, wanted: OffsetRange
     while True:
         at = visible.next_stop(at)
         part = visible[at]
-        try:
-            if not part.segment.transaction_index_empty and search.take(at):
-                return search.result(None)
-        except (CorruptDataError, UnsupportedDataError) as error:
-            raise type(error)(f"{describe(part.segment)}: {error}") from error
-        if visible.ends_at(at):
-            return search.result(part.offsets.end)
+        with naming(part.segment):
+            decided = not part.segment.transaction_index_empty and search.take(at)
+        if decided or visible.ends_at(at):
+            return AbortedSearch(tuple(sorted(search.found)), None if decided else part.offsets.end)
         at += 1

@@ -37,14 +37,12 @@ class BrokerLineages:
             known = self._known.get(partition)
             if known is None or known.leader_epoch != leader_epochs[partition] or known.leader_epoch == NO_EPOCH:
                 self._known[partition] = _Known(leader_epochs[partition])
-        missing = {partition: set(wanted) - self._known[partition].asked for partition, wanted in epochs.items()}
-        self._ask({partition: wanted for partition, wanted in missing.items() if wanted})
-        return {partition: self._known[partition].ends for partition in epochs}
-
-    def _ask(self, epochs: Mapping[TopicPartition, Collection[int]]) -> None:
-        for partition, ends in lineages(self._client, epochs).items() if epochs else ():
+        unasked = {partition: set(wanted) - self._known[partition].asked for partition, wanted in epochs.items()}
+        missing = {partition: wanted for partition, wanted in unasked.items() if wanted}
+        for partition, ends in lineages(self._client, missing).items() if missing else ():
             known = self._known[partition]
-            known.asked.update(epochs[partition])
+            known.asked.update(missing[partition])
             known.ends.update(ends)
             if known.leader_epoch in known.ends:
                 known.ends[known.leader_epoch] = END_OF_LOG  # it is still growing
+        return {partition: self._known[partition].ends for partition in epochs}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,8 @@ from tiered_stream.model import (
     ByteRange,
     LeaderEpoch,
     OffsetRange,
+    PartitionLocations,
+    PartitionRanges,
     RemoteLogSegment,
     SegmentLocation,
     TopicPartition,
@@ -29,17 +31,7 @@ log = logging.getLogger(__name__)
 
 _MOST_ROUNDS = 10_000
 
-Ranges = Mapping[TopicPartition, OffsetRange]
 Locations = tuple[SegmentLocation, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """An answer and what it says."""
-
-    segments: bytes
-    topic_id: UUID
-    locations: Locations
 
 
 class BrokerLocator(Locator):
@@ -68,10 +60,10 @@ class BrokerLocator(Locator):
         self._terms = LocationTerms(isolation, local_too, part_bytes)
         self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
         self._signed_only = signed_only
-        self._known: dict[tuple[TopicPartition, LocationTerms], _Known] = {}
+        self._known: dict[tuple[TopicPartition, LocationTerms], tuple[bytes, UUID, Locations]] = {}
         self._warned = False
 
-    def locate(self, ranges: Ranges) -> dict[TopicPartition, Locations]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         found = self._ask(ranges, self._terms)
         if not self._signed_only:
             return found
@@ -84,7 +76,7 @@ class BrokerLocator(Locator):
             )
         return signed
 
-    def segment_ends(self, ranges: Ranges) -> dict[TopicPartition, tuple[int, ...]]:
+    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         found = self._ask(ranges, self._ends_terms)
         return {
             partition: tuple(
@@ -116,9 +108,9 @@ class BrokerLocator(Locator):
         found = self._ask({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
         return next((each.signed_url for each in found if each.segment.segment_id == segment.segment_id), None)
 
-    def _ask(self, ranges: Ranges, terms: LocationTerms) -> dict[TopicPartition, Locations]:
+    def _ask(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
         """The locations of all ranges, in as many rounds as the longest answer needs."""
-        found: dict[TopicPartition, Locations] = dict.fromkeys(ranges, ())
+        found: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: wanted for partition, wanted in ranges.items() if len(wanted)}
         for _ in range(_MOST_ROUNDS):
             if not left:
@@ -139,24 +131,20 @@ class BrokerLocator(Locator):
     ) -> Locations:
         if answer.located_end is not None and answer.located_end < wanted.start:
             raise CorruptDataError(f"{partition}: located up to {answer.located_end}, though asked from {wanted.start}")
-        topic_id = self._topic_id(partition.topic)
+        metadata = self._client.topic(partition.topic)
+        assert metadata is not None, "it was asked by its id"
         if answer.segments is None:
             return ()
         known = self._known.get((partition, terms))
         # The same bytes say the same, and most answers name what was named before.
-        if known is None or known.segments != answer.segments or known.topic_id != topic_id:
-            known = _Known(answer.segments, topic_id, _decoded(partition, topic_id, answer.segments))
+        if known is None or known[:2] != (answer.segments, metadata.topic_id):
+            known = answer.segments, metadata.topic_id, _decoded(partition, metadata.topic_id, answer.segments)
             if terms in (self._terms, self._ends_terms):
                 self._known[partition, terms] = known
-        locations = known.locations
+        locations = known[2]
         if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
             raise CorruptDataError(f"{partition}: the broker names offsets outside of {wanted}")
         return locations
-
-    def _topic_id(self, topic: str) -> UUID:
-        metadata = self._client.topic(topic)
-        assert metadata is not None, "it was asked by its id"
-        return metadata.topic_id
 
 
 def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:

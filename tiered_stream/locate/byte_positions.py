@@ -1,42 +1,23 @@
 """From offsets to bytes of a segment, and where a big location may be cut.
 
-An offset index says only between which offsets the batch at a position begins, so at a cut its header is read (Kafka:
-`DefaultRecordBatch`):
-
-    base offset   int64   at 0
-    length        int32   at 8, of what follows this field
-    magic         int8    at 16; below 2 the offset at 0 may be the *last* of a compressed batch
+An offset index says only between which offsets the batch at a position begins, so its header is read, too.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
-from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.index_cache import IndexCache, describe
+from tiered_stream.errors import CorruptDataError, naming
+from tiered_stream.locate.index_cache import IndexCache
 from tiered_stream.model import AbortedTransaction, ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
+from tiered_stream.records.header import HEADER_SIZE, LENGTH_END, MAGIC, START
 from tiered_stream.records.indexes import OffsetIndex, parse_offset_index
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-
-_BATCH_START = struct.Struct(">qi4xb")  # base offset, length, (partition leader epoch), magic
-_BATCH_HEADER_BYTES = 61
-_LENGTH_END = 12
-_FIRST_EXACT_MAGIC = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """A batch to cut at, and where the batches before it end."""
-
-    base_offset: int
-    position: int
-    following: tuple[int, int]
 
 
 class SegmentPositions:
@@ -70,69 +51,60 @@ class SegmentPositions:
         if len(location.bytes) <= target_bytes:
             return [location]
         index = self._offset_index(location.segment)
-        entries = self._cut_entries(location, index, target_bytes)
+        entries = self._entries(location, index, target_bytes)
         headers = self._executor.map(lambda entry: self._base_offset(location.segment, index, entry), entries)
-        cuts = [
-            _Cut(base_offset, position, (index.following(position)[0], base_offset))
-            for position, base_offset in zip(index.positions[entries].tolist(), headers, strict=True)
-            if base_offset is not None and location.offsets.start < base_offset < location.offsets.end
+        edges = [
+            (location.offsets.start, location.bytes.start, None),
+            *(
+                (base_offset, position, (index.following(position)[0], base_offset))
+                for position, base_offset in zip(index.positions[entries].tolist(), headers, strict=True)
+                if base_offset is not None and location.offsets.start < base_offset < location.offsets.end
+            ),
+            (location.offsets.end, location.bytes.end, location.following),
         ]
-        return list(_parts(location, cuts))
+        return [
+            replace(
+                location,
+                offsets=OffsetRange(start, end),
+                bytes=ByteRange(first_byte, end_byte),
+                aborted_transactions=touching(location.aborted_transactions, start, end),
+                following=following,
+            )
+            for (start, first_byte, _), (end, end_byte, following) in pairwise(edges)
+        ]
 
     def _offset_index(self, segment: RemoteLogSegment) -> OffsetIndex:
         data = self._cache.get(segment, (IndexType.OFFSET,)).get(IndexType.OFFSET, b"")
-        try:
+        with naming(segment):
             return parse_offset_index(data, segment.base_offset, segment.size)
-        except CorruptDataError as error:
-            raise CorruptDataError(f"{describe(segment)}: {error}") from error
 
-    def _cut_entries(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
+    def _entries(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
         """Index entries to cut at: the first at or after the start of each range that the layout likes to request."""
-        # Far more ranges than entries would give no more cuts.
+        # Far more ranges than entries would give no more parts.
         target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
         ranges = self._fetcher.request_ranges(location.segment, location.bytes, target_bytes)
         starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]
-        entries = np.unique(np.searchsorted(index.positions, starts, side="left"))
-        return [int(entry) for entry in entries if self._inside(location, index, int(entry))]
-
-    @staticmethod
-    def _inside(location: SegmentLocation, index: OffsetIndex, entry: int) -> bool:
-        return entry < len(index.positions) and int(index.positions[entry]) < location.bytes.end
+        entries = np.unique(np.searchsorted(index.positions, starts))
+        found: list[int] = entries[entries < np.searchsorted(index.positions, location.bytes.end)].tolist()
+        return found
 
     def _base_offset(self, segment: RemoteLogSegment, index: OffsetIndex, entry: int) -> int | None:
         """The base offset of the batch at an index entry; None where the batch's format does not tell it."""
         position, last = int(index.positions[entry]), int(index.offsets[entry])
         after = int(index.offsets[entry - 1]) if entry else segment.base_offset - 1
-        end = min(position + _BATCH_HEADER_BYTES, segment.size)
+        end = min(position + HEADER_SIZE, segment.size)
         header = self._fetcher.fetch_log_segment(segment, position, end)
-        where = f"{describe(segment)}: the batch at byte {position}"
-        if len(header) < _BATCH_START.size:
+        where = f"{segment}: the batch at byte {position}"
+        if len(header) < START.size:
             raise CorruptDataError(f"{where} breaks off after {len(header)} bytes")
-        base_offset, length, magic = _BATCH_START.unpack_from(header)
-        if magic < _FIRST_EXACT_MAGIC:
+        base_offset, length, magic = START.unpack_from(header)
+        if magic < MAGIC:
             return None
         if not after < base_offset <= last:
             raise CorruptDataError(f"{where} begins at offset {base_offset}, its index says {after + 1} to {last}")
-        if length < _BATCH_HEADER_BYTES - _LENGTH_END or position + _LENGTH_END + length > segment.size:
+        if length < HEADER_SIZE - LENGTH_END or position + LENGTH_END + length > segment.size:
             raise CorruptDataError(f"{where} has {length} bytes in a segment of {segment.size}")
         return int(base_offset)
-
-
-def _parts(location: SegmentLocation, cuts: list[_Cut]) -> Iterator[SegmentLocation]:
-    """`location` cut before each of `cuts`, which ascend."""
-    edges = [
-        (location.offsets.start, location.bytes.start, None),
-        *((cut.base_offset, cut.position, cut.following) for cut in cuts),
-        (location.offsets.end, location.bytes.end, location.following),
-    ]
-    for (start, first_byte, _), (end, end_byte, following) in pairwise(edges):
-        yield replace(
-            location,
-            offsets=OffsetRange(start, end),
-            bytes=ByteRange(first_byte, end_byte),
-            aborted_transactions=touching(location.aborted_transactions, start, end),
-            following=following,
-        )
 
 
 def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -> tuple[AbortedTransaction, ...]:

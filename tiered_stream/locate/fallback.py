@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from tiered_stream.errors import (
@@ -93,7 +94,10 @@ class SegmentsLeftOut:
         with self._access_lock:
             if self._access is None:
                 others = [each for each in self._newest() if each.segment_id != refused.segment_id][:_WITNESSES]
-                self._access = any(map(self._gives_index, others)) if others else self._gives_log(refused)
+                fetcher, offset_index = self._fetcher, (IndexType.OFFSET,)
+                indexes = (partial(fetcher.fetch_indexes, each, offset_index) for each in others)
+                log_start = partial(fetcher.fetch_log_segment, refused, 0, 1)
+                self._access = any(map(_is_given, indexes)) if others else _is_given(log_start)
             return self._access
 
     def _newest(self) -> list[RemoteLogSegment]:
@@ -101,12 +105,6 @@ class SegmentsLeftOut:
         ends = [each.segment for of in self._segments.values() for each in (*of[:1], *of[-2:])]
         unique = {segment.segment_id: segment for segment in ends}
         return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)
-
-    def _gives_index(self, segment: RemoteLogSegment) -> bool:
-        return _is_given(lambda: self._fetcher.fetch_indexes(segment, (IndexType.OFFSET,)))
-
-    def _gives_log(self, segment: RemoteLogSegment) -> bool:
-        return _is_given(lambda: self._fetcher.fetch_log_segment(segment, 0, 1))
 
 
 def _is_given(ask: Callable[[], object]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from tiered_stream.model import RemoteLogSegment, uuid_to_text
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.single_flight import SingleFlightCache
 
 DEFAULT_CACHE_BYTES = 64 << 20
 
@@ -36,8 +36,3 @@ class IndexCache:
 
 def _cost(indexes: _Indexes) -> int:
     return _ENTRY_OVERHEAD + sum(len(data) for data in indexes.values())
-
-
-def describe(segment: RemoteLogSegment) -> str:
-    """A segment, in an error message."""
-    return f"segment {uuid_to_text(segment.segment_id)} of {segment.topic_partition} from offset {segment.base_offset}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import PartitionLocations, PartitionRanges, SegmentLocation, TopicPartition
 
 
 class Locator(ABC):
@@ -19,19 +19,18 @@ class Locator(ABC):
     """As in the option `remote.log.locator`."""
 
     @abstractmethod
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         """The tiered part of each range: locations in offset order, disjoint; what they leave out is not tiered.
 
-        Under read_committed each location names the aborted transactions that touch its offsets.
-
-        They are those of the topic that has the name now: which topic is to be read, the caller knows.
+        Under read_committed each names the aborted transactions that touch its offsets. They are those of the topic
+        that has the name now: which topic is to be read, the caller knows.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be had.
         """
 
     @abstractmethod
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         """The end offsets (exclusive, ascending) of the tiered segments that end inside each range or at its end.
 
         No storage request is made for it.
@@ -55,10 +54,10 @@ class WrappedLocator(Locator):
         self.name = locator.name
         self.wrapped = locator
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         return self.wrapped.locate(ranges)
 
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         return self.wrapped.segment_ends(ranges)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:

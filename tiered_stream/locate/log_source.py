@@ -72,9 +72,8 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
         locator = _broker_locator(options, client)
         if locator is not None:
             return locator
-    if options.locator is LocatorName.NONE or (
-        options.locator is LocatorName.AUTO and not _can_follow(options, client)
-    ):
+    automatic = options.locator is LocatorName.AUTO
+    if options.locator is LocatorName.NONE or (automatic and not _can_follow(options, client)):
         return None
     fetcher = fetcher_for(options)
     metadata_topic = MetadataTopicLocator(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.locate.locator import Locator, WrappedLocator
-from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
@@ -16,13 +14,11 @@ class PreferLocal(WrappedLocator):
         super().__init__(locator)
         self._offsets = offsets
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
-        return self.wrapped.locate(self._not_local(ranges))
-
-    def _not_local(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         local = self._offsets.earliest_local(ranges)
-        return {
+        not_local = {
             partition: OffsetRange(wanted.start, min(wanted.end, max(wanted.start, begin)))
             for partition, wanted in ranges.items()
             if (begin := local[partition]) is not None
         }
+        return self.wrapped.locate(not_local)

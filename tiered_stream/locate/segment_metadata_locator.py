@@ -7,17 +7,24 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from tiered_stream.errors import CorruptDataError, StorageError
+from tiered_stream.errors import CorruptDataError, StorageError, naming
 from tiered_stream.locate.aborted_transactions import find_aborted
 from tiered_stream.locate.byte_positions import SegmentPositions, touching
 from tiered_stream.locate.fallback import SegmentsLeftOut
-from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache, describe
+from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator
-from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import (
+    AbortedTransaction,
+    OffsetRange,
+    PartitionLocations,
+    PartitionRanges,
+    SegmentLocation,
+    TopicPartition,
+)
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.transactions import control_batches
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -29,12 +36,8 @@ INDEX_REQUESTS_IN_FLIGHT = 16
 Visible = Sequence[VisibleSegment]
 
 
-@dataclass(frozen=True, slots=True)
-class _Located:
-    """A location whose aborted transactions are still open at `seam` (None: all are found)."""
-
-    location: SegmentLocation
-    seam: int | None
+_Located = tuple[SegmentLocation, int | None]
+"""A location, and the seam at which transactions of its offsets are still undecided (None: there is none)."""
 
 
 class SegmentMetadataLocator(Locator):
@@ -72,7 +75,7 @@ class SegmentMetadataLocator(Locator):
         A last offset that is not known may be any from the seam on.
         """
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
         work = [
             (partition, at, wanted)
@@ -80,16 +83,16 @@ class SegmentMetadataLocator(Locator):
             if partition in visible
             for at in overlapping(visible[partition], wanted)
         ]
-        located = [(item[0], one) for item, one in zip(work, self._locate_all(visible, work), strict=True) if one]
-        seams = {(partition, one.seam) for partition, one in located if one.seam is not None}
+        located = [(item[0], *one) for item, one in zip(work, self._locate_all(visible, work), strict=True) if one]
+        seams = {(partition, seam) for partition, _, seam in located if seam is not None}
         across = self._aborted_across(seams) if seams else {}
         locations: dict[TopicPartition, list[SegmentLocation]] = {partition: [] for partition in ranges}
-        for partition, one in located:
-            beyond = across[partition, one.seam] if one.seam is not None else ()
-            locations[partition].append(with_aborted(one.location, beyond))
+        for partition, location, seam in located:
+            beyond = across[partition, seam] if seam is not None else ()
+            locations[partition].append(with_aborted(location, beyond))
         return {partition: tuple(found) for partition, found in locations.items()}
 
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
         return {
             partition: tuple(
@@ -115,11 +118,11 @@ class SegmentMetadataLocator(Locator):
         segment = visible[at].segment
         if not committed:
             return self._positions.location(segment, wanted)
-        located = self._locate_one(visible, at, wanted)
-        if located.seam is None:
-            return located.location
-        seam = segment.topic_partition, located.seam
-        return with_aborted(located.location, self._aborted_across([seam])[seam])
+        location, seam_offset = self._locate_one(visible, at, wanted)
+        if seam_offset is None:
+            return location
+        seam = segment.topic_partition, seam_offset
+        return with_aborted(location, self._aborted_across([seam])[seam])
 
     def close(self) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -146,12 +149,12 @@ class SegmentMetadataLocator(Locator):
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
             location = replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
         if not self.committed:
-            return _Located(location, None)
+            return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)
         for transaction in search.found:
             if transaction.last_offset >= wanted.end:
                 self._check_marker(visible, transaction)
-        return _Located(replace(location, aborted_transactions=search.found), search.seam)
+        return replace(location, aborted_transactions=search.found), search.seam
 
     def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
         """What `records.checks` does where a marker is read, for one that lies beyond the wanted offsets."""
@@ -159,15 +162,12 @@ class SegmentMetadataLocator(Locator):
         segment = visible[bisect_right(visible, offset, key=lambda part: part.offsets.start) - 1].segment
         place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
         data = self._fetcher.fetch_log_segment(segment, place.start, place.end)
-        try:
-            there = (offset, transaction.producer_id) in control_batches(data)
-        except CorruptDataError as error:
-            raise CorruptDataError(f"{describe(segment)}: {error}") from error
-        if not there:
-            raise CorruptDataError(
-                f"{describe(segment)}: its transaction index says that producer {transaction.producer_id} ended a "
-                f"transaction at offset {offset}, but its log does not: one of the two was altered"
-            )
+        with naming(segment):
+            if (offset, transaction.producer_id) not in control_batches(data):
+                raise CorruptDataError(
+                    f"its transaction index says that producer {transaction.producer_id} ended a transaction at offset "
+                    f"{offset}, but its log does not: one of the two was altered"
+                )
 
 
 def _overlaps_next(visible: Visible, at: int) -> bool:

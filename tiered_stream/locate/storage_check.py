@@ -7,11 +7,11 @@ read everything through the brokers, and only the log would say so.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
 from tiered_stream.locate.locator import Locator, WrappedLocator
-from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import PartitionLocations, PartitionRanges, SegmentLocation
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _WITNESSES = 3
@@ -19,55 +19,52 @@ _WITNESSES = 3
 log = logging.getLogger(__name__)
 
 
-def check_storage(locations: Sequence[SegmentLocation], fetcher: RemoteStorageFetcher) -> None:
-    """Fetch one byte of a located segment; what may pass, or concerns this object alone, is left to the executors.
-
-    A storage that refuses one object may not have it (S3, where the user may not list the bucket): another one tells.
-
-    Raises:
-        StorageAccessError: the storage refuses the credentials, or there are none.
-        StorageBucketNotFoundError: there is no such bucket or folder.
-    """
-    try:
-        _fetch_byte(locations[0], fetcher)
-    except StorageAccessError as refused:
-        # The last segments are the least likely to be gone.
-        if not any(_can_fetch(each, fetcher) for each in locations[: -_WITNESSES - 1 : -1]):
-            raise
-        log.warning("the storage gives other segments, but not this one: %s", refused)
-    except StorageBucketNotFoundError:
-        raise
-    except StorageError as error:
-        log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
-
-
-def _fetch_byte(location: SegmentLocation, fetcher: RemoteStorageFetcher) -> None:
-    start = location.bytes.start
-    fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
-
-
-def _can_fetch(location: SegmentLocation, fetcher: RemoteStorageFetcher) -> bool:
-    try:
-        _fetch_byte(location, fetcher)
-    except StorageError:
-        return False
-    return True
-
-
 class CheckedStorage(WrappedLocator):
-    """Another locator's answers, the storage checked before the first location is given out."""
+    """Another locator's answers, the storage checked before the first location is given out.
+
+    `locate` also raises StorageAccessError where the storage refuses the credentials, or there are none, and
+    StorageBucketNotFoundError where there is no such bucket or folder.
+    """
 
     def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:
         super().__init__(locator)
         self._fetcher = fetcher
         self._checked = False
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         located = self.wrapped.locate(ranges)
         # A signed location was signed by who has the storage; nothing that was configured here reads it.
         if not self._checked:
             unsigned = [each for found in located.values() for each in found if each.signed_url is None]
             if unsigned:
-                check_storage(unsigned, self._fetcher)
+                self._check(unsigned)
                 self._checked = True
         return located
+
+    def _check(self, locations: Sequence[SegmentLocation]) -> None:
+        """Fetch one byte of a located segment; what may pass, or concerns this object alone, is left to the executors.
+
+        A storage that refuses one object may not have it (S3, where the user may not list the bucket): another tells.
+        """
+        try:
+            self._fetch_byte(locations[0])
+        except StorageAccessError as refused:
+            # The last segments are the least likely to be gone.
+            if not any(map(self._can_fetch, locations[: -_WITNESSES - 1 : -1])):
+                raise
+            log.warning("the storage gives other segments, but not this one: %s", refused)
+        except StorageBucketNotFoundError:
+            raise
+        except StorageError as error:
+            log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
+
+    def _fetch_byte(self, location: SegmentLocation) -> None:
+        start = location.bytes.start
+        self._fetcher.fetch_log_segment(location.segment, start, min(start + 1, location.segment.size))
+
+    def _can_fetch(self, location: SegmentLocation) -> bool:
+        try:
+            self._fetch_byte(location)
+        except StorageError:
+            return False
+        return True

@@ -16,18 +16,6 @@ from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics, describe
 log = logging.getLogger(__name__)
 
 _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
-_SPARK_FORMAT, _SPARK_TIME = "%(asctime)s %(levelname)s %(module)s: %(message)s", "%y/%m/%d %H:%M:%S"
-
-
-def show_log() -> None:
-    """Let stderr have our lines, in the form of Spark's own, unless somebody has set logging up in this process."""
-    own = logging.getLogger("tiered_stream")
-    if own.handlers or logging.getLogger().handlers:
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(_SPARK_FORMAT, _SPARK_TIME))
-    own.addHandler(handler)
-    own.setLevel(logging.INFO)
 
 
 class BatchLog:

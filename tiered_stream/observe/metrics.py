@@ -12,8 +12,8 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import orjson
@@ -70,11 +70,8 @@ class ReadMetrics:
 
     def since(self, before: ReadMetrics) -> ReadMetrics:
         """What has come on top of `before`; the largest latency is that of all."""
-        difference = {
-            each.name: getattr(self, each.name) - (0 if each.name.endswith("_max") else getattr(before, each.name))
-            for each in fields(self)
-        }
-        return ReadMetrics(**difference)
+        ours, theirs = asdict(self), asdict(before)
+        return ReadMetrics(**{name: n - (0 if name.endswith("_max") else theirs[name]) for name, n in ours.items()})
 
 
 def describe(metrics: ReadMetrics) -> str:
@@ -106,17 +103,11 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
     """Send the counters to each address (`host:port`); failures are nobody's business."""
     datagram = orjson.dumps(asdict(metrics))
     for address in addresses:
-        _send(datagram, address)
-
-
-def _send(datagram: bytes, address: str) -> None:
-    host, _, port = address.rpartition(":")
-    try:
-        for family, target in _addresses(host, int(port))[:1]:
+        host, _, port = address.rpartition(":")
+        with suppress(OSError, OverflowError, ValueError):
+            family, target = _addresses(host, int(port))[0]
             with socket.socket(family, socket.SOCK_DGRAM) as sender:
                 sender.sendto(datagram, target)
-    except (OSError, OverflowError, ValueError):
-        return
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
@@ -125,7 +116,7 @@ def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     return [(family, address) for family, _, _, _, address in found]
 
 
-class MetricsReceiver:
+class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
     """Adds up the counters that tasks send to `address` (`host:port`), until `close`.
 
     Metrics never cost a query: where nothing can be listened at, a warning says so, `address` is empty, and the sum
@@ -157,9 +148,7 @@ class MetricsReceiver:
     def total(self) -> ReadMetrics:
         """The sum so far."""
         with self._lock:
-            total = ReadMetrics()
-            total.add(self._total)
-            return total
+            return replace(self._total)
 
     def take(self) -> ReadMetrics:
         """The sum so far; from now on it is summed up anew."""
@@ -174,9 +163,6 @@ class MetricsReceiver:
             self._thread.join()
         for each in self._sockets:
             each.close()
-
-    def __enter__(self) -> MetricsReceiver:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
@@ -199,14 +185,13 @@ def _bound(host: str) -> socket.socket:
     Raises:
         OSError: there is no address at all.
     """
-    own: list[tuple[int, Any]] = []
+    candidates: list[tuple[int, Any]] = [(socket.AF_INET6, ("::", 0))]
     with suppress(OSError, ValueError):
-        own = _addresses(host, 0)
-    everywhere = [(socket.AF_INET6, ("::", 0)), (socket.AF_INET, ("0.0.0.0", 0))]
-    for family, address in (*own, *everywhere[:-1]):
+        candidates = _addresses(host, 0) + candidates
+    for family, address in candidates:
         with suppress(OSError):
             return _listening(family, address)
-    return _listening(*everywhere[-1])
+    return _listening(socket.AF_INET, ("0.0.0.0", 0))
 
 
 def _listening(family: int, address: Any) -> socket.socket:
@@ -225,11 +210,8 @@ def _parse(datagram: bytes) -> ReadMetrics | None:
     """The counters of a datagram, or None when it is not one of ours."""
     try:
         values = orjson.loads(datagram)
-        known = {each.name for each in fields(ReadMetrics)}
-        if not isinstance(values, dict) or set(values) != known:
-            return None
-        if any(isinstance(each, bool) or not each >= 0 for each in values.values()):
-            return None
-        return ReadMetrics(**values)
-    except (TypeError, ValueError):
+    except ValueError:
         return None
+    known = isinstance(values, dict) and values.keys() == asdict(ReadMetrics()).keys()
+    sane = known and all(type(each) in (int, float) and each >= 0 for each in values.values())
+    return ReadMetrics(**values) if sane else None

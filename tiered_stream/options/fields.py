@@ -24,11 +24,7 @@ def declared(kind: type[Any]) -> dict[str, Option[Any]]:
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:
-    """What was given for the fields of a dataclass; options of other queries than these are not looked at.
-
-    Raises:
-        ConfigurationError: as `GivenOptions.read`.
-    """
+    """What was given for a dataclass's fields; those of other queries are left out. Raises: as `GivenOptions.read`."""
     return {
         name: given.read(option)
         for name, option in declared(kind).items()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.remote_options import BROKER_PROPERTIES
+from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_PREFIX
 from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import HiddenValueError, Option, Queries
 
@@ -49,11 +49,10 @@ class GivenOptions:
             return option.parse(value)
         except ConfigurationError:
             raise
-        except HiddenValueError as error:
-            raise ConfigurationError(f"option {option.name}: the value {error}") from None
         except ValueError as error:
-            shown = "the value" if option.secret else repr(value[:_SHOWN_CHARACTERS])
-            raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if option.secret else error)
+            secret = option.secret or isinstance(error, HiddenValueError)
+            shown = "the value" if secret else repr(value[:_SHOWN_CHARACTERS])
+            raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """The options whose names begin with `prefix`, it taken off; names in lower case."""
@@ -63,16 +62,19 @@ class GivenOptions:
         """These options, and `values` for what the user has not given."""
         return GivenOptions({**values, **self._values})
 
-    def check_names(self, plugin_prefix: str) -> None:
-        """An unknown `remote.*` is an error; of another, which Spark ignores, a warning says if it looks like a slip.
+    @property
+    def plugin_prefix(self) -> str:
+        """What the names of the storage plugin's own properties begin with."""
+        return self.read(RSM_CONFIG_PREFIX).lower()
 
-        `plugin_prefix` begins the names of the storage plugin's own properties.
+    def check_names(self) -> None:
+        """An unknown `remote.*` is an error; of another, which Spark ignores, a warning says if it looks like a slip.
 
         Raises:
             ConfigurationError: names the unknown option and the nearest known one.
         """
         for name in self._values:
-            if name in _NAMES or name in BROKER_PROPERTIES or name.startswith(plugin_prefix):
+            if name in _NAMES or name in BROKER_PROPERTIES or name.startswith(self.plugin_prefix):
                 continue
             nearest = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
             if name.startswith("remote."):

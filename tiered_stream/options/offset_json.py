@@ -6,8 +6,8 @@ It is `{"topic":{"0":6}}`: by topic and partition, the next offset to read (Spar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -69,57 +69,54 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     Raises:
         ConfigurationError: `text` does not have that form, or names no partition.
     """
-    malformed = _Malformed("assign", text, '{"topicA":[0,1],"topicB":[0]}')
     partitions: dict[TopicPartition, None] = {}
-    for topic, numbers in _json_object(text, malformed).items():
-        if not isinstance(numbers, list):
-            raise malformed.error(f"topic {topic!r} needs an array of partition numbers")
-        for number in numbers:
-            whole = _whole_number(number)
-            if whole is None or not 0 <= whole <= _INT_MAX:
-                raise malformed.error(f"{number!r} is no partition number of topic {topic!r}")
-            partitions[TopicPartition(topic, whole)] = None
-    if not partitions:
-        raise malformed.error("it names no partition")
+    with _named_errors("assign", text, '{"topicA":[0,1],"topicB":[0]}'):
+        for topic, numbers in _json_object(text).items():
+            if not isinstance(numbers, list):
+                raise ValueError(f"topic {topic!r} needs an array of partition numbers")
+            for number in numbers:
+                whole = _whole_number(number)
+                if whole is None or not 0 <= whole <= _INT_MAX:
+                    raise ValueError(f"{number!r} is no partition number of topic {topic!r}")
+                partitions[TopicPartition(topic, whole)] = None
+        if not partitions:
+            raise ValueError("it names no partition")
     return tuple(partitions)
 
 
-@dataclass(frozen=True, slots=True)
-class _Malformed:
-    """What an error about one option's JSON has to say."""
-
-    option: str
-    text: str
-    example: str
-
-    def error(self, reason: str) -> ConfigurationError:
-        shown = self.text if len(self.text) <= _SHOWN_CHARACTERS else f"{self.text[:_SHOWN_CHARACTERS]}…"
-        return ConfigurationError(f"option {self.option}: {reason}; expected e.g. {self.example}, got {shown}")
-
-
 def _parse_partition_longs(text: str, option: str, example: str, meaning: str) -> dict[TopicPartition, int]:
-    malformed = _Malformed(option, text, example)
     values: dict[TopicPartition, int] = {}
-    for topic, partitions in _json_object(text, malformed).items():
-        if not isinstance(partitions, dict):
-            raise malformed.error(f"topic {topic!r} needs an object by partition")
-        for key, value in partitions.items():
-            if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= _INT_MAX):
-                raise malformed.error(f"{key!r} is no partition number of topic {topic!r}")
-            whole = _whole_number(value)
-            if whole is None or whole < EARLIEST:
-                raise malformed.error(f"{value!r} of {topic}-{key} is not {meaning}")
-            values[TopicPartition(topic, int(key))] = whole
+    with _named_errors(option, text, example):
+        for topic, partitions in _json_object(text).items():
+            if not isinstance(partitions, dict):
+                raise ValueError(f"topic {topic!r} needs an object by partition")
+            for key, value in partitions.items():
+                if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= _INT_MAX):
+                    raise ValueError(f"{key!r} is no partition number of topic {topic!r}")
+                whole = _whole_number(value)
+                if whole is None or whole < EARLIEST:
+                    raise ValueError(f"{value!r} of {topic}-{key} is not {meaning}")
+                values[TopicPartition(topic, int(key))] = whole
     return values
 
 
-def _json_object(text: str, malformed: _Malformed) -> dict[str, Any]:
+@contextmanager
+def _named_errors(option: str, text: str, example: str) -> Iterator[None]:
+    """The user's error also says which option it is, and what it should be."""
+    try:
+        yield
+    except ValueError as error:
+        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+        raise ConfigurationError(f"option {option}: {error}; expected e.g. {example}, got {shown}") from error
+
+
+def _json_object(text: str) -> dict[str, Any]:
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise malformed.error(f"not JSON ({error})") from error
+        raise ValueError(f"not JSON ({error})") from error
     if not isinstance(parsed, dict):
-        raise malformed.error("not a JSON object")
+        raise ValueError("not a JSON object")
     return parsed
 
 

@@ -1,12 +1,9 @@
-"""What the user asked for, parsed once into a frozen `Options`.
-
-The options are declared in `spark_options` and `remote_options`.
-"""
+"""What the user asked for, parsed once into a frozen `Options` by what `spark_options` and `remote_options` declare."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,9 +21,9 @@ from tiered_stream.options.choices import (
     StorageLayout,
     TimestampStrategy,
 )
-from tiered_stream.options.fields import of, read_fields
+from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
+from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Position, TimeRange
 from tiered_stream.options.types import Option, Queries
 
 logger = logging.getLogger(__name__)
@@ -39,9 +36,9 @@ _ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING
 class Subscription:
     """Exactly one of Spark's three: topics by name (`subscribe`), by `pattern`, or `assign`ed partitions."""
 
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    assigned: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = of(spark.SUBSCRIBE)
+    pattern: str | None = of(spark.SUBSCRIBE_PATTERN)
+    assigned: tuple[TopicPartition, ...] = of(spark.ASSIGN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +128,14 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     """
     given = GivenOptions(raw)
     queries = Queries.STREAMING if streaming else Queries.BATCH
-    plugin_prefix = given.read(remote.RSM_CONFIG_PREFIX).lower()
-    given.check_names(plugin_prefix)
+    given.check_names()
     given.check_queries(queries)
     for refused in spark.REFUSED:
         given.read(refused)
     subscription = _subscription(given)
     starting, ending = _positions(given, streaming)
     locator = _locator(given)
-    storage = _storage(given, plugin_prefix)
+    storage = _storage(given)
     _check_storage_suffices(locator, storage, given)
     _check_trigger_limits(given)
     return Options(
@@ -158,35 +154,26 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
-    """The storage options alone, for whoever has no query; other names are checked as `parse_options` does.
-
-    Raises:
-        ConfigurationError: as `parse_options`.
-    """
+    """The storage options alone, for whoever has no query; checks all names. Raises: as `parse_options`."""
     given = GivenOptions(raw)
-    plugin_prefix = given.read(remote.RSM_CONFIG_PREFIX).lower()
-    given.check_names(plugin_prefix)
-    return _storage(given, plugin_prefix)
+    given.check_names()
+    return _storage(given)
 
 
 def _subscription(given: GivenOptions) -> Subscription:
-    choices = (spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN)
+    choices = declared(Subscription).values()
     chosen = [option.name for option in choices if given.has(option)]
     if len(chosen) != 1:
         names = ", ".join(option.name for option in choices)
         found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
         raise ConfigurationError(f"exactly one of the options {names} must be given to say what to read: {found}")
-    return Subscription(
-        topics=given.read(spark.SUBSCRIBE),
-        pattern=given.read(spark.SUBSCRIBE_PATTERN),
-        assigned=given.read(spark.ASSIGN),
-    )
+    return Subscription(**read_fields(Subscription, given))
 
 
 def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position]:
     if not streaming:
-        starting = _position(given, *_STARTS, LogEnd.EARLIEST)
-        ending = _position(given, *_ENDS, LogEnd.LATEST)
+        starting = _position(given, _STARTS, LogEnd.EARLIEST)
+        ending = _position(given, _ENDS, LogEnd.LATEST)
         _check_batch_position(starting, LogEnd.LATEST, spark.STARTING_OFFSETS.name)
         _check_batch_position(ending, LogEnd.EARLIEST, spark.ENDING_OFFSETS.name)
         _check_order(starting, ending)
@@ -196,25 +183,13 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
             raise ConfigurationError(
                 f"option {option.name} is not for streaming queries: take it away, or use a batch one"
             )
-    return _position(given, *_STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
+    return _position(given, _STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
 
 
-def _position(
-    given: GivenOptions,
-    timestamp: Option[int | None],
-    by_partition: Option[Mapping[TopicPartition, int] | None],
-    offsets: Option[Any],
-    default: LogEnd,
-) -> Position:
-    """What the first of the three says that is given."""
-    for_all = given.read(timestamp)
-    if for_all is not None:
-        return AtTimestamp(for_all)
-    timestamps = given.read(by_partition)
-    if timestamps is not None:
-        return AtTimestamps(timestamps)
-    position: Position = given.read(offsets) or default
-    return position
+def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
+    """What the first of the options says that is given."""
+    said = (given.read(option) for option in options)
+    return next((position for position in said if position is not None), default)
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:
@@ -253,13 +228,10 @@ def _check_order(starting: Position, ending: Position) -> None:
 
 def _check_trigger_limits(given: GivenOptions) -> None:
     """As in Spark, in batch queries too."""
-    if not (given.has(spark.MIN_OFFSETS_PER_TRIGGER) and given.has(spark.MAX_OFFSETS_PER_TRIGGER)):
-        return
-    minimum, maximum = given.read(spark.MIN_OFFSETS_PER_TRIGGER), given.read(spark.MAX_OFFSETS_PER_TRIGGER)
-    if minimum is not None and maximum is not None and minimum > maximum:
+    low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
+    if given.has(low) and given.has(high) and (given.read(low) or 0) > (given.read(high) or 0):
         raise ConfigurationError(
-            f"option {spark.MIN_OFFSETS_PER_TRIGGER.name} ({minimum}) must not be higher than "
-            f"{spark.MAX_OFFSETS_PER_TRIGGER.name} ({maximum})"
+            f"option {low.name} ({given.read(low)}) must not be higher than {high.name} ({given.read(high)})"
         )
 
 
@@ -283,8 +255,8 @@ def _locator(given: GivenOptions) -> LocatorName:
     return locator if enabled else LocatorName.NONE
 
 
-def _storage(given: GivenOptions, plugin_prefix: str) -> StorageOptions:
-    rsm_config = given.with_prefix(plugin_prefix)
+def _storage(given: GivenOptions) -> StorageOptions:
+    rsm_config = given.with_prefix(given.plugin_prefix)
     layout = _layout(given)
     if layout is StorageLayout.AIVEN:  # the plugin calls the S3 settings as we do, less `remote.`
         given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
@@ -316,11 +288,8 @@ def _plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | N
 
 
 def _check_storage_suffices(locator: LocatorName, storage: StorageOptions, given: GivenOptions) -> None:
-    if (
-        locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC)
-        and storage.uri is None
-        and not given.has(spark.FETCHER_CLASS)
-    ):
+    located_here = locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC)
+    if located_here and storage.uri is None and not given.has(spark.FETCHER_CLASS):
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
         )

@@ -40,11 +40,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Times from `from_ms` (inclusive) to `to_ms` (exclusive; None: no end), in milliseconds since the epoch.
-
-    Raises:
-        ValueError: `to_ms` is not after `from_ms`.
-    """
+    """From `from_ms` (inclusive) to `to_ms` (exclusive; None: no end), in ms since the epoch; ValueError if empty."""
 
     from_ms: int
     to_ms: int | None = None

@@ -35,11 +35,7 @@ def read_settings(path: Path) -> dict[str, str]:
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
-    """`name=value` from a command line.
-
-    Raises:
-        ConfigurationError: there is no `=`.
-    """
+    """`name=value` from a command line; ConfigurationError where there is no name or no `=`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ConfigurationError(f"--option needs name=value, got {name!r}")

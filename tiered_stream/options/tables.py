@@ -36,11 +36,7 @@ def render_option_table() -> str:
 
 
 def with_table(text: str, name: str, table: str) -> str:
-    """The text with this table between its markers `<!-- NAME -->` and `<!-- /NAME -->`.
-
-    Raises:
-        ValueError: the text has no such markers.
-    """
+    """The text with this table between its markers `<!-- NAME -->` and `<!-- /NAME -->`; ValueError without them."""
     before, begin, rest = text.partition(f"<!-- {name} -->")
     _, end, after = rest.partition(f"<!-- /{name} -->")
     if not (begin and end):

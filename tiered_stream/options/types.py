@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, Generic, NoReturn, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
 
 import orjson
@@ -53,6 +53,18 @@ class Option(Generic[T]):
     queries: Queries = Queries.ALL
     secret: bool = False
     internal: bool = False
+
+
+def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries: Queries = Queries.ALL) -> Option[T]:
+    """An option whose default is what a user might have written."""
+    return Option(name, parse, parse(default), default, doc, queries)
+
+
+def optional(
+    name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **marks: bool
+) -> Option[T | None]:
+    """An option that is None where it is not given; `shown` is what that amounts to. `marks`: `secret`, `internal`."""
+    return Option(name, parse, None, shown, doc, queries, **marks)
 
 
 def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
@@ -172,9 +184,7 @@ def topic_pattern(value: str) -> str:
 
 def storage_uri(value: str) -> str:
     """`s3://bucket/prefix`, `file:///folder` or another scheme's; without credentials."""
-    uri = text(value).rstrip("/")
-    parts = urlsplit(uri)
-    _no_credentials(parts.username, parts.password)
+    uri, parts = _without_credentials(value)
     if not parts.scheme or "://" not in uri:
         raise ValueError("must be a URI, e.g. s3://bucket/prefix or file:///folder")
     if parts.scheme == "file" and (parts.netloc or not parts.path):
@@ -186,9 +196,7 @@ def storage_uri(value: str) -> str:
 
 def http_url(value: str) -> str:
     """`http://` or `https://`, a host, perhaps a port; without credentials."""
-    url = text(value).rstrip("/")
-    parts = urlsplit(url)
-    _no_credentials(parts.username, parts.password)
+    url, parts = _without_credentials(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
     return url
@@ -213,6 +221,9 @@ def _within(value: int, minimum: int, maximum: int) -> int:
     return value
 
 
-def _no_credentials(username: str | None, password: str | None) -> None:
-    if username is not None or password is not None:
+def _without_credentials(value: str) -> tuple[str, SplitResult]:
+    uri = text(value).rstrip("/")
+    parts = urlsplit(uri)
+    if parts.username is not None or parts.password is not None:
         raise HiddenValueError("must not carry credentials: give them in the options for keys")
+    return uri, parts

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from tiered_stream.errors import DataLossError
-from tiered_stream.model import PartitionOffsets, TopicPartition, listed
+from tiered_stream.model import PartitionOffsets, listed
 
 _ADVICE = "restart the query; if it happens again, topics are being deleted or made anew while it runs"
 
@@ -24,29 +22,28 @@ def check_target(target: PartitionOffsets, end: PartitionOffsets, latest: Partit
             "MISMATCHED_TOPIC_PARTITIONS_BETWEEN_END_OFFSET_AND_PREFETCHED",
             f"the micro-batch and the run's target differ in {listed(end.keys() ^ target.keys())}",
         )
-    beyond = [partition for partition, offset in end.items() if offset > target[partition]]
-    if beyond:
-        raise _error(
-            "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_PREFETCHED",
-            f"the micro-batch ends beyond the run's target in {_compared(beyond, end, target)}",
-        )
+    _check_ends(
+        end, target, "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_PREFETCHED",
+        "the micro-batch ends beyond the run's target in",
+    )  # fmt: skip
     lost = end.keys() - latest.keys()
     if lost:
         raise _error(
             "LOST_TOPIC_PARTITIONS_IN_END_OFFSET_WITH_TRIGGER_AVAILABLENOW",
             f"partitions have been lost during the run: {listed(lost)}",
         )
-    beyond = [partition for partition, offset in end.items() if offset > latest[partition]]
+    _check_ends(
+        end, latest, "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
+        "partitions now end before the micro-batch does:",
+    )  # fmt: skip
+
+
+def _check_ends(end: PartitionOffsets, bound: PartitionOffsets, condition: str, reason: str) -> None:
+    beyond = sorted(partition for partition, offset in end.items() if offset > bound[partition])
     if beyond:
-        raise _error(
-            "END_OFFSET_HAS_GREATER_OFFSET_FOR_TOPIC_PARTITION_THAN_LATEST_WITH_TRIGGER_AVAILABLENOW",
-            f"partitions now end before the micro-batch does: {_compared(beyond, end, latest)}",
-        )
+        compared = ", ".join(f"{partition} ({end[partition]} against {bound[partition]})" for partition in beyond)
+        raise _error(condition, f"{reason} {compared}")
 
 
 def _error(condition: str, reason: str) -> DataLossError:
     return DataLossError(f"[{condition}] {reason}; {_ADVICE}")
-
-
-def _compared(partitions: Iterable[TopicPartition], end: PartitionOffsets, bound: PartitionOffsets) -> str:
-    return ", ".join(f"{partition} ({end[partition]} against {bound[partition]})" for partition in sorted(partitions))

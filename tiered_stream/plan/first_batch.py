@@ -65,10 +65,9 @@ class FirstBatch:
         A start at offset 0 needs it not: whatever of it is gone later, it was 0. `only_one`: no other batch follows
         (`Trigger.Once`), so that an empty one would be no use.
         """
-        moving = any(
-            offset for partition, offset in self.initial.offsets.items() if partition not in self.initial.given
-        )
-        return bool(self.initial.at_end) or (moving and not only_one)
+        initial = self.initial
+        moving = any(offset for partition, offset in initial.offsets.items() if partition not in initial.given)
+        return bool(initial.at_end) or (moving and not only_one)
 
     def is_read_again(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
         """Whether the micro-batch from `start` to `end` is the first, planned in an earlier run."""

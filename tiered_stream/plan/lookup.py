@@ -16,7 +16,7 @@ from uuid import UUID
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import OpenTransactionError, TieredStreamError, UnknownTopicError
-from tiered_stream.model import PartitionOffsets, TopicDescription, TopicPartition, listed
+from tiered_stream.model import PartitionOffsets, TopicPartition, listed
 from tiered_stream.options.parsing import Options, Subscription
 
 logger = logging.getLogger(__name__)
@@ -76,13 +76,17 @@ class OffsetLookup:
 
     def assignment(self) -> Assignment:
         """The partitions to read at this moment, by name, by pattern, or as assigned."""
-        return self.retrying(lambda: assigned(self.subscription, self.reader))
+        return self.retrying(self.assigned)
+
+    def assigned(self) -> Assignment:
+        """As `assignment`, asked once."""
+        return assigned(self.subscription, self.reader)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The log starts of those of `partitions` that still exist."""
         if not partitions:
             return {}
-        return self.retrying(lambda: self.reader.earliest(self._still_there(partitions)))
+        return self.retrying(lambda: self.reader.earliest(self.assigned().partitions.intersection(partitions)))
 
     def latest(self, known: PartitionOffsets | None = None) -> tuple[Assignment, dict[TopicPartition, int]]:
         """The partitions to read, and their ends.
@@ -93,7 +97,7 @@ class OffsetLookup:
         """
 
         def ask() -> tuple[Assignment, dict[TopicPartition, int]]:
-            assignment = assigned(self.subscription, self.reader)
+            assignment = self.assigned()
             return assignment, self._latest(assignment.partitions, known or {})[0]
 
         return self.retrying(ask)
@@ -108,7 +112,7 @@ class OffsetLookup:
         """
 
         def ask() -> LogBounds:
-            assignment = assigned(self.subscription, self.reader)
+            assignment = self.assigned()
             latest, undecided = self._latest(assignment.partitions, end)
             check_decided({each: at for each, at in undecided.items() if start.get(each, 0) < end[each]}, end)
             return LogBounds(assignment, self.reader.earliest(latest.keys()) if latest else {}, latest)
@@ -140,9 +144,6 @@ class OffsetLookup:
             )
             self.sleep(self.interval_ms / 1000)
             attempt += 1
-
-    def _still_there(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        return assigned(self.subscription, self.reader).partitions.intersection(partitions)
 
 
 def check_decided(undecided: PartitionOffsets, wanted: PartitionOffsets) -> None:
@@ -181,7 +182,9 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
     readable = {topic: each for topic, each in described.items() if not each.internal}
     for topic in described.keys() - readable.keys():
         _tell_internal(topic)
-    existing = frozenset(_partitions(readable.values()))
+    existing = frozenset(
+        TopicPartition(topic, number) for topic, each in readable.items() for number in each.partitions
+    )
     return Assignment(
         partitions=existing.intersection(subscription.assigned) if subscription.assigned else existing,
         topic_ids={topic: each.topic_id for topic, each in readable.items() if each.topic_id != NO_TOPIC_ID},
@@ -192,7 +195,3 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
 def _tell_internal(topic: str) -> None:
     """Once: a stream asks with every micro-batch."""
     logger.warning("%s is an internal topic of the brokers: as with Spark's kafka source, nothing of it is read", topic)
-
-
-def _partitions(descriptions: Collection[TopicDescription]) -> list[TopicPartition]:
-    return [TopicPartition(each.topic, number) for each in descriptions for number in each.partitions]

@@ -5,16 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from uuid import UUID
 
-from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed, uuid_to_text
+from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, TopicPartition, listed, uuid_to_text
 from tiered_stream.plan.data_loss import DataLossPolicy
-
-
-def new_partitions(start: PartitionOffsets, end: PartitionOffsets) -> frozenset[TopicPartition]:
-    """The partitions whose first offset has to be looked up, because the batch before did not have them."""
-    return frozenset(end.keys() - start.keys())
 
 
 def offset_ranges(
@@ -27,13 +22,13 @@ def offset_ranges(
 ) -> dict[TopicPartition, OffsetRange]:
     """What the micro-batch from `start` to `end` reads; a range may be empty.
 
-    `earliest_of_new` are the log starts of those `new_partitions` that still exist. Where the policy lets the query go
-    on: new partitions are read from their log start, those that are gone are left out, one that has shrunk is empty.
+    `earliest_of_new` are the log starts of the partitions that are not in `start` and still exist. Where the policy
+    lets the query go on, they are read from there, those that are gone are left out, one that has shrunk is empty.
 
     Raises:
         DataLossError: the policy is to fail.
     """
-    _check_new(new_partitions(start, end), earliest_of_new, data_loss)
+    _check_new(end.keys() - start.keys(), earliest_of_new, data_loss)
     deleted = start.keys() - end.keys()
     if deleted:
         condition = "PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT" if group_id_given else "PARTITIONS_DELETED"
@@ -62,10 +57,7 @@ def ends_within(
 
 
 def within_log(
-    ranges: Mapping[TopicPartition, OffsetRange],
-    earliest: PartitionOffsets,
-    latest: PartitionOffsets,
-    data_loss: DataLossPolicy,
+    ranges: PartitionRanges, earliest: PartitionOffsets, latest: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, OffsetRange]:
     """`ranges`, cut where the policy allows it to what the logs hold; a partition without bounds is left as it is.
 
@@ -103,7 +95,7 @@ def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_los
             )
 
 
-def _check_new(new: frozenset[TopicPartition], earliest: PartitionOffsets, data_loss: DataLossPolicy) -> None:
+def _check_new(new: Set[TopicPartition], earliest: PartitionOffsets, data_loss: DataLossPolicy) -> None:
     not_found = new - earliest.keys()
     if not_found:
         data_loss.report(

@@ -7,17 +7,22 @@ from dataclasses import replace
 from uuid import UUID
 
 from tiered_stream.locate.locator import Locator
-from tiered_stream.model import OffsetRange, SegmentLocation, Split, TopicPartition, within
+from tiered_stream.model import (
+    OffsetRange,
+    PartitionLocations,
+    PartitionRanges,
+    SegmentLocation,
+    Split,
+    TopicPartition,
+    within,
+)
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
 
 
 def splits_for(
-    ranges: Mapping[TopicPartition, OffsetRange],
-    options: Options,
-    locator: Locator | None,
-    topic_ids: Mapping[str, UUID],
+    ranges: PartitionRanges, options: Options, locator: Locator | None, topic_ids: Mapping[str, UUID]
 ) -> list[Split]:
     """`plan_splits` as the options have it, each split bound to its topic's id.
 
@@ -47,7 +52,7 @@ def _archived(splits: Sequence[Split], data_loss: DataLossPolicy) -> list[Split]
 
 
 def plan_splits(
-    ranges: Mapping[TopicPartition, OffsetRange],
+    ranges: PartitionRanges,
     locator: Locator | None,
     *,
     split_bytes: int,
@@ -66,20 +71,16 @@ def plan_splits(
     """
     uncut = [
         split
-        for offset_ranges in _of_at_most(max_records_per_partition, ranges)
-        for split in _uncut(
-            offset_ranges, _located(locator, offset_ranges, topic_ids or {}) if locator else {}, from_timestamp
-        )
+        for some in _of_at_most(max_records_per_partition, ranges)
+        for split in _uncut(some, _located(locator, some, topic_ids or {}) if locator else {}, from_timestamp)
     ]
     counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
-    splits = [split for whole, count in zip(uncut, counts, strict=True)
-              for split in _cut(whole, locator, split_bytes, count)]  # fmt: skip
+    splits = [part for each, count in zip(uncut, counts, strict=True)
+              for part in _cut(each, locator, split_bytes, count)]  # fmt: skip
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
 
 
-def _located(
-    locator: Locator, ranges: Mapping[TopicPartition, OffsetRange], topic_ids: Mapping[str, UUID]
-) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+def _located(locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID]) -> PartitionLocations:
     """The locations in the topics that are meant: one may have been made again since its id was asked for."""
 
     def meant(partition: TopicPartition, found: Sequence[SegmentLocation]) -> bool:
@@ -89,9 +90,7 @@ def _located(
     return {each: found for each, found in locator.locate(ranges).items() if found and meant(each, found)}
 
 
-def _of_at_most(
-    max_records: int | None, ranges: Mapping[TopicPartition, OffsetRange]
-) -> Iterator[dict[TopicPartition, OffsetRange]]:
+def _of_at_most(max_records: int | None, ranges: PartitionRanges) -> Iterator[dict[TopicPartition, OffsetRange]]:
     """The ranges, cut so that none holds more than `max_records` offsets; one of each partition at a time."""
     divided = {
         topic_partition: divide(wanted, -(-len(wanted) // max_records) if max_records else 1)
@@ -103,9 +102,7 @@ def _of_at_most(
 
 
 def _uncut(
-    ranges: Mapping[TopicPartition, OffsetRange],
-    located: Mapping[TopicPartition, Sequence[SegmentLocation]],
-    from_timestamp: int,
+    ranges: PartitionRanges, located: Mapping[TopicPartition, Sequence[SegmentLocation]], from_timestamp: int
 ) -> Iterator[Split]:
     """Each range as splits from storage and from the broker in turn, as large as they come."""
     for topic_partition, wanted in ranges.items():
@@ -145,12 +142,10 @@ def counts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
         return max(1, int(size / total * count + 0.5))
 
     total = sum(sizes)
-    first = [share(size, total, wanted) for size in sizes]
-    whole = sum(1 for count in first if count == 1)
-    rest = sum(size for size, count in zip(sizes, first, strict=True) if count > 1)
-    return [
-        1 if count == 1 else share(size, rest, max(1, wanted - whole)) for size, count in zip(sizes, first, strict=True)
-    ]
+    whole = [share(size, total, wanted) == 1 for size in sizes]
+    rest = sum(size for size, is_whole in zip(sizes, whole, strict=True) if not is_whole)
+    left = max(1, wanted - sum(whole))
+    return [1 if is_whole else share(size, rest, left) for size, is_whole in zip(sizes, whole, strict=True)]
 
 
 def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
@@ -170,9 +165,9 @@ def _cut(split: Split, locator: Locator | None, split_bytes: int, count: int) ->
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
     target = max(1, min(split_bytes, -(-split.storage_bytes // count)))
     segment_parts = [
-        segment_part
+        part
         for location in split.locations
-        for segment_part in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
+        for part in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
     ]
     splits = [each for some in _joined(segment_parts, target) for each in _tiered(split.topic_partition, some)]
     return splits if len(splits) >= count else _cut_inside(splits, count)

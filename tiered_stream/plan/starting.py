@@ -15,7 +15,7 @@ from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position
 from tiered_stream.plan.data_loss import DataLossPolicy
-from tiered_stream.plan.lookup import OffsetLookup, assigned, check_decided
+from tiered_stream.plan.lookup import OffsetLookup, check_decided
 from tiered_stream.plan.partitions import within_log
 
 
@@ -39,12 +39,7 @@ def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
         ConfigurationError: the position names other partitions than those assigned, or a timestamp has no match.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
-
-    def ask() -> InitialOffsets:
-        partitions = assigned(options.subscription, lookup.reader).partitions
-        return _initial(partitions, options.starting, lookup.reader, options.timestamp_strategy)
-
-    return lookup.retrying(ask)
+    return lookup.retrying(lambda: _initial(options.starting, lookup, options.timestamp_strategy))
 
 
 def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
@@ -53,17 +48,12 @@ def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOff
     Raises:
         BrokerError, StorageError: the offsets cannot be looked up.
     """
-
-    def ask() -> InitialOffsets:
-        partitions = assigned(options.subscription, lookup.reader).partitions
-        return _initial(partitions, _fitted(options.starting, partitions), lookup.reader, "latest")
-
-    return lookup.retrying(ask)
+    return lookup.retrying(lambda: _initial(options.starting, lookup, "latest", fitted=True))
 
 
-def _initial(
-    partitions: Collection[TopicPartition], starting: Position, reader: OffsetReader, no_match: str
-) -> InitialOffsets:
+def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted: bool = False) -> InitialOffsets:
+    partitions, reader = lookup.assigned().partitions, lookup.reader
+    starting = _fitted(starting, partitions) if fitted else starting
     starts = _positions(starting, partitions, reader, "starting", no_match)
     named = {each for each, at in starts.items() if at not in (EARLIEST, LATEST)}
     return InitialOffsets(
@@ -95,10 +85,10 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
     """
 
     def ask() -> dict[TopicPartition, OffsetRange]:
-        partitions = assigned(options.subscription, lookup.reader).partitions
-        starts = _starts(options, partitions, lookup.reader)
-        ends = _positions(options.ending, partitions, lookup.reader, "ending", "latest")
-        earliest, latest = _log_ends(partitions, lookup.reader)  # last, so that no match of a timestamp lies beyond
+        partitions, reader = lookup.assigned().partitions, lookup.reader
+        starts = _positions(options.starting, partitions, reader, "starting", options.timestamp_strategy)
+        ends = _positions(options.ending, partitions, reader, "ending", "latest")
+        earliest, latest = _log_ends(partitions, reader)  # last, so that no match of a timestamp lies beyond
         starts = _bound(starts, earliest, latest)
         # What starts beyond an open transaction's first offset has nothing to read yet, and ends where it starts.
         held = {**latest, **{each: starts[each] for each in lookup.undecided(latest, starts)}}
@@ -108,12 +98,6 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         return within_log(ranges, earliest, held, DataLossPolicy(options.fail_on_data_loss))
 
     return lookup.retrying(ask)
-
-
-def _starts(
-    options: Options, partitions: Collection[TopicPartition], reader: OffsetReader
-) -> dict[TopicPartition, int]:
-    return _positions(options.starting, partitions, reader, "starting", options.timestamp_strategy)
 
 
 def _positions(

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from uuid import UUID
 
 from tiered_stream.broker.offset_reader import OffsetReader
@@ -19,7 +19,7 @@ from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
-from tiered_stream.plan.partitions import check_topic_ids, ends_within, new_partitions, offset_ranges, within_log
+from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
 
 
 class StreamPlanner:
@@ -48,7 +48,8 @@ class StreamPlanner:
         self._last_trigger_ms: float | None = None
         self._available_now = False
         self._target: PartitionOffsets | None = None
-        self._topic_ids: dict[str, UUID] = dict(options.topic_ids)
+        self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
+        """Of the topics that are read, as far as they are known."""
 
     def initial(self) -> dict[TopicPartition, int]:
         """Where the stream starts without a checkpoint: looked up once, then always the same."""
@@ -59,11 +60,6 @@ class StreamPlanner:
     def prepare_for_available_now(self) -> None:
         """From now on nothing beyond the next lookup of the ends is read (`Trigger.AvailableNow`)."""
         self._available_now = True
-
-    @property
-    def topic_ids(self) -> Mapping[str, UUID]:
-        """The ids of the topics that are read, as far as they are known."""
-        return self._topic_ids
 
     def latest(self) -> PartitionOffsets | None:
         """The ends that were last looked up; None before the first time, and when there is nothing to read."""
@@ -103,7 +99,7 @@ class StreamPlanner:
             again.check_start(end, bounds.earliest, self._data_loss)
         if self._target is not None and start != end:
             check_target(self._target, end, bounds.latest)
-        new = new_partitions(start, end)
+        new = end.keys() - start.keys()
         earliest_of_new = {partition: at for partition, at in bounds.earliest.items() if partition in new}
         group_id_given = "group.id" in self._options.kafka
         ranges = offset_ranges(start, end, earliest_of_new, self._data_loss, group_id_given=group_id_given)
@@ -124,8 +120,8 @@ class StreamPlanner:
         return self._latest or {}
 
     def _check_topic_ids(self, assignment: Assignment) -> None:
-        check_topic_ids(self._topic_ids, assignment.topic_ids, self._data_loss)
-        self._topic_ids.update(assignment.topic_ids)
+        check_topic_ids(self.topic_ids, assignment.topic_ids, self._data_loss)
+        self.topic_ids.update(assignment.topic_ids)
 
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
         """`minOffsetsPerTrigger`; not under AvailableNow, where waiting would end the run before its target."""
@@ -140,7 +136,7 @@ class StreamPlanner:
         return False
 
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
-        known = {**self._lookup.earliest(new_partitions(start, latest)), **start}
+        known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
         ends = proportional_ends(known, latest, limit)
         if self._locator is None:
             return ends

@@ -47,7 +47,7 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Room for `rows` byte strings of together at most `size` bytes; only what is written to takes memory."""
+    """Memory for `rows` byte strings of together at most `size` bytes; only what is written to takes memory."""
 
     ends: np.ndarray[Any, Any]
     values: np.ndarray[Any, Any]
@@ -63,15 +63,13 @@ class BytesBuffers:
 
     def array(self, rows: int, kind: pa.DataType) -> pa.Array:
         """The first `rows` as an Arrow array of binary or string, without a copy."""
-        nulls = int(self.nulls[0])
-        bits = pa.py_buffer(self.bits) if nulls else None
-        buffers = [bits, pa.py_buffer(self.ends[: rows + 1]), pa.py_buffer(self.values[: self.ends[rows]])]
-        return pa.Array.from_buffers(kind, rows, buffers, nulls)
+        buffers = [*_validity_and_ends(self, rows), pa.py_buffer(self.values[: self.ends[rows]])]
+        return pa.Array.from_buffers(kind, rows, buffers, int(self.nulls[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Room for the headers of `rows` records that take at most `size` bytes."""
+    """Memory for the headers of `rows` records that take at most `size` bytes."""
 
     ends: np.ndarray[Any, Any]
     bits: np.ndarray[Any, Any]
@@ -93,10 +91,12 @@ class HeaderBuffers:
         keys = _valid_text(self.keys.array(count, pa.string()))
         struct_type = HEADERS_TYPE.value_type
         pairs = pa.StructArray.from_arrays([keys, self.values.array(count, pa.binary())], fields=list(struct_type))
-        nulls = int(self.nulls[0])
-        bits = pa.py_buffer(self.bits) if nulls else None
-        buffers = [bits, pa.py_buffer(self.ends[: rows + 1])]
-        return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, nulls, children=[pairs])
+        buffers = _validity_and_ends(self, rows)
+        return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, int(self.nulls[0]), children=[pairs])
+
+
+def _validity_and_ends(column: BytesBuffers | HeaderBuffers, rows: int) -> list[pa.Buffer | None]:
+    return [pa.py_buffer(column.bits) if column.nulls[0] else None, pa.py_buffer(column.ends[: rows + 1])]
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
@@ -110,7 +110,7 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Room for `rows` records whose batches take `size` bytes uncompressed."""
+    """Memory for `rows` records whose batches take `size` bytes uncompressed."""
 
     offsets: np.ndarray[Any, Any]
     timestamps: np.ndarray[Any, Any]

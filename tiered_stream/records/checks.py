@@ -7,7 +7,6 @@ two disagree, some of the bytes are not those that the broker wrote.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,10 +16,7 @@ import numpy as np
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import kernels
-from tiered_stream.records.header import MAGIC_AT
-
-_BASE_OFFSET = struct.Struct(">q")
-_FIRST_EXACT_MAGIC = 2  # before it, a compressed set has the offset of its last message
+from tiered_stream.records.header import MAGIC, START
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +63,8 @@ class PartCheck:
             return
         if not self._begun:
             self._begun = True
-            base_offset = _BASE_OFFSET.unpack_from(data)[0]
-            self._check_first(base_offset, data[MAGIC_AT])
+            base_offset, _, magic = START.unpack_from(data)
+            self._check_first(base_offset, magic)
             self._gaps = base_offset > self.offsets[0]
         if next_offset > self.bounds.highest + 1:
             raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
@@ -113,7 +109,7 @@ class PartCheck:
     def _check_first(self, base_offset: int, magic: int) -> None:
         if base_offset < self.bounds.lowest:
             raise CorruptDataError(f"its first batch begins at offset {base_offset}, before its segment")
-        if magic >= _FIRST_EXACT_MAGIC and self.bounds.first is not None and base_offset > self.bounds.first:
+        if magic >= MAGIC and self.bounds.first is not None and base_offset > self.bounds.first:
             raise CorruptDataError(
                 f"the batch where offset {self.bounds.first} was looked for begins at {base_offset}: log or offset "
                 "index was altered"

@@ -27,8 +27,8 @@ Buffer = Any
 """A numpy array of uint8."""
 
 
-class _OutOfRoomError(Exception):
-    """The output does not fit; with more room it may."""
+class _TooSmallError(Exception):
+    """The output does not fit; into a larger one it may."""
 
 
 def _framed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview, Buffer], int]:
@@ -37,7 +37,7 @@ def _framed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview,
             return decompress_into(packed, to)
         except cramjam.DecompressionError as error:
             if _TOO_SMALL in str(error):
-                raise _OutOfRoomError from error
+                raise _TooSmallError from error
             raise
 
     return decompress
@@ -45,7 +45,7 @@ def _framed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview,
 
 def _snappy_block(packed: memoryview, to: Buffer) -> int:
     if cramjam.snappy.decompress_raw_len(packed) > len(to):
-        raise _OutOfRoomError
+        raise _TooSmallError
     return cramjam.snappy.decompress_raw_into(packed, to)
 
 
@@ -89,23 +89,20 @@ class Unpacked:
             raise UnsupportedDataError(f"compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd")
         name, decompress = _CODECS[codec]
         while True:
-            room = self._buffer[self.used : self.used + MAX_BATCH_BYTES]
+            free = self._buffer[self.used : self.used + MAX_BATCH_BYTES]
             try:
-                written = decompress(packed, room)
-            except _OutOfRoomError:
-                if len(room) == MAX_BATCH_BYTES:
+                written = decompress(packed, free)
+            except _TooSmallError:
+                if len(free) == MAX_BATCH_BYTES:
                     raise CorruptDataError(f"{name} data decompresses to more than {MAX_BATCH_BYTES} bytes") from None
-                self._grow()
+                grown = allocate(2 * len(self._buffer) + (1 << 16), np.uint8)
+                grown[: self.used] = self._buffer[: self.used]
+                self._buffer = grown
             except cramjam.DecompressionError as error:
                 raise CorruptDataError(f"{name} data does not decompress: {error}") from error
             else:
                 start, self.used = self.used, self.used + written
                 return start, self.used
-
-    def _grow(self) -> None:
-        grown = allocate(2 * len(self._buffer) + (1 << 16), np.uint8)
-        grown[: self.used] = self._buffer[: self.used]
-        self._buffer = grown
 
     def data(self) -> Buffer:
         """What has been decompressed so far, read-only."""

@@ -15,6 +15,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,8 +24,8 @@ import llvmlite.binding
 import numba
 from numba.core import caching
 
-KERNELS = ("tiered_stream.records.kernels", "tiered_stream.records.hash_kernels")
-"""The modules whose functions are compiled."""
+KERNELS = tuple(f"tiered_stream.records.{name}" for name in ("kernels", "hash_kernels", "header"))
+"""The modules whose functions are compiled, and whose constants become machine code."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -62,15 +63,11 @@ def _is_private_and_writable(folder: Path) -> bool:
 
 
 def _candidates(key: str) -> Iterator[Path]:
-    try:
+    with suppress(RuntimeError):  # a user without a home folder
         yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiered_stream" / "kernels" / key
-    except RuntimeError:  # a user without a home folder
-        pass
-    try:
+    with suppress(FileNotFoundError):  # no usable temporary folder
         # Right under the temporary folder, where only a folder's owner may put another in its place.
         yield Path(tempfile.gettempdir()) / f"tiered_stream-{os.getuid()}-{key}"
-    except FileNotFoundError:  # no usable temporary folder
-        pass
 
 
 def cache_folder(key: str) -> Path | None:

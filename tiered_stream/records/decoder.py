@@ -1,4 +1,4 @@
-"""Bytes of a log, in pieces as they arrive, to Arrow: the one decoder for tiered objects and broker answers."""
+"""Bytes of a log, as they arrive, to Arrow: the one decoder for tiered objects and broker answers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import kernels
 from tiered_stream.records.arrow import RecordBuffers
 from tiered_stream.records.checks import PartCheck
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
-from tiered_stream.records.header import LENGTH_AT, LENGTH_END, crc_is_right
+from tiered_stream.records.header import CODEC_MASK, HEADER_SIZE, LENGTH_AT, LENGTH_END, MAGIC, crc_is_right
 from tiered_stream.records.memory import allocate
 
 MAX_ROWS = 16_384
@@ -65,10 +65,10 @@ class RecordBatchDecoder:
         """
         view = memoryview(data)
         if self._pending:
-            # Only the batch that is cut is put together: the rest of the bytes stay where they are.
+            # Only the batch that was incomplete is put together: the rest of the bytes stay where they are.
             missing = self._bytes_missing(view)
-            cut, view = memoryview(self._pending + bytes(view[:missing])), view[missing:]
-            yield from self._feed(cut)
+            completed, view = memoryview(self._pending + bytes(view[:missing])), view[missing:]
+            yield from self._feed(completed)
         if view:
             yield from self._feed(view)
 
@@ -97,7 +97,7 @@ class RecordBatchDecoder:
             self._part_check.batches(data[:consumed], self.next_offset)
             self._part_check.transactions(transactional[: self._state[kernels.TRANSACTIONAL]])
         self._pending = bytes(data[consumed:])
-        for legacy, batches in _runs(table[:found]):
+        for legacy, batches in _by_format(table[:found]):
             yield from self._decode_legacy(data, batches) if legacy else self._decode(data, raw, batches)
 
     def finish(self) -> None:
@@ -127,13 +127,11 @@ class RecordBatchDecoder:
         from tiered_stream.records.legacy import decode_legacy
 
         for position, size, offset in batches[:, [kernels.POSITION, kernels.SIZE, kernels.BASE_OFFSET]].tolist():
-            try:
+            with naming(self._name(offset)):
                 rows = decode_legacy(
                     data[position : position + size], self._topic, self._partition, self._start_offset,
                     self._end_offset, include_headers=self._include_headers, check_crc=self._check_crcs,
                 )  # fmt: skip
-            except (CorruptDataError, UnsupportedDataError) as error:
-                raise type(error)(f"{self._name(offset)}: {error}") from error
             if rows.num_rows:
                 yield rows
 
@@ -153,10 +151,10 @@ class RecordBatchDecoder:
         try:
             for position, size, attributes, base_offset in batches[:, columns].tolist():
                 offset = base_offset
-                start, end = position + kernels.HEADER_SIZE, position + size
-                if self._check_crcs:
-                    _check_crc(raw[position:end])
-                codec = attributes & kernels.CODEC_MASK
+                start, end = position + HEADER_SIZE, position + size
+                if self._check_crcs and not crc_is_right(raw[position:end]):
+                    raise CorruptDataError("the batch's CRC-32C is wrong")
+                codec = attributes & CODEC_MASK
                 if codec:
                     start, end = unpacked.append(codec, view[start:end])
                 places.append((start, end, codec != 0))
@@ -183,15 +181,10 @@ class RecordBatchDecoder:
             yield from buffers.record_batches(self._topic, self._partition, rows, self._include_headers, self._max_rows)
 
 
-def _runs(batches: Table) -> Iterator[tuple[bool, Table]]:
+def _by_format(batches: Table) -> Iterator[tuple[bool, Table]]:
     """Consecutive batches of the old formats, and of magic 2, in order."""
-    legacy = batches[:, kernels.MAGIC] < 2
+    legacy = batches[:, kernels.MAGIC] < MAGIC
     edges = [0, *(np.flatnonzero(np.diff(legacy)) + 1).tolist(), len(batches)]
     for start, end in pairwise(edges):
         if start < end:
             yield bool(legacy[start]), batches[start:end]
-
-
-def _check_crc(batch: Buffer) -> None:
-    if not crc_is_right(batch):
-        raise CorruptDataError("the batch's CRC-32C is wrong")

@@ -1,7 +1,22 @@
-"""What of a record batch's header is read outside the kernels, in bytes from its start; `kernels.py` has all of it.
+"""A record batch's header (Kafka: `DefaultRecordBatch`), big-endian, 61 bytes before the batch's records:
 
-Messages of the formats before Kafka 0.11 (magic 0 and 1) begin alike up to the magic byte, but are smaller (Kafka:
-`DefaultRecordBatch`, `AbstractLegacyRecordBatch`).
+    0  base offset            int64
+    8  batch length           int32   bytes after this field
+    12 partition leader epoch int32
+    16 magic                  int8    2; 0 and 1 are the old message sets
+    17 CRC                    uint32  CRC-32C of everything from the attributes on
+    21 attributes             int16   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+    23 last offset delta      int32
+    27 base timestamp         int64   milliseconds
+    35 max timestamp          int64   the timestamp of all records when bit 3 is set (LogAppendTime)
+    43 producer id            int64
+    51 producer epoch         int16
+    53 base sequence          int32
+    57 record count           int32
+    61 records, compressed together when a codec is set
+
+Messages of the formats before Kafka 0.11 (magic 0 and 1) begin alike up to the magic byte, but are smaller, and in a
+compressed set the offset is that of the last message (Kafka: `AbstractLegacyRecordBatch`).
 """
 
 from __future__ import annotations
@@ -14,31 +29,38 @@ import google_crc32c
 
 from tiered_stream.errors import CorruptDataError
 
-LENGTH_AT, LENGTH_END = 8, 12
-MAGIC_AT = 16
-CRC_AT, CRC_FROM = 17, 21
+LENGTH_AT, LENGTH_END, MAGIC_AT, CRC_AT, ATTRIBUTES_AT, LAST_OFFSET_DELTA_AT = 8, 12, 16, 17, 21, 23
+BASE_TIMESTAMP_AT, MAX_TIMESTAMP_AT, PRODUCER_ID_AT, COUNT_AT, HEADER_SIZE = 27, 35, 43, 57, 61
 
-_START = struct.Struct(">qi4xb")
-"""Base offset (of the last message in a compressed set of magic 0 or 1), length after that field, magic."""
-_SMALLEST = {0: 26, 1: 34, 2: 61}
+CODEC_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x10, 0x20
+
+MAGIC = 2
+SMALLEST = {0: 26, 1: 34, MAGIC: HEADER_SIZE}
 """Bytes of the smallest batch, by magic."""
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+"""Every field."""
+START = struct.Struct(">qi4xb")
+"""Base offset, length, magic: what all formats have."""
+LAST_OFFSET_DELTA = struct.Struct(f">{LAST_OFFSET_DELTA_AT}xi")
 
 
 def crc_is_right(batch: Any) -> bool:
     """Whether a batch of magic 2 (bytes, or an array of them) has the CRC-32C that it says."""
-    return bool(google_crc32c.value(batch[CRC_FROM:]) == int.from_bytes(bytes(batch[CRC_AT:CRC_FROM]), "big"))
+    crc = int.from_bytes(bytes(batch[CRC_AT:ATTRIBUTES_AT]), "big")
+    return bool(google_crc32c.value(batch[ATTRIBUTES_AT:]) == crc)
 
 
 def whole_batches(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Position, base offset and magic of each batch that is whole; what follows the last one is a piece of a batch.
+    """Position, base offset and magic of each batch that is whole; the last one may be cut off.
 
     Raises:
         CorruptDataError: the bytes are no sequence of batches; says where not.
     """
     at = 0
-    while len(data) - at >= _START.size:
-        base_offset, length, magic = _START.unpack_from(data, at)
-        if base_offset < 0 or LENGTH_END + length < _SMALLEST.get(magic, LENGTH_END + length + 1):
+    while len(data) - at >= START.size:
+        base_offset, length, magic = START.unpack_from(data, at)
+        if base_offset < 0 or LENGTH_END + length < SMALLEST.get(magic, LENGTH_END + length + 1):
             raise CorruptDataError(f"no batch at byte {at}: offset {base_offset}, length {length}, magic {magic}")
         if len(data) - at < LENGTH_END + length:
             return

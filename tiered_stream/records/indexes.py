@@ -99,18 +99,19 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
         CorruptDataError: entries are cut short, out of order or outside the segment.
     """
     entries = _without_trailing_zeros(_entries(data, _OFFSET_ENTRY, "offset index"))
-    offsets = entries["offset"].astype(np.int64) + base_offset
-    positions = entries["position"].astype(np.int64)
+    offsets, positions = entries["offset"].astype(np.int64), entries["position"].astype(np.int64)
     if len(entries):
-        _check(bool((entries["offset"] >= 0).all()), "offset index", "an offset below the segment's base offset")
-        _check(bool((np.diff(offsets) > 0).all()), "offset index", "offsets that do not ascend")
-        _check(bool((np.diff(positions) > 0).all()), "offset index", "positions that do not ascend")
-        _check(
-            int(positions[0]) >= 0 and int(positions[-1]) < segment_size,
+        _refuse(
             "offset index",
-            f"positions {positions[0]} to {positions[-1]} in a segment of {segment_size} bytes",
+            ("an offset below the segment's base offset", offsets < 0),
+            ("offsets that do not ascend", np.diff(offsets) <= 0),
+            ("positions that do not ascend", np.diff(positions) <= 0),
+            (
+                f"positions {positions[0]} to {positions[-1]} in a segment of {segment_size} bytes",
+                (positions < 0) | (positions >= segment_size),
+            ),
         )
-    return OffsetIndex(offsets, positions)
+    return OffsetIndex(offsets + base_offset, positions)
 
 
 def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
@@ -120,13 +121,14 @@ def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
         CorruptDataError: entries are cut short or out of order.
     """
     entries = _without_trailing_zeros(_entries(data, _TIME_ENTRY, "time index"))
-    offsets = entries["offset"].astype(np.int64) + base_offset
-    timestamps = entries["timestamp"].astype(np.int64)
-    if len(entries):
-        _check(bool((entries["offset"] >= 0).all()), "time index", "an offset below the segment's base offset")
-        _check(bool((timestamps[1:] > timestamps[:-1]).all()), "time index", "timestamps that do not ascend")
-        _check(bool((np.diff(offsets) >= 0).all()), "time index", "offsets that descend")
-    return TimeIndex(base_offset, timestamps, offsets)
+    timestamps, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64)
+    _refuse(
+        "time index",
+        ("an offset below the segment's base offset", offsets < 0),
+        ("timestamps that do not ascend", timestamps[1:] <= timestamps[:-1]),
+        ("offsets that descend", np.diff(offsets) < 0),
+    )
+    return TimeIndex(base_offset, timestamps, offsets + base_offset)
 
 
 def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionIndexEntry, ...]:
@@ -143,14 +145,13 @@ def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionI
         version = int(entries["version"][np.nonzero(entries["version"])[0][0]])
         raise UnsupportedDataError(f"transaction index: entry version {version}; only version 0 is known")
     first, last = entries["first"].astype(np.int64), entries["last"].astype(np.int64)
-    _check(bool((last[1:] > last[:-1]).all()), "transaction index", "last offsets that do not ascend")
-    _check(int(last[0]) >= base_offset, "transaction index", f"a transaction that ended at {last[0]}, before it")
-    _check(
-        bool((first >= 0).all() and (first <= last).all()),
+    _refuse(
         "transaction index",
-        "a transaction that ends before its start",
+        ("last offsets that do not ascend", last[1:] <= last[:-1]),
+        (f"a transaction that ended at {last[0]}, before it", last[:1] < base_offset),
+        ("a transaction that ends before its start", (first < 0) | (first > last)),
+        ("a negative last stable offset", entries["last_stable"] < 0),
     )
-    _check(bool((entries["last_stable"] >= 0).all()), "transaction index", "a negative last stable offset")
     return tuple(
         TransactionIndexEntry(AbortedTransaction(producer_id, first_offset, last_offset), last_stable_offset)
         for _, producer_id, first_offset, last_offset, last_stable_offset in entries.tolist()
@@ -158,16 +159,18 @@ def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionI
 
 
 def _entries(data: bytes, entry: np.dtype[np.void], name: str) -> npt.NDArray[np.void]:
-    _check(len(data) % entry.itemsize == 0, name, f"{len(data)} bytes, no multiple of {entry.itemsize}")
+    if len(data) % entry.itemsize:
+        raise CorruptDataError(f"{name}: it has {len(data)} bytes, no multiple of {entry.itemsize}")
     return np.frombuffer(data, dtype=entry)
 
 
 def _without_trailing_zeros(entries: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-    zeros = np.zeros((), dtype=entries.dtype)
-    written = np.nonzero(entries != zeros)[0]
+    written = np.nonzero(entries != np.zeros((), dtype=entries.dtype))[0]
     return entries[: int(written[-1]) + 1 if len(written) else 0]
 
 
-def _check(holds: bool, name: str, what: str) -> None:
-    if not holds:
-        raise CorruptDataError(f"{name}: it has {what}")
+def _refuse(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None:
+    """Raise for the first fault that any entry has."""
+    for what, entries in faults:
+        if entries.any():
+            raise CorruptDataError(f"{name}: it has {what}")

@@ -1,23 +1,7 @@
 """The compiled half of the decoder: record batches (magic 2) from bytes into Arrow's buffers.
 
-A record batch (Kafka: `DefaultRecordBatch`), big-endian, 61 bytes before its records:
-
-    0  base offset            int64
-    8  batch length           int32   bytes after this field
-    12 partition leader epoch int32
-    16 magic                  int8    2; 0 and 1 are the old message sets
-    17 CRC                    uint32  CRC-32C of everything from the attributes on
-    21 attributes             int16   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
-    23 last offset delta      int32
-    27 base timestamp         int64   milliseconds
-    35 max timestamp          int64   the timestamp of all records when bit 3 is set (LogAppendTime)
-    43 producer id            int64
-    51 producer epoch         int16
-    53 base sequence          int32
-    57 record count           int32
-    61 records, compressed together when a codec is set
-
-A record (Kafka: `DefaultRecord`); varints are zigzag, -1 as a length means null:
+`header.py` has the layout of a batch's header. A record (Kafka: `DefaultRecord`), varints being zigzag, a length of -1
+null:
 
     length varint, attributes int8, timestamp delta varlong, offset delta varint, key length varint, key,
     value length varint, value, header count varint, then by header: key length varint, key, value length varint, value
@@ -34,22 +18,14 @@ from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 
+from tiered_stream.records import header
 from tiered_stream.records.compiled import kernel
 
 Int = Any
 """An int64, or a Python integer, which compiled code does not tell apart."""
 
-BATCH_OVERHEAD = 12
-HEADER_SIZE = 61
 SMALLEST_RECORD = 7
-SMALLEST_BATCH = 26
-"""An empty message of magic 0."""
-MAGIC_END = 17
-
-CODEC_MASK = 0x07
-TIMESTAMP_TYPE_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
+SMALLEST_BATCH = min(header.SMALLEST.values())
 
 # Columns of the table that `scan_batches` fills, a row for each batch that has records to give.
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
@@ -155,20 +131,23 @@ def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
 @kernel
 def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
     """The size of the batch at `at`, 0 when it is not whole, -1 with an error in `state`."""
-    base_offset, length, magic = _int64(data, at), _int32(data, at + 8), np.int64(data[at + 16])
-    smallest = HEADER_SIZE if magic == 2 else SMALLEST_BATCH
+    base_offset, length = _int64(data, at), _int32(data, at + header.LENGTH_AT)
+    magic = np.int64(data[at + header.MAGIC_AT])
+    smallest = header.HEADER_SIZE if magic == 2 else SMALLEST_BATCH
     if magic > 2:
         state[ERROR] = BAD_MAGIC
-    elif length < smallest - BATCH_OVERHEAD or length > max_batch_size:
+    elif length < smallest - header.LENGTH_END or length > max_batch_size:
         state[ERROR] = BAD_LENGTH
-    elif data.shape[0] - at < BATCH_OVERHEAD + length:
+    elif data.shape[0] - at < header.LENGTH_END + length:
         return np.int64(0)
     elif base_offset < state[NEXT_OFFSET] or base_offset > MAX_OFFSET:
         state[ERROR] = BAD_ORDER
-    elif magic == 2 and not 0 <= _int32(data, at + 57) <= _int32(data, at + 23) + 1:
+    elif magic == 2 and not (
+        0 <= _int32(data, at + header.COUNT_AT) <= _int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
+    ):
         state[ERROR] = BAD_COUNT
     else:
-        return BATCH_OVERHEAD + length
+        return header.LENGTH_END + length
     state[ERROR_POSITION] = at
     return np.int64(-1)
 
@@ -176,7 +155,7 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 @kernel
 def _marker(data: Any, at: Int, stop: Int) -> Int:
     """Which marker the control batch at `at` is: its one record's key is a version (int16) and a type (int16)."""
-    at += HEADER_SIZE
+    at += header.HEADER_SIZE
     _, at = _varint(data, at, stop)
     if at >= 0:
         _, at = _varint(data, at + 1, stop)
@@ -211,28 +190,30 @@ def scan_batches(
     """
     at, found, listed = np.int64(0), 0, 0
     state[ERROR] = OK
-    while data.shape[0] - at >= MAGIC_END:
+    while data.shape[0] - at > header.MAGIC_AT:
         size = _frame(data, at, max_batch_size, state)
         if size <= 0:
             break
         batch = batches[found]
         batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, _int64(data, at)
-        batch[MAGIC] = data[at + 16]
+        batch[MAGIC] = data[at + header.MAGIC_AT]
         state[GAPS] += 0 < state[NEXT_OFFSET] != batch[BASE_OFFSET]
         if batch[MAGIC] < 2:
             # An old message set has the offset of its last message, so its first cannot be told from here.
             state[NEXT_OFFSET] = batch[BASE_OFFSET] + 1
             wanted = batch[BASE_OFFSET] >= start_offset
         else:
-            batch[ATTRIBUTES], batch[LAST_OFFSET_DELTA] = _int16(data, at + 21), _int32(data, at + 23)
-            batch[BASE_TIMESTAMP], batch[MAX_TIMESTAMP] = _int64(data, at + 27), _int64(data, at + 35)
-            batch[COUNT] = _int32(data, at + 57)
+            batch[ATTRIBUTES] = _int16(data, at + header.ATTRIBUTES_AT)
+            batch[LAST_OFFSET_DELTA] = _int32(data, at + header.LAST_OFFSET_DELTA_AT)
+            batch[BASE_TIMESTAMP] = _int64(data, at + header.BASE_TIMESTAMP_AT)
+            batch[MAX_TIMESTAMP] = _int64(data, at + header.MAX_TIMESTAMP_AT)
+            batch[COUNT] = _int32(data, at + header.COUNT_AT)
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
             wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
-            covered, control = False, (batch[ATTRIBUTES] & CONTROL_BIT) != 0
-            if wanted and batch[ATTRIBUTES] & TRANSACTIONAL_BIT:
-                producer_id = _int64(data, at + 43)
+            covered, control = False, (batch[ATTRIBUTES] & header.CONTROL_BIT) != 0
+            if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT:
+                producer_id = _int64(data, at + header.PRODUCER_ID_AT)
                 if aborted.shape[0] > 0:
                     covered = _is_aborted(producer_id, batch[BASE_OFFSET], aborted)
                 row = transactional[listed]
@@ -313,7 +294,7 @@ def _decode_batch(
     """Append a batch's records with offsets in [start_offset, end_offset): the next row, and an error or OK."""
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
     at, batch_end = batch[RECORDS_START], batch[RECORDS_END]
-    appended = np.int64(batch[ATTRIBUTES] & TIMESTAMP_TYPE_BIT != 0)
+    appended = np.int64(batch[ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT != 0)
     for _ in range(batch[COUNT]):
         length, at = _varint(data, at, batch_end)
         if at < 0 or length < SMALLEST_RECORD - 1 or length > batch_end - at:

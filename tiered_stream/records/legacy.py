@@ -12,17 +12,17 @@ from kafka.record.legacy_records import LegacyRecordBatch
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.records.arrow import record_schema
 from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
+from tiered_stream.records.header import CODEC_MASK, MAGIC_AT
 
 _VALUE_START = {0: 18, 1: 26}
 """Where key length, key, value length and value begin in a message, by magic."""
 _LZ4 = 3
-_CODEC_MASK = 0x07
 
 
 def _check_unpacked_size(message: memoryview, magic: int) -> None:
     # kafka-python decompresses without a bound, so the bound is tried first. Its lz4 of magic 0 has a checksum of its
     # own kind that no other library reads; lz4 expands by at most 255.
-    codec = message[17] & _CODEC_MASK
+    codec = message[17] & CODEC_MASK
     if codec == 0:
         return
     if codec == _LZ4 and magic == 0:
@@ -44,9 +44,8 @@ def _rows(message: memoryview, magic: int, check_crc: bool) -> Iterator[_Row]:
     if check_crc and not batch.validate_crc():
         raise CorruptDataError("the message's CRC is wrong")
     for record in batch:
-        timestamp = -1 if record.timestamp is None else record.timestamp
-        timestamp_type = -1 if record.timestamp_type is None else record.timestamp_type
-        yield record.offset, timestamp, timestamp_type, record.key, record.value
+        timestamps = (-1 if each is None else each for each in (record.timestamp, record.timestamp_type))
+        yield record.offset, *timestamps, record.key, record.value
 
 
 def decode_legacy(
@@ -59,20 +58,14 @@ def decode_legacy(
         CorruptDataError: the bytes are not a message set.
     """
     try:
-        rows = [row for row in _rows(message, message[16], check_crc) if start_offset <= row[0] < end_offset]
+        rows = [row for row in _rows(message, message[MAGIC_AT], check_crc) if start_offset <= row[0] < end_offset]
     except CorruptDataError:
         raise
     except (KafkaError, AssertionError, ValueError, IndexError, struct.error, OSError, EOFError, RuntimeError) as error:
-        raise CorruptDataError(f"a message set of magic {message[16]} cannot be read: {error}") from error
-    schema = record_schema(include_headers)
-    columns = {
-        "key": [row[3] for row in rows],
-        "value": [row[4] for row in rows],
-        "topic": [topic] * len(rows),
-        "partition": [partition] * len(rows),
-        "offset": [row[0] for row in rows],
-        "timestamp": [row[1] * 1000 for row in rows],
-        "timestampType": [row[2] for row in rows],
-        "headers": [None] * len(rows),
-    }
-    return pa.RecordBatch.from_arrays([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+        raise CorruptDataError(f"a message set of magic {message[MAGIC_AT]} cannot be read: {error}") from error
+    columns = [
+        {"key": key, "value": value, "topic": topic, "partition": partition, "offset": offset,
+         "timestamp": timestamp * 1000, "timestampType": timestamp_type, "headers": None}
+        for offset, timestamp, timestamp_type, key, value in rows
+    ]  # fmt: skip
+    return pa.RecordBatch.from_pylist(columns, schema=record_schema(include_headers))

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -51,6 +52,12 @@ class ProducerState:
     current_txn_first_offset: int | None
 
 
+def open_transactions(producers: Iterable[ProducerState]) -> list[tuple[int, int]]:
+    """(producer id, first offset) of each transaction that is open at the segment's end."""
+    firsts = ((each.producer_id, each.current_txn_first_offset) for each in producers)
+    return [(producer_id, first) for producer_id, first in firsts if first is not None]
+
+
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
     """(epoch, first offset) of every leader epoch up to the segment's end, ascending.
 
@@ -70,7 +77,7 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
         raise UnsupportedDataError(f"leader epoch checkpoint: version {lines[0][:20]}; only version 0 is known")
     if lines[1] != str(len(lines) - 2):
         raise CorruptDataError(f"leader epoch checkpoint: {lines[1][:20]} entries announced, {len(lines) - 2} there")
-    entries = tuple(_epoch_entry(line) for line in lines[2:])
+    entries = tuple(map(_epoch_entry, lines[2:]))
     for (epoch, offset), (next_epoch, next_offset) in pairwise(entries):
         if next_epoch <= epoch or next_offset < offset:
             raise CorruptDataError(
@@ -95,7 +102,10 @@ def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
         raise CorruptDataError("producer snapshot: its checksum does not fit")
     if count < 0 or len(data) != _HEADER.size + count * _PRODUCER.size:
         raise CorruptDataError(f"producer snapshot: {count} entries announced in {len(data)} bytes")
-    return tuple(_producer_state(*fields) for fields in _PRODUCER.iter_unpack(data[_HEADER.size :]))
+    return tuple(
+        _producer_state(producer_id, epoch, last_offset, first_offset)
+        for producer_id, epoch, _, last_offset, _, _, _, first_offset in _PRODUCER.iter_unpack(data[_HEADER.size :])
+    )
 
 
 def _epoch_entry(line: str) -> tuple[int, int]:
@@ -105,19 +115,7 @@ def _epoch_entry(line: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _producer_state(
-    producer_id: int,
-    epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp: int,
-    coordinator_epoch: int,
-    current_txn_first_offset: int,
-) -> ProducerState:
-    if current_txn_first_offset < -1:
-        raise CorruptDataError(
-            f"producer snapshot: producer {producer_id} has a transaction from offset {current_txn_first_offset}"
-        )
-    open_from = None if current_txn_first_offset == -1 else current_txn_first_offset
-    return ProducerState(producer_id, epoch, last_offset, open_from)
+def _producer_state(producer_id: int, epoch: int, last_offset: int, first: int) -> ProducerState:
+    if first < -1:
+        raise CorruptDataError(f"producer snapshot: producer {producer_id} has a transaction from offset {first}")
+    return ProducerState(producer_id, epoch, last_offset, None if first == -1 else first)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterator
 
 from tiered_stream.model import AbortedTransaction
-from tiered_stream.records.header import whole_batches
-
-_WRITER = struct.Struct(">21xh20xq")
-"""Attributes and producer id in a batch of magic 2; the whole layout is in `kernels`."""
-_MAGIC = 2
-_CONTROL_BIT = 0x20
+from tiered_stream.records.header import CONTROL_BIT, HEADER, MAGIC, whole_batches
 
 
 def aborted_in_fetched(
@@ -45,7 +39,7 @@ def control_batches(data: bytes) -> Iterator[tuple[int, int]]:
         CorruptDataError: the bytes are no sequence of batches.
     """
     for at, base_offset, magic in whole_batches(data):
-        if magic == _MAGIC:
-            attributes, producer_id = _WRITER.unpack_from(data, at)
-            if attributes & _CONTROL_BIT:
+        if magic == MAGIC:
+            _, _, _, _, _, attributes, _, _, _, producer_id, *_ = HEADER.unpack_from(data, at)
+            if attributes & CONTROL_BIT:
                 yield base_offset, producer_id

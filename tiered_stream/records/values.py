@@ -1,21 +1,17 @@
 """Offsets and values of the few small records of an internal topic, read without the compiled kernels.
 
-To start those takes half a second, in each process that plans a query. The layout of batches and records is written
-down in `kernels.py`; here the header is one `struct`.
+To start those takes half a second, in each process that plans a query. `kernels.py` has the layout of records.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
-from tiered_stream.records.header import LENGTH_END, MAGIC_AT, crc_is_right
+from kafka.record.util import decode_varint
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_CODEC_MASK, _CONTROL = 0x07, 0x20
-_VARINT_BITS = 70
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
+from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
+from tiered_stream.records.header import CODEC_MASK, CONTROL_BIT, HEADER, LENGTH_END, MAGIC, START, crc_is_right
 
 Value = tuple[int, bytes | None]
 
@@ -32,42 +28,40 @@ def read_values(data: bytes) -> tuple[list[Value], int]:
     """
     view, at, next_offset = memoryview(data), 0, 0
     found: list[Value] = []
-    while len(view) - at > MAGIC_AT:
-        base_offset, length = struct.unpack_from(">qi", view, at)
+    while len(view) - at >= START.size:
+        base_offset, length, magic = START.unpack_from(view, at)
         end = at + LENGTH_END + length
-        if not _HEADER.size - LENGTH_END <= length <= MAX_BATCH_BYTES:
+        if not HEADER.size - LENGTH_END <= length <= MAX_BATCH_BYTES:
             raise CorruptDataError(f"the batch at offset {base_offset} says that it has {length} bytes")
-        if view[at + MAGIC_AT] != 2:
-            raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {view[at + MAGIC_AT]}, not 2")
+        if magic != MAGIC:
+            raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {magic}, not 2")
         if end > len(view):
             break
-        try:
+        with naming(f"the batch at offset {base_offset}"):
             batch, next_offset = _batch(view[at:end])
-        except (CorruptDataError, UnsupportedDataError) as error:
-            raise type(error)(f"the batch at offset {base_offset}: {error}") from error
         found += batch
         at = end
     return found, next_offset
 
 
 def _batch(batch: memoryview) -> tuple[list[Value], int]:
-    base_offset, _, _, _, _, attributes, last_delta, _, _, _, _, _, count = _HEADER.unpack_from(batch)
+    base_offset, _, _, _, _, attributes, last_delta, _, _, _, _, _, count = HEADER.unpack_from(batch)
     if not crc_is_right(bytes(batch)):
         raise CorruptDataError("its CRC-32C is wrong")
     if base_offset < 0 or last_delta < 0:
         raise CorruptDataError(f"it ends {last_delta} after that")
     next_offset = base_offset + last_delta + 1
-    if attributes & _CONTROL:
+    if attributes & CONTROL_BIT:
         return [], next_offset
-    records = bytes(batch[_HEADER.size :])
-    codec = attributes & _CODEC_MASK
+    records = bytes(batch[HEADER.size :])
+    codec = attributes & CODEC_MASK
     if codec:
         unpacked = Unpacked(4 * len(records))
         unpacked.append(codec, memoryview(records))
         records = unpacked.data().tobytes()
     try:
         values = list(_records(records, count))
-    except IndexError:
+    except (IndexError, ValueError):
         raise CorruptDataError(f"it is too short for its {count} records") from None
     if any(not 0 <= delta <= last_delta for delta, _ in values):
         raise CorruptDataError("it has a record beyond its end")
@@ -75,13 +69,13 @@ def _batch(batch: memoryview) -> tuple[list[Value], int]:
 
 
 def _records(data: bytes, count: int) -> Iterator[Value]:
-    """Offset delta and value of each record; IndexError where the data is too short."""
+    """Offset delta and value of each record; IndexError, ValueError where the data is too short, or no record."""
     at = 0
     for _ in range(count):
-        size, at = _varint(data, at)
+        size, at = decode_varint(data, at)
         end = at + size
-        _, at = _varint(data, at + 1)
-        delta, at = _varint(data, at)
+        _, at = decode_varint(data, at + 1)
+        delta, at = decode_varint(data, at)
         _, at = _bytes(data, at)
         value, at = _bytes(data, at)
         if not at < end <= len(data):
@@ -91,21 +85,9 @@ def _records(data: bytes, count: int) -> Iterator[Value]:
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = _varint(data, at)
+    size, at = decode_varint(data, at)
     if size < 0:
         return None, at
     if at + size > len(data):
         raise IndexError
     return data[at : at + size], at + size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 10 bytes: its value, and the position after it."""
-    value = 0
-    for shift in range(0, _VARINT_BITS, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
-    raise IndexError

@@ -20,12 +20,12 @@ from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.delta.task_splits import ASSUMED_RECORD_BYTES
 from tiered_stream.locate.log_source import LogSource, open_log_source
-from tiered_stream.locate.split_fetcher import split_fetcher
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
+from tiered_stream.read import split_fetcher
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.times import show_range
 from tiered_stream.storage.read_ahead import requests_of

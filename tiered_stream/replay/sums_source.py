@@ -12,7 +12,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.source import BatchReader, SplitPartition, settle_worker
+from tiered_stream.process import settle_worker, show_log
+from tiered_stream.source import BatchReader, SplitPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +92,6 @@ class SumsReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
             return
-        from tiered_stream.observe.driver_log import show_log
         from tiered_stream.replay.sums import hashed_split
 
         show_log()

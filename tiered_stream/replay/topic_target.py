@@ -23,11 +23,12 @@ from tiered_stream.observe.metrics import ReadMetrics, send
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
+from tiered_stream.process import settle_worker
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TopicWrites, as_options, source_only, topic_writes
-from tiered_stream.source import StreamReader, settle_worker
+from tiered_stream.source import StreamReader
 
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from enum import Enum
 from itertools import pairwise
 
@@ -67,7 +68,11 @@ class RemoteStorageFetcher(ABC):
         )
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
-        """Let go of connections and threads."""
+        """Let go of connections and threads; called too when nobody has the fetcher any more."""
+
+    def __del__(self) -> None:
+        with suppress(Exception):  # a subclass's, which may not have been made to its end
+            self.close()
 
 
 def cut(wanted: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:

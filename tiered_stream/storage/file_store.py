@@ -46,8 +46,7 @@ class FileStore(ObjectStore):
 
     def list(self, prefix: str) -> Iterator[str]:
         folder = self._path(prefix.rpartition("/")[0])
-        if not self._root.is_dir():
-            raise StorageBucketNotFoundError(f"the folder {self._root} (option remote.storage.uri) does not exist")
+        self._check_root()
         for parent, folders, names in os.walk(folder):
             folders.sort()
             for name in sorted(names):
@@ -70,18 +69,17 @@ class FileStore(ObjectStore):
             with open(self._path(key), "rb", opener=_open_without_blocking) as file:
                 yield file
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise self._not_found(key) from error
+            self._check_root(f"; wanted in it: {key}")
+            raise StorageObjectNotFoundError(f"{self.describe(key)} does not exist") from error
         except PermissionError as error:
             raise StorageAccessError(f"{self.describe(key)} may not be read by this process's user") from error
         except (OSError, ValueError) as error:  # ValueError: a NUL in the key
             raise StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 
-    def _not_found(self, key: str) -> StorageObjectNotFoundError:
+    def _check_root(self, wanted: str = "") -> None:
         if not self._root.is_dir():
-            return StorageBucketNotFoundError(
-                f"the folder {self._root} (option remote.storage.uri) does not exist; wanted in it: {key}"
-            )
-        return StorageObjectNotFoundError(f"{self.describe(key)} does not exist")
+            reason = f"the folder {self._root} (option remote.storage.uri) does not exist{wanted}"
+            raise StorageBucketNotFoundError(reason)
 
 
 def _open_without_blocking(path: str, flags: int) -> int:

@@ -11,6 +11,9 @@ from tiered_stream.model import ByteRange
 MAX_WHOLE_OBJECT_BYTES = 64 << 20
 """The largest object that is read without a range: index files and manifests are far smaller."""
 
+ATTEMPTS = 4
+"""How often a request is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
+
 MAX_CONNECTIONS = 64
 """Connections that one process keeps open to one store: as many as `remote.fetch.requests.in.flight` may be."""
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,33 +11,26 @@ from urllib.parse import unquote, urlsplit
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import Options, StorageOptions
+from tiered_stream.process import PerProcess
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
 
-_fetchers: dict[tuple[object, ...], RemoteStorageFetcher] = {}
+_fetchers: PerProcess[RemoteStorageFetcher] = PerProcess()
 
 
 def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
-    """The process's fetcher for these options: made once, shared by all threads, never by a forked process.
+    """The process's fetcher for these options.
 
     Raises:
         ConfigurationError: no storage is configured, or its URI's scheme or the layout is unknown.
     """
-    # The process id: a fork must not go on with its parent's connections.
-    key = (os.getpid(), *(_hashable(getattr(options, option.name)) for option in fields(options)))
-    fetcher = _fetchers.get(key)
-    # Two threads may both make one; setdefault lets all use the same, without a lock that a fork could inherit locked.
-    return fetcher or _fetchers.setdefault(key, _open(options))
+    return _fetchers.get(options, lambda: _open(options))
 
 
 def open_store(options: StorageOptions) -> ObjectStore:
-    """A new store for `options.uri`.
-
-    Raises:
-        ConfigurationError: as `open_fetcher`.
-    """
+    """A new store for `options.uri`. Raises: as `open_fetcher`."""
     if options.uri is None:
         raise ConfigurationError(
             "remote.storage.uri is missing: it says where the tiered segments are, as s3://bucket/prefix"
@@ -73,10 +63,6 @@ def _open(options: StorageOptions) -> RemoteStorageFetcher:
     raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
 
 
-def _hashable(value: object) -> object:
-    return tuple(sorted(value.items())) if isinstance(value, Mapping) else value
-
-
 def fetcher_for(options: Options) -> RemoteStorageFetcher:
     """The fetcher that the options ask for: the user's own class, called with the `kafka.*` properties, or ours.
 
@@ -85,19 +71,13 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
     """
     if options.fetcher_class is None:
         return open_fetcher(options.storage)
-    # The process id: a fork must not go on with its parent's connections.
-    return _made(options.fetcher_class, options.fetcher_class_path, frozenset(options.kafka.items()), os.getpid())
+    name, class_path, properties = options.fetcher_class, options.fetcher_class_path, options.kafka
 
+    def make() -> RemoteStorageFetcher:
+        own: Callable[[Mapping[str, str]], RemoteStorageFetcher] = load_fetcher_class(name, class_path)
+        return own(dict(properties))
 
-_BASE = f"{RemoteStorageFetcher.__module__}.{RemoteStorageFetcher.__name__}"
-
-
-@cache
-def _made(
-    name: str, class_path: str | None, properties: frozenset[tuple[str, str]], _process: int
-) -> RemoteStorageFetcher:
-    made: Callable[[Mapping[str, str]], RemoteStorageFetcher] = load_fetcher_class(name, class_path)
-    return made(dict(properties))
+    return _fetchers.get({"class": name, "class.path": class_path, "kafka": properties}, make)
 
 
 def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageFetcher]:
@@ -114,5 +94,6 @@ def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageF
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(f"kafka.remote.storage.fetcher.class: {name} cannot be imported: {error}") from error
     if not (isinstance(found, type) and issubclass(found, RemoteStorageFetcher)):
-        raise ConfigurationError(f"kafka.remote.storage.fetcher.class: {name} is no subclass of {_BASE}")
+        base = f"{RemoteStorageFetcher.__module__}.{RemoteStorageFetcher.__name__}"
+        raise ConfigurationError(f"kafka.remote.storage.fetcher.class: {name} is no subclass of {base}")
     return found

@@ -6,8 +6,8 @@ not chained.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Lock
 from urllib.parse import urlsplit
@@ -26,12 +26,11 @@ from tiered_stream.errors import (
     StorageUnavailableError,
 )
 from tiered_stream.model import ByteRange, RemoteLogSegment
+from tiered_stream.process import PerProcess
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import MAX_CONNECTIONS, too_short
+from tiered_stream.storage.object_store import ATTEMPTS, MAX_CONNECTIONS, too_short
 
-ATTEMPTS = 4
-"""How often a GET is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
-
+_MAX_DIGITS = 19  # of a length
 _BUSY = (429, 500, 502, 503, 504)
 _REFUSED = (400, 401, 403)  # 400 is what S3 says of temporary credentials that have expired
 _RETRIES = urllib3.Retry(
@@ -71,11 +70,8 @@ class PresignedFetcher(RemoteStorageFetcher):
         self._urls = dict(urls)
         self._renew = renew
         self._lock = Lock()
-        self._pool = _pool(os.getpid(), timeouts)
+        self._pool = _pools.get(timeouts, lambda: _open_pool(timeouts))
         self._others = others
-
-    def __repr__(self) -> str:
-        return f"PresignedFetcher({len(self._urls)} segments)"
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         url = self._urls.get(segment.segment_id)
@@ -113,26 +109,21 @@ class PresignedFetcher(RemoteStorageFetcher):
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
         """Another URL than the refused one; threads that want it at once share one request."""
         with self._lock:
-            url: str | None = self._urls[segment.segment_id]
-            if url == refused:
+            if self._urls[segment.segment_id] == refused:
                 try:
                     url = self._renew(segment)
                 except BrokerError as error:
-                    raise StorageAccessError(
-                        f"{_shown(refused)} has expired and was not signed anew: {error}"
-                    ) from error
+                    reason = f"{_shown(refused)} has expired and was not signed anew: {error}"
+                    raise StorageAccessError(reason) from error
                 if url is None:
                     raise StorageObjectNotFoundError(f"{_shown(refused)}: the segment has no signed location any more")
                 self._urls[segment.segment_id] = url
-        assert url is not None
-        return url
+            return self._urls[segment.segment_id]
 
     def _get(self, url: str, wanted: ByteRange) -> bytes:
         for _ in range(ATTEMPTS - 1):
-            try:
+            with suppress(http.ProtocolError):  # the connection broke, perhaps in the body, which Retry does not cover
                 return self._get_once(url, wanted)
-            except http.ProtocolError:  # the connection broke, perhaps in the body, which Retry does not cover
-                continue
         try:
             return self._get_once(url, wanted)
         except http.ProtocolError as error:
@@ -171,28 +162,19 @@ class PresignedFetcher(RemoteStorageFetcher):
         if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-"):
             raise StorageError(f"{name}: status {status} to a request for {wanted}: the service does not honour ranges")
         length = response.headers.get("Content-Length", "")
-        if length != str(len(wanted)):
-            raise (
-                too_short(name, wanted, wanted.start + int(length))
-                if length.isdigit()
-                else StorageError(f"{name}: the service did not give the length of its answer")
-            )
+        if not length.isdecimal() or len(length) > _MAX_DIGITS:
+            raise StorageError(f"{name}: the service did not give the length of its answer")
+        if int(length) != len(wanted):
+            raise too_short(name, wanted, wanted.start + int(length))
 
 
-_pools: dict[tuple[int, SignedFetchTimeouts], urllib3.PoolManager] = {}
+_pools: PerProcess[urllib3.PoolManager] = PerProcess()
 
 
-def _pool(process: int, timeouts: SignedFetchTimeouts) -> urllib3.PoolManager:
-    """The process's connections: shared by all threads, never with a forked process."""
-    key = (process, timeouts)
-    return _pools.get(key) or _pools.setdefault(
-        key,
-        urllib3.PoolManager(
-            maxsize=MAX_CONNECTIONS,
-            retries=_RETRIES,
-            timeout=urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000),
-        ),
-    )
+def _open_pool(timeouts: SignedFetchTimeouts) -> urllib3.PoolManager:
+    """Connections, which urllib3 closes when nobody has them any more."""
+    timeout = urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000)
+    return urllib3.PoolManager(maxsize=MAX_CONNECTIONS, retries=_RETRIES, timeout=timeout)
 
 
 def _mapped(error: http.HTTPError, url: str) -> Exception:

@@ -22,8 +22,9 @@ from tiered_stream.errors import (
     StorageUnavailableError,
 )
 from tiered_stream.model import ByteRange
-from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.options.parsing import S3Access, StorageOptions
 from tiered_stream.storage.object_store import (
+    ATTEMPTS,
     MAX_CONNECTIONS,
     MAX_WHOLE_OBJECT_BYTES,
     ObjectStore,
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
-ATTEMPTS = 4
-"""How often a request is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
-
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _CREDENTIALS_HINT = (
     "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
@@ -45,27 +43,14 @@ _CREDENTIALS_HINT = (
     "instance or pod role)"
 )
 # AWS answers 403 to most of these, but 400 to an expired or malformed token or a wrong region.
-_ACCESS_CODES = frozenset(
-    (
-        "AccessDenied",
-        "AccountProblem",
-        "AllAccessDisabled",
-        "AuthorizationHeaderMalformed",
-        "ExpiredToken",
-        "InvalidAccessKeyId",
-        "InvalidToken",
-        "RequestTimeTooSkewed",
-        "SignatureDoesNotMatch",
-    )
-)
+_ACCESS_CODES = """
+AccessDenied AccountProblem AllAccessDisabled AuthorizationHeaderMalformed ExpiredToken InvalidAccessKeyId InvalidToken
+RequestTimeTooSkewed SignatureDoesNotMatch
+"""
 _NO_CREDENTIALS = (
-    aws.NoCredentialsError,
-    aws.PartialCredentialsError,
-    aws.CredentialRetrievalError,
-    aws.TokenRetrievalError,
-    aws.NoAuthTokenError,
-    aws.SSOError,
-)
+    aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
+    aws.NoAuthTokenError, aws.SSOError,
+)  # fmt: skip
 
 
 class S3Store(ObjectStore):
@@ -181,7 +166,7 @@ class S3Store(ObjectStore):
             )
         if status == 404:
             return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
-        if status in (401, 403) or code in _ACCESS_CODES:
+        if status in (401, 403) or code in _ACCESS_CODES.split():
             return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
         if status == 429 or status >= 500 or code == "SlowDown":
             return StorageUnavailableError(f"{answer} to each of {ATTEMPTS} requests for {name}")
@@ -201,19 +186,24 @@ def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
             "remote.storage.aws.access.key.id and remote.storage.aws.secret.access.key go together: one is missing"
         )
     try:
-        client = boto3.session.Session().client(
-            "s3",
-            endpoint_url=options.s3_endpoint_url,
-            region_name=options.s3_region,
-            aws_access_key_id=options.access_key_id,
-            aws_secret_access_key=options.secret_access_key,
-            aws_session_token=options.session_token,
-            config=_client_config(options),
-        )
+        client = s3_client(options, _client_config(options))
     except (aws.BotoCoreError, ValueError) as error:
         raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
     client.meta.events.register_first("needs-retry.s3", _raise_timeouts)
     return S3Store(client, bucket, prefix)
+
+
+def s3_client(access: S3Access, config: Config) -> S3Client:
+    """A client of its own; errors are botocore's."""
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=access.s3_endpoint_url,
+        region_name=access.s3_region,
+        aws_access_key_id=access.access_key_id,
+        aws_secret_access_key=access.secret_access_key,
+        aws_session_token=access.session_token,
+        config=config,
+    )
 
 
 def _client_config(options: StorageOptions) -> Config:

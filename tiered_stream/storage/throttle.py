@@ -6,10 +6,11 @@ paid for.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
+
+from tiered_stream.process import PerProcess
 
 Pace = Callable[[int], None]
 """Told of bytes before they are moved; returns when they may be."""
@@ -25,10 +26,7 @@ class TokenBucket:
     """
 
     def __init__(
-        self,
-        rate: int,
-        now: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        self, rate: int, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         if rate <= 0:
             raise ValueError(f"not a rate: {rate} bytes a second")
@@ -51,7 +49,7 @@ class TokenBucket:
             self._sleep(wait)
 
 
-_buckets: dict[tuple[int, str, int], TokenBucket] = {}
+_buckets: PerProcess[TokenBucket] = PerProcess()
 
 
 def pace_of(side: str, rate: int | None) -> Pace:
@@ -61,5 +59,4 @@ def pace_of(side: str, rate: int | None) -> Pace:
     """
     if rate is None:
         return lambda size: None
-    # The process id: a fork must not take over a lock that a thread of its parent holds.
-    return _buckets.setdefault((os.getpid(), side, rate), TokenBucket(rate)).take
+    return _buckets.get((side, rate), lambda: TokenBucket(rate)).take

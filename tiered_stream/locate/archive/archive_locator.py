@@ -9,7 +9,7 @@ from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
-from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import AbortedTransaction, OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
@@ -33,27 +33,21 @@ class ArchiveLocator(SegmentMetadataLocator):
         super().__init__(fetcher, isolation, cache_bytes)
         self._archive = archive
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
         return super().locate(self._stable(ranges))
 
-    def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
+    def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         return super().segment_ends(self._stable(ranges))
 
-    def _stable(self, ranges: Mapping[TopicPartition, OffsetRange]) -> Mapping[TopicPartition, OffsetRange]:
+    def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
         """Under read_committed nothing beyond the last stable offset is read: it is undecided for ever."""
         if not self.committed:
             return ranges
-        archived = self._archive.partitions(ranges)
-        return {
-            partition: wanted.intersect(OffsetRange(0, archived[partition].last_stable_offset))
-            if partition in archived
-            else wanted
-            for partition, wanted in ranges.items()
-        }
+        stable = {each: OffsetRange(0, of.last_stable_offset) for each, of in self._archive.partitions(ranges).items()}
+        return {partition: wanted.intersect(stable.get(partition, wanted)) for partition, wanted in ranges.items()}
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        archived = self._archive.partitions(partitions)
-        return {partition: each.visible for partition, each in archived.items()}
+        return {partition: each.visible for partition, each in self._archive.partitions(partitions).items()}
 
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]

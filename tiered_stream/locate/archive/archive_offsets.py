@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.errors import UnknownTopicError
+from tiered_stream.errors import UnknownTopicError, naming
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
-from tiered_stream.locate.timestamp_search import first_offset_at
-from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.indexes import parse_offset_index, parse_time_index
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+
+_INT64_MAX = (1 << 63) - 1
+_REQUEST_BYTES = 1 << 20  # the record is mostly within an index interval (4 KiB) of where the search begins
 
 
 class ArchiveOffsetReader(OffsetReader):
@@ -68,7 +76,7 @@ class ArchiveOffsetReader(OffsetReader):
         for part in archived.visible:
             if 0 <= part.segment.max_timestamp < timestamp:
                 continue
-            offset = first_offset_at(self._fetcher, part, timestamp)
+            offset = _first_offset_at(self._fetcher, part, timestamp)
             if offset is not None:
                 return offset if offset < self._end(archived) else None
         return None
@@ -83,3 +91,38 @@ class ArchiveOffsetReader(OffsetReader):
         if missing:
             raise UnknownTopicError(f"the archive has no segment of the partitions {', '.join(missing)}")
         return {partition: archived[partition] for partition in partitions}
+
+
+def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int | None:
+    """The first record of a segment at or after `timestamp` (ms), among those that count; None: there is none.
+
+    Records of every transaction count, markers do not (Kafka: `LogSegment.findOffsetByTimestamp`).
+
+    Raises:
+        StorageError: indexes or bytes cannot be had.
+        CorruptDataError, UnsupportedDataError: they do not have their format.
+    """
+    segment, offsets = part.segment, part.offsets
+    start = _search_start(fetcher, part, timestamp)
+    late_enough = min(timestamp * 1000, _INT64_MAX)
+    decoder = RecordBatchDecoder(
+        segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end
+    )
+    for wanted in fetcher.request_ranges(segment, ByteRange(start, segment.size), _REQUEST_BYTES):
+        for batch in decoder.feed(fetcher.fetch_log_segment(segment, wanted.start, wanted.end)):
+            times = batch.column("timestamp").cast(pa.int64())  # microseconds
+            first = pc.index(pc.greater_equal(times, late_enough), True).as_py()
+            if first >= 0:
+                offset: int = batch.column("offset")[first].as_py()
+                return offset
+    return None
+
+
+def _search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
+    """The byte position of a batch before which no record that counts is late enough."""
+    segment = part.segment
+    indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
+    with naming(segment):
+        times = parse_time_index(indexes.get(IndexType.TIMESTAMP, b""), segment.base_offset)
+        positions = parse_offset_index(indexes.get(IndexType.OFFSET, b""), segment.base_offset, segment.size)
+    return positions.start_position(max(times.floor_offset(timestamp), part.offsets.start))

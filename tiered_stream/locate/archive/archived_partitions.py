@@ -14,8 +14,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from tiered_stream.errors import ConfigurationError, CorruptDataError, StorageObjectNotFoundError, UnsupportedDataError
-from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache, describe
+from tiered_stream.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    StorageObjectNotFoundError,
+    UnsupportedDataError,
+    naming,
+)
+from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.lineage import VisibleSegment, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
@@ -27,7 +33,7 @@ from tiered_stream.model import (
 )
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.records.snapshots import parse_leader_epoch_checkpoint, parse_producer_snapshot
+from tiered_stream.records.snapshots import open_transactions, parse_leader_epoch_checkpoint, parse_producer_snapshot
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.aiven.manifest import parse_manifest
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -155,12 +161,7 @@ class Archive:
 
         Raises: as `partitions`.
         """
-        snapshot = self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot)
-        return [
-            (producer.producer_id, producer.current_txn_first_offset)
-            for producer in snapshot
-            if producer.current_txn_first_offset is not None
-        ]
+        return open_transactions(self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot))
 
     def close(self) -> None:
         """Let go of threads and of the store."""
@@ -211,7 +212,7 @@ class Archive:
     def _archived(self, partition: TopicPartition, segments: _Segments) -> ArchivedPartition:
         known = self._known.get(partition)
         if known is None or known[0] != segments:
-            known = self._known[partition] = (segments, self._work_out(segments))
+            known = self._known[partition] = segments, self._work_out(segments)
         return known[1]
 
     def _work_out(self, segments: _Segments) -> ArchivedPartition:
@@ -220,7 +221,7 @@ class Archive:
         epochs = [LeaderEpoch(epoch, start_offset) for epoch, start_offset in checkpoint]
         visible = visible_segments(segments, lineage_of(epochs), epochs[0].start_offset if epochs else 0)
         if not visible:
-            raise CorruptDataError(f"{describe(newest)}: its leader epoch checkpoint lacks its own leader epoch")
+            raise CorruptDataError(f"{newest}: its leader epoch checkpoint lacks its own leader epoch")
         start, end = visible[0].offsets.start, visible[-1].offsets.end
         open_from = [first for _, first in self.open_transactions(visible[-1].segment)]
         return ArchivedPartition(visible, start, end, max(start, min([end, *open_from])))
@@ -228,11 +229,9 @@ class Archive:
     def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
         data = self._indexes.get(segment, (index_type,)).get(index_type)
         if data is None:
-            raise CorruptDataError(f"{describe(segment)} has no {index_type.value} index")
-        try:
+            raise CorruptDataError(f"{segment} has no {index_type.value} index")
+        with naming(segment):
             return parse(data)
-        except (CorruptDataError, UnsupportedDataError) as error:
-            raise type(error)(f"{describe(segment)}: {error}") from error
 
 
 def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Archive:

@@ -18,12 +18,12 @@ import cramjam
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.encryption import ChunkCipher, KeyRing
 from tiered_stream.storage.aiven.manifest import SegmentManifest, parse_manifest
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher, cut
 from tiered_stream.storage.object_store import ObjectStore
-from tiered_stream.storage.single_flight import SingleFlightCache
 
 _CACHED_MANIFESTS = 256
 

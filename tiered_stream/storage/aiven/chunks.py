@@ -93,11 +93,7 @@ def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]
 
 
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
-    """The transformed sizes from their packed form.
-
-    Raises:
-        ValueError: it is not of that form.
-    """
+    """The transformed sizes from their packed form; ValueError where it is not of that form."""
     try:
         (count,) = _INT.unpack_from(packed)
         if not 0 <= count <= MAX_CHUNKS:

@@ -31,11 +31,7 @@ class SegmentCustomMetadata:
 
 
 def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
-    """The fields in `data`; fields that are not known are passed over.
-
-    Raises:
-        CorruptDataError: it is not such a section.
-    """
+    """The fields in `data`, unknown ones passed over; CorruptDataError where it is not such a section."""
     if not data:
         return SegmentCustomMetadata()
     try:

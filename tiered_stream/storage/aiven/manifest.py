@@ -22,6 +22,7 @@ import re
 from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import cramjam
@@ -43,6 +44,7 @@ from tiered_stream.storage.object_store import MAX_WHOLE_OBJECT_BYTES
 _T = TypeVar("_T")
 _Json = dict[str, Any]
 
+_base64 = partial(b64decode, validate=True)
 _INDEX_NAMES = {
     "offset": IndexType.OFFSET,
     "timestamp": IndexType.TIMESTAMP,
@@ -111,19 +113,16 @@ def _chunk_index(json: _Json) -> ChunkIndex:
     kind = json.get("type")
     if kind == "fixed":
         count = chunk_count(chunk_size, file_size)
-        size, final_size = _get(json, "transformedChunkSize", int), _get(json, "finalTransformedChunkSize", int)
-        _check_java_ints(size, final_size)
-        sizes = fixed_sizes(count, size, final_size)
+        sizes = fixed_sizes(
+            count, _java_int(json, "transformedChunkSize"), _java_int(json, "finalTransformedChunkSize")
+        )
     elif kind == "variable":
-        sizes = unpack_sizes(_unpacked(_base64(_get(json, "transformedChunks", str))))
+        packed = bytearray(MAX_PACKED_BYTES)  # the bound: more does not fit, whatever the frame claims
+        size = cramjam.zstd.decompress_into(_base64(_get(json, "transformedChunks", str)), packed)
+        sizes = unpack_sizes(bytes(packed[:size]))
     else:
         raise ValueError(f"its chunk index is of type {str(kind)[:20]!r}, not fixed or variable")
     return ChunkIndex(chunk_size, file_size, positions(sizes))
-
-
-def _unpacked(compressed: bytes) -> bytes:
-    unpacked = bytearray(MAX_PACKED_BYTES)  # the bound: more does not fit, whatever the frame claims
-    return bytes(unpacked[: cramjam.zstd.decompress_into(compressed, unpacked)])
 
 
 def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
@@ -133,8 +132,7 @@ def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
         if place is None and name == "transaction":
             continue
         place = _checked(place, dict, f"segmentIndexes.{name}")
-        start, size = _get(place, "position", int), _get(place, "size", int)
-        _check_java_ints(start, size)
+        start, size = _java_int(place, "position"), _java_int(place, "size")
         if start + size > MAX_WHOLE_OBJECT_BYTES:
             raise ValueError(f"segmentIndexes.{name} ends at byte {start + size}, further than indexes may")
         indexes[index_type] = ByteRange(start, start + size)
@@ -153,13 +151,15 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
     segment_id = _get(json, "remoteLogSegmentId", dict)
     topic_id_partition = _get(segment_id, "topicIdPartition", dict)
     topic_partition = _get(topic_id_partition, "topicPartition", dict)
-    topic, partition = _get(topic_partition, "topic", str), _get(topic_partition, "partition", int)
+    topic, partition = _get(topic_partition, "topic", str), _java_int(topic_partition, "partition")
     base_offset, end_offset = _get(json, "startOffset", int), _get(json, "endOffset", int)
     if not _TOPIC.fullmatch(topic):
         raise ValueError(f"{topic[:40]!r} is not a topic's name")
-    _check_java_ints(partition)
     if not 0 <= base_offset <= end_offset < (1 << 63) - 1:
         raise ValueError(f"a segment cannot have offsets {base_offset} to {end_offset}")
+    no_transactions = IndexType.TRANSACTION not in indexes
+    if no_transactions and json.get("txnIdxEmpty") is False:  # older plugins do not say
+        raise ValueError("it says that the transaction index is not empty, but not where it is")
     return RemoteLogSegment(
         topic_partition=TopicPartition(topic, partition),
         topic_id=uuid_from_text(_get(topic_id_partition, "topicId", str)),
@@ -169,15 +169,8 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
         size=chunks.original_file_size,
         max_timestamp=_get(json, "maxTimestampMs", int),
         leader_epochs=_leader_epochs(_get(json, "segmentLeaderEpochs", dict)),
-        transaction_index_empty=_transaction_index_empty(json, indexes),
+        transaction_index_empty=no_transactions,
     )
-
-
-def _transaction_index_empty(json: _Json, indexes: Mapping[IndexType, ByteRange]) -> bool:
-    empty = IndexType.TRANSACTION not in indexes
-    if empty and json.get("txnIdxEmpty") is False:  # older plugins do not say
-        raise ValueError("it says that the transaction index is not empty, but not where it is")
-    return empty
 
 
 def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:
@@ -202,11 +195,8 @@ def _checked(value: object, kind: type[_T], name: str) -> _T:
     return value
 
 
-def _check_java_ints(*values: int) -> None:
-    for value in values:
-        if not 0 <= value < 1 << 31:
-            raise ValueError(f"{value} is out of range")
-
-
-def _base64(text: str) -> bytes:
-    return b64decode(text, validate=True)
+def _java_int(json: _Json, name: str) -> int:
+    value = _get(json, name, int)
+    if not 0 <= value < 1 << 31:
+        raise ValueError(f"{value} is out of range")
+    return value

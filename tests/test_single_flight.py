@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tiered_stream.storage.single_flight import SingleFlightCache
+from tiered_stream.single_flight import SingleFlightCache
 
 PATIENCE = 10.0
 

@@ -1,0 +1,50 @@
+"""What kafka-python logs: of our connections nothing, of the user's everything."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.errors import BrokerUnavailableError
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "one name", "default.api.timeout.ms": "200"}
+
+
+def fails_to_connect() -> None:
+    """As the user's own kafka-python does, under the same client id."""
+    net = NetworkSelector(client_id=NOBODY["client.id"])
+    manager = KafkaConnectionManager(net, bootstrap_servers=NOBODY["bootstrap.servers"], client_id=NOBODY["client.id"])
+    net.start()
+    try:
+        connection = manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id)
+        with pytest.raises(Exception, match="Connection"):
+            net.run(manager.wait_for, connection.init_future, 10_000)
+        net.run(manager.close)
+    finally:
+        net.close()
+
+
+def test_of_our_connections_nothing_is_logged_at_any_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1, "kafka")
+    with BrokerClient(NOBODY) as client, pytest.raises(BrokerUnavailableError):
+        client.metadata()
+    assert [record for record in caplog.records if record.name.startswith("kafka")] == []
+
+
+def test_the_users_own_connections_in_the_same_process_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafka")
+    with BrokerClient(NOBODY) as client:
+        with pytest.raises(BrokerUnavailableError):
+            client.metadata()
+        fails_to_connect()
+    assert {"kafka.net.selector", "kafka.net.manager"} <= {record.name for record in caplog.records}
+
+
+def test_the_levels_of_kafka_pythons_loggers_stay_as_they_are() -> None:
+    with BrokerClient(NOBODY):
+        names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "kafka"]
+        assert {logging.getLogger(name).level for name in names} == {logging.NOTSET}

@@ -1,0 +1,138 @@
+"""What lives as long as the process: what its tasks share, and its settings for logging and garbage collection.
+
+Spark gives a Python worker one task after the other, and connections are to outlive them. (The compiled kernels have a
+place of their own: `records/compiled.py`.)
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import blake2b
+from typing import Generic, TypeVar
+
+from tiered_stream.single_flight import SingleFlightCache
+
+T = TypeVar("T")
+
+MOST_KEPT = 16
+"""Of one kind; one more, and the one that was longest without use goes."""
+
+_DIGEST_KEY = os.urandom(32)
+_FILES = (".location", ".file")
+"""How the names of options end that name a file with keys or certificates."""
+_SPARK_FORMAT, _SPARK_TIME = "%(asctime)s %(levelname)s %(module)s: %(message)s", "%y/%m/%d %H:%M:%S"
+
+
+class PerProcess(Generic[T]):
+    """Things of one kind that all threads of a process share: one for whatever options were given for it.
+
+    What goes for want of room is not closed here, as a task may be at work with it: such things close themselves when
+    nobody holds them any more. A reference is the lease, so no caller can forget to give it back.
+    """
+
+    def __init__(self) -> None:
+        # By process: a fork must take over neither connections of its parent nor a lock that a thread there holds.
+        self._kept: dict[int, SingleFlightCache[bytes, T]] = {}
+
+    def get(self, given: object, make: Callable[[], T]) -> T:
+        """The process's thing for the options `given`, made by this call or an earlier one. Raises what `make` raises.
+
+        Options are values, mappings, and dataclasses of them. A file that they name counts with its state: new
+        credentials may have been put in its place.
+        """
+        return self._kept.setdefault(os.getpid(), SingleFlightCache(MOST_KEPT)).get(_digest(given), make)
+
+
+def _digest(given: object) -> bytes:
+    """A key for options that does not give away the secrets among them."""
+    return blake2b(repr(_comparable("", given)).encode(), key=_DIGEST_KEY).digest()
+
+
+def _comparable(name: str, value: object) -> object:
+    """The option in a form whose repr is the same only for the same; a dataclass's own leaves out its secrets."""
+    if is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return [(key, _comparable(key, value[key])) for key in sorted(value)]
+    return (value, _state(value)) if isinstance(value, str) and name.endswith(_FILES) else value
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # who reads it will say so
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """What is imported here stays: to look for garbage in it meanwhile takes a tenth of a second."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def settle_worker() -> None:
+    """Take all that tasks have imported out of the garbage collector's sight, whenever that is more than before.
+
+    Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that never go away.
+    """
+    _settle(len(sys.modules))
+
+
+@cache
+def _settle(_modules: int) -> None:
+    gc.collect()
+    gc.freeze()
+
+
+def show_log() -> None:
+    """Let stderr have our lines, in the form of Spark's own, unless somebody has set logging up in this process."""
+    own = logging.getLogger("tiered_stream")
+    if own.handlers or logging.getLogger().handlers:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_SPARK_FORMAT, _SPARK_TIME))
+    own.addHandler(handler)
+    own.setLevel(logging.INFO)
+
+
+class _Muted(threading.local):
+    """The packages whose lines this thread drops."""
+
+    packages: tuple[str, ...] = ()
+
+
+_muted = _Muted()
+
+
+@contextmanager
+def muted(package: str) -> Iterator[None]:
+    """Drop what a library logs in this thread meanwhile; what the user has from it, in other threads, is theirs."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith(f"{package}."):
+            # A logger's filters do not see what its children log, so each has it; to add it again is no harm.
+            logging.getLogger(name).addFilter(_is_heard)
+    before = _muted.packages
+    _muted.packages = (*before, f"{package}.")
+    try:
+        yield
+    finally:
+        _muted.packages = before
+
+
+def _is_heard(record: logging.LogRecord) -> bool:
+    return not record.name.startswith(_muted.packages)
