@@ -10,7 +10,7 @@ from rich.console import Console
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay.follow import Follower, Standings
+from tiered_stream.replay.follow import Standings, follower
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -75,7 +75,7 @@ def followed(query: Query, terminal: bool) -> str:
     out = StringIO()
     console = Console(file=out, force_terminal=terminal, width=200, highlight=False)
     with MetricsReceiver() as receiver:
-        Follower(console, query.clock)(query, PLAN, receiver)  # type: ignore[arg-type]
+        follower(console, query.clock)(query, PLAN, receiver)  # type: ignore[arg-type]
     return out.getvalue()
 
 

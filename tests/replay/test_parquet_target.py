@@ -14,8 +14,8 @@ from tests.stack.rows import Row
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.parquet_target import ParquetTarget
 from tiered_stream.replay.run_replay import ReplayReport, plan_replay
+from tiered_stream.replay.targets import ParquetTarget
 
 pytestmark = pytest.mark.stack
 

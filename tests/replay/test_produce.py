@@ -1,4 +1,4 @@
-"""What goes into one stretch, and what librdkafka cannot be given; without a broker."""
+"""When a position is committed, and what librdkafka cannot be given; without a broker."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from tests.delta.made_batches import ORDERS, decoded, plain
 from tests.stack.rows import Record
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.replay import produce
-from tiered_stream.replay.produce import Stretches, check_producible
+from tiered_stream.replay.produce import PositionedWriter, TargetProducer, check_producible
 from tiered_stream.replay.target_positions import Position
-from tiered_stream.replay.target_producer import TargetProducer
 
 
 @dataclass
@@ -28,7 +27,7 @@ class Recorder(TargetProducer):
     seconds_a_batch: float = 0.0
 
     def open(self) -> None:
-        raise AssertionError("not for stretches")
+        raise AssertionError("not for a writer")
 
     def begin(self) -> None:
         self.said.append("begin")
@@ -37,58 +36,58 @@ class Recorder(TargetProducer):
         self.said.append(rows.num_rows)
         self.now += self.seconds_a_batch
 
-    def end(self, position: Position) -> None:
+    def commit(self, position: Position) -> None:
         self.said.append(position.offset)
 
-    def abandon(self) -> None:
-        self.said.append("abandon")
+    def abort(self) -> None:
+        self.said.append("abort")
 
 
-def stretches(recorder: Recorder, **given: object) -> Stretches:
-    return Stretches(recorder, Position(0, 0), 10, clock=lambda: recorder.now, **given)  # type: ignore[arg-type]
+def writer(recorder: Recorder, **given: object) -> PositionedWriter:
+    return PositionedWriter(recorder, Position(0, 0), 10, clock=lambda: recorder.now, **given)  # type: ignore[arg-type]
 
 
-def test_a_stretch_ends_when_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_is_committed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = plain(10)
-    monkeypatch.setattr(produce, "STRETCH_BYTES", 2 * batch.nbytes)
+    monkeypatch.setattr(produce, "COMMIT_BYTES", 2 * batch.nbytes)
     recorder = Recorder()
-    out = stretches(recorder)
+    out = writer(recorder)
     for number in range(5):
         out.produce(plain(10, 100 * number))
-    out.end()
+    out.commit()
     assert recorder.said == ["begin", 10, 10, 110, "begin", 10, 10, 310, "begin", 10, 410]
 
 
-def test_a_stretch_ends_when_it_is_long_also_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_takes_long_is_committed_also_within_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(produce, "_SLICE_BYTES", plain(100).nbytes // 4 + 1)
     recorder = Recorder(seconds_a_batch=5)
-    out = stretches(recorder)
+    out = writer(recorder)
     out.produce(plain(100))
     assert recorder.said == ["begin", 25, 25, 50, "begin", 25, 25, 100]
 
 
 def test_a_position_moves_without_records_and_is_not_committed_twice() -> None:
     recorder = Recorder()
-    out = stretches(recorder)
-    out.end()
+    out = writer(recorder)
+    out.commit()
     out.reach(70)
-    out.end()
-    out.end()
+    out.commit()
+    out.commit()
     out.close()
     assert recorder.said == ["begin", 70]
 
 
-def test_what_is_open_when_something_fails_is_abandoned() -> None:
+def test_what_is_open_when_something_fails_is_aborted() -> None:
     recorder = Recorder()
-    out = stretches(recorder)
+    out = writer(recorder)
     out.produce(plain(1))
     out.close()
-    assert recorder.said == ["begin", 1, "abandon"]
+    assert recorder.said == ["begin", 1, "abort"]
 
 
 def test_bytes_are_paced_before_they_are_produced() -> None:
     recorder = Recorder()
-    out = stretches(recorder, pace=lambda size: recorder.said.append(f"{size} bytes"))
+    out = writer(recorder, pace=lambda size: recorder.said.append(f"{size} bytes"))
     batch = plain(3)
     out.produce(batch)
     assert recorder.said == [f"{batch.nbytes} bytes", "begin", 3]
@@ -96,17 +95,17 @@ def test_bytes_are_paced_before_they_are_produced() -> None:
 
 def test_who_waits_for_records_leaves_nothing_open() -> None:
     recorder = Recorder()
-    out = stretches(recorder)
+    out = writer(recorder)
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield plain(3)
-        while 3 not in recorder.said[2:]:  # until the stretch has ended at offset 3
+        while 3 not in recorder.said[2:]:  # until offset 3 is committed
             pass
         yield decoded([Record(b"k", b"v")], 3)
 
-    for batch in produce._awaited(slow(), 0.01, out.end):
+    for batch in produce._awaited(slow(), 0.01, out.commit):
         out.produce(batch)
-    out.end()
+    out.commit()
     assert recorder.said == ["begin", 3, 3, "begin", 1, 4]
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.replay.plans import batch_options
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
@@ -95,8 +96,8 @@ def test_a_name_that_could_be_no_folders_is_refused(name: str) -> None:
 
 def options_of(plan: ReplayPlan, *, streaming: bool) -> Options:
     given = {**CLUSTER, "SubscribePattern": "ord.*", "startingTimestamp": "5000", "endingTimestamp": "9000"}
-    make = plan.stream_options if streaming else plan.batch_options
-    return parse_options(make(given), streaming=streaming)
+    options = plan.stream_options(given) if streaming else batch_options(plan, given)
+    return parse_options(options, streaming=streaming)
 
 
 @pytest.mark.parametrize("streaming", [True, False])

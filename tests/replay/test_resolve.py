@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.archives import arrow_rows
+from tests.replay.plans import batch_options
 from tests.replay.topics import CREATE_TIME, DELETED_FROM, EMPTY, FIRST_KEPT, TOPICS, ReplayedTopics
 from tests.stack.rows import Row
 from tests.stack.tiered_stack import TieredStack
@@ -40,7 +41,8 @@ def plan(stack: TieredStack, times: TimeRange, exact: bool = False) -> ReplayPla
 
 def replayed(stack: TieredStack, planned: ReplayPlan) -> dict[str, list[Row]]:
     """What the tasks of a query of the plan give."""
-    options = parse_options(planned.batch_options({**stack.options(), "includeHeaders": "true"}), streaming=False)
+    given = {**stack.options(), "includeHeaders": "true"}
+    options = parse_options(batch_options(planned, given), streaming=False)
     tier = open_log_source(options)
     try:
         splits = plan_batch(options, tier)

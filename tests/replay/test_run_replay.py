@@ -20,9 +20,9 @@ from tests.delta.archive import LONG, ODD, everything, landed, options
 from tests.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError, DataLossError, ReplayStoppedError, TableError, UnknownTopicError
 from tiered_stream.observe.metrics import MetricsReceiver
-from tiered_stream.replay.delta_target import DeltaTarget, replace_where
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.run_replay import Replay, ReplayReport, plan_replay
+from tiered_stream.replay.targets import DeltaTarget, replace_where
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
@@ -43,7 +43,7 @@ class Replayer:
     def plan(self, lane: str = "direct", now_ms: int | None = None, **given: Any) -> Replay:
         settings = options(LONG, given.pop("options", {}))
         times = {"from_time": str(FIRST_MS + FROM), "to_time": str(FIRST_MS + TO)}
-        target = DeltaTarget(self.spark, str(self.table), settings, lane, given.pop("tasks", None))
+        target = DeltaTarget(self.spark, str(self.table), settings, lane, tasks=given.pop("tasks", None))
         return plan_replay(self.spark, options=settings, target=target, now_ms=now_ms, **{**times, **given})
 
     def run(self, lane: str = "direct", **given: Any) -> ReplayReport:

@@ -17,8 +17,8 @@ from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.records.row_hash import row_hashes
 from tiered_stream.replay import sums
-from tiered_stream.replay.hashing import BUCKET, Hashing
 from tiered_stream.replay.sums import Numbers, bucket_sums, hashed_split, together
+from tiered_stream.replay.sums_source import BUCKET, Hashing
 
 Sums = dict[int, tuple[int, int, int]]
 ROWS = st.dictionaries(st.integers(0, 5 * BUCKET) | st.integers(0, 2**62), st.integers(-(2**63), 2**63 - 1))

@@ -28,9 +28,9 @@ from tests.stack.topics import create_tiered_topic
 from tiered_stream.errors import BrokerAuthorizationError, TieredStreamError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
+from tiered_stream.replay.produce import target_producer
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 from tiered_stream.replay.target_positions import Position, PositionGroup, commit_positions
-from tiered_stream.replay.target_producer import target_producer
 from tiered_stream.replay.topic_checks import check_topics
 from tiered_stream.replay.topic_settings import TopicWrites, as_options, topic_writes
 
@@ -111,7 +111,7 @@ def produce(writes: TopicWrites, plan: ReplayPlan) -> None:
         assert group.read() == Position(0, 0)
         producer.begin()
         producer.produce(plain(10))
-        producer.end(Position(10, 0))
+        producer.commit(Position(10, 0))
         assert group.read() == Position(10, 0)
     finally:
         group.close()

@@ -17,7 +17,7 @@ from tiered_stream import land, verify
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay import comparison, differences
+from tiered_stream.replay import comparison
 from tiered_stream.replay.verify_report import Difference, Kind, VerifyReport, render
 
 CODECS, TXN = ODD.split(",")
@@ -137,7 +137,7 @@ def test_a_flipped_bit_a_missing_a_doubled_record_and_an_exchanged_pair_are_foun
 def test_whatever_column_differs_is_named(
     spark: SparkSession, table: Path, run: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(differences, "AT_ONCE", 2)
+    monkeypatch.setattr(comparison, "AT_ONCE", 2)
     headers = "array(named_struct('key', 'planted', 'value', CAST(NULL AS BINARY)))"
     changes = {
         PARTITIONS[0]: "timestamp = timestamp + INTERVAL 1 MILLISECOND",

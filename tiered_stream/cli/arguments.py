@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from tiered_stream.options.properties_files import parse_assignment
 
 SettingsFile = Annotated[Path | None, typer.Option(help="A settings file; that of an ingest job will do.")]
 Assignments = Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")]
@@ -16,15 +13,6 @@ Subscribe = Annotated[str | None, typer.Option(help="Topics, separated by commas
 SubscribePattern = Annotated[str | None, typer.Option(help="A pattern of topics' names.")]
 Assign = Annotated[str | None, typer.Option(help='Partitions: {"topicA":[0,1]}.')]
 SparkConf = Annotated[list[str] | None, typer.Option(help="name=value for Spark; may be repeated.")]
-
-
-def assignments(given: Sequence[str] | None) -> dict[str, str]:
-    """Those of an option that may be repeated.
-
-    Raises:
-        ConfigurationError: one has no `=`.
-    """
-    return dict(map(parse_assignment, given or ()))
 
 
 def reads(subscribe: str | None, subscribe_pattern: str | None, assign: str | None) -> dict[str, str]:

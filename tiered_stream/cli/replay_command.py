@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from tiered_stream.cli.arguments import (
-    Assign,
-    Assignments,
-    SettingsFile,
-    SparkConf,
-    Subscribe,
-    SubscribePattern,
-    assignments,
-    reads,
-)
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.cli.arguments import Assign, Assignments, SettingsFile, SparkConf, Subscribe, SubscribePattern, reads
 from tiered_stream.options.types import byte_size
 
 EXIT_CODES = """\
@@ -72,38 +61,13 @@ def replay(
     Stopped at any moment, the same command goes on. A partition begins at its first offset whose timestamp is at or
     after --from and ends before the first at or after --to, as Kafka's offsetsForTimes has it.
     """
-    given = reads(subscribe, subscribe_pattern, assign)
-    places = {"settings": settings, "into": into, "name": name, "checkpoint": checkpoint}
-    ways: dict[str, Any] = {"exact": exact, "replace": replace, "lane": lane, "tasks": tasks}
-    ways |= {"dry_run": dry_run, "json": json, "verify": verify, "max_bytes_per_second": max_bytes_per_second}
-    _run(from_time, to_time, option, given, spark_conf, (get_price, gib_price), places | ways)
-
-
-def _run(
-    from_time: str,
-    to_time: str | None,
-    options: list[str] | None,
-    given: dict[str, str],
-    spark_conf: list[str] | None,
-    prices: tuple[float | None, float | None],
-    ways: dict[str, Any],
-) -> None:
     # Imported late: other commands need no Spark.
-    from tiered_stream.replay.estimate import priced
-    from tiered_stream.replay.exit_codes import REFUSED
-    from tiered_stream.replay.replay_program import ReplayCommand, run_command
+    from tiered_stream.replay.programs import ReplayCommand, run_replay
 
-    console = Console(highlight=False, soft_wrap=True, stderr=ways["json"])
-    try:
-        command = ReplayCommand(
-            from_time,
-            to_time,
-            options=assignments(options) | given,
-            spark=assignments(spark_conf),
-            prices=priced(*prices),
-            **ways,
-        )
-    except ConfigurationError as error:
-        console.print(str(error), style="red", markup=False)
-        raise typer.Exit(REFUSED) from None
-    raise typer.Exit(run_command(command, console))
+    command = ReplayCommand(
+        settings=settings, option=option, reads=reads(subscribe, subscribe_pattern, assign), spark_conf=spark_conf,
+        json=json, from_time=from_time, to_time=to_time, into=into, name=name, checkpoint=checkpoint, exact=exact,
+        replace=replace, lane=lane, tasks=tasks, max_bytes_per_second=max_bytes_per_second, verify=verify,
+        dry_run=dry_run, get_price=get_price, gib_price=gib_price,
+    )  # fmt: skip
+    raise typer.Exit(run_replay(command))

@@ -5,19 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from tiered_stream.cli.arguments import (
-    Assign,
-    Assignments,
-    SettingsFile,
-    SparkConf,
-    Subscribe,
-    SubscribePattern,
-    assignments,
-    reads,
-)
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.cli.arguments import Assign, Assignments, SettingsFile, SparkConf, Subscribe, SubscribePattern, reads
 
 VERIFY_EXIT_CODES = """\
 Exit codes: 0 the table is equal to its topics; 1 failed while it ran; 2 refused; 3 the table differs; 130 stopped.
@@ -40,15 +29,10 @@ def verify(
     the table's first to its last offset. The first offset that is missing, extra, doubled or different is named.
     """
     # Imported late: other commands need no Spark.
-    from tiered_stream.replay.exit_codes import REFUSED
-    from tiered_stream.replay.verify_program import VerifyCommand, run_verify
+    from tiered_stream.replay.programs import VerifyCommand, run_verify
 
-    console = Console(highlight=False, soft_wrap=True, stderr=json)
     given = reads(subscribe, subscribe_pattern, assign)
-    try:
-        options = assignments(option) | given
-        spark = assignments(spark_conf)
-    except ConfigurationError as error:
-        console.print(str(error), style="red", markup=False)
-        raise typer.Exit(REFUSED) from None
-    raise typer.Exit(run_verify(VerifyCommand(settings, options, table, json, spark), console))
+    command = VerifyCommand(
+        settings=settings, option=option, reads=given, spark_conf=spark_conf, json=json, table=table
+    )
+    raise typer.Exit(run_verify(command))

@@ -1,6 +1,6 @@
-"""What topics held from one time to another: planned, run, and gone on with. `tiered_stream.replay(…)` is `run.replay`.
+"""What topics held from one time to another: planned, run, and gone on with.
 
-The package and the function bear one name, so the package can be called.
+The package and the function `run_replay.replay` bear one name, so the package can be called.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
-"""Both sides as sums by buckets of offsets, joined: no record leaves the task that reads it, and all are read once."""
+"""Both sides as sums by buckets of offsets, joined: no record leaves the task that reads it, and all are read once.
+
+Where they differ, a partition's first differing bucket is read again, row by row, and then one record.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 import orjson
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
@@ -12,31 +16,34 @@ from pyspark.sql import functions as sql
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import row_hash_sql
-from tiered_stream.replay.hashing import BUCKET_BITS, HASHES, SUMS, Hashing
-from tiered_stream.replay.scope import Ranges, Scope, narrowed
-from tiered_stream.replay.sums_source import HASHING, SOURCE
-from tiered_stream.replay.verified_table import VerifiedTable
+from tiered_stream.replay.replay_plan import Ranges
+from tiered_stream.replay.scope import Bounds, Scope, VerifiedTable, narrowed
+from tiered_stream.replay.sums_source import BUCKET, BUCKET_BITS, HASHES, HASHING, SOURCE, SUMS, Hashing
+from tiered_stream.replay.verify_report import ColumnDifference, Difference, Kind
+
+MOST_CONDITIONS = 200
+"""Partitions whose offsets a filter names one by one, so that Delta leaves out files; for more it has one range."""
+AT_ONCE = 32
+"""Partitions whose buckets are read again together."""
 
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
-MOST_CONDITIONS = 200
-"""Partitions whose offsets a filter names one by one, so that Delta leaves out files; for more it has one range."""
-
-
-Bounds = Mapping[TopicPartition, tuple[int, int]]
-"""By partition from which offset, and to which, that not included."""
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A partition's sums: records on both sides, rows of the table outside, and the buckets that differ, inclusive."""
-
-    topic_records: int
-    table_records: int
-    table_outside: int
-    differing: int
-    first: int | None
-    last: int | None
+_ROW_KEYS = list(HASHES[:3])
+_KIND = """CASE
+    WHEN copies IS NULL OR copies < topic_copies THEN 'missing'
+    WHEN topic_copies IS NULL THEN 'extra'
+    WHEN copies > topic_copies THEN 'doubled'
+    WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
+END"""
+_WINDOW = 64
+"""Bytes of a value that come to the driver: those around the first that differs."""
+_SHOWN = 24
+_TEXTS = {
+    "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
+    "key": "key",
+    "value": "value",
+    "headers": "CASE WHEN size(headers) > 0 THEN CAST(to_json(headers) AS BINARY) END",
+}
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,6 @@ class Sides:
     table: VerifiedTable
     times: TimeRange | None
 
-    def hashing(self, *, each_row: bool) -> Hashing:
-        return Hashing(self.table.columns, self.times, each_row)
-
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
         """What one of our sources gives of the ranges."""
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
@@ -59,19 +63,13 @@ class Sides:
 
     def topic_hashed(self, ranges: Ranges, *, each_row: bool) -> DataFrame:
         """The topic's sums, some of the same bucket, or its rows' hashes."""
-        return self.topic_rows(SOURCE, ranges, **{HASHING: self.hashing(each_row=each_row).to_json()})
+        hashing = Hashing(self.table.columns, self.times, each_row)
+        return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
 
     def table_rows(self, condition: str) -> DataFrame:
         """The table's rows for which the condition holds, none outside of the times."""
         rows = self.table.rows.where(condition)
-        if self.times is None:
-            return rows
-        return rows.where(timestamps_within(self.times))
-
-    def table_hashed(self, bounds: Bounds) -> DataFrame:
-        """The hashes of the table's rows within the bounds of few partitions."""
-        hashed = f"{row_hash_sql(self.table.columns)} AS hash"
-        return self.table_rows(within(bounds)).selectExpr(*HASHES[:-1], hashed)
+        return rows if self.times is None else rows.where(timestamps_within(self.times))
 
     def table_sums(self, scope: Scope) -> DataFrame:
         """The table's sums, with the `lowest` and the `highest` offset of each.
@@ -79,7 +77,7 @@ class Sides:
         Where the scope depends on the table, rows outside of it are there too: their bucket is null.
         """
         bounds = scope.table_bounds()
-        condition = of_topics(bounds) if scope.needs_table else within(bounds)
+        condition = _of_topics(bounds) if scope.needs_table else within(bounds)
         rows = self.table_rows(condition).join(
             sql.broadcast(_bounds_frame(self.spark, bounds)),
             ["topic", "partition"],
@@ -98,11 +96,16 @@ class Sides:
 
 def within(bounds: Bounds) -> str:
     """SQL that holds for the rows within the bounds, and for no others unless there are many partitions."""
-    if len(bounds) > MOST_CONDITIONS:
-        low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
-        return f"{of_topics(bounds)} AND offset >= {low} AND offset < {high}"
+    if len(bounds) <= MOST_CONDITIONS:
+        return exactly_within(bounds)
+    low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
+    return f"{_of_topics(bounds)} AND offset >= {low} AND offset < {high}"
+
+
+def exactly_within(bounds: Bounds) -> str:
+    """SQL that holds for the rows within the bounds."""
     topics: dict[str, list[str]] = {}
-    for partition, (start, end) in bounds.items():
+    for partition, (start, end) in sorted(bounds.items()):
         condition = f"(partition = {partition.partition} AND offset >= {start} AND offset < {end})"
         topics.setdefault(partition.topic, []).append(condition)
     return " OR ".join(f"(topic = {_quoted(topic)} AND ({' OR '.join(some)}))" for topic, some in topics.items())
@@ -114,8 +117,7 @@ def timestamps_within(times: TimeRange) -> str:
     return f"timestamp >= timestamp_millis({times.from_ms}){end}"
 
 
-def of_topics(partitions: Iterable[TopicPartition]) -> str:
-    """SQL that holds for the rows of the partitions' topics."""
+def _of_topics(partitions: Iterable[TopicPartition]) -> str:
     return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({each.topic for each in partitions}))})"
 
 
@@ -125,11 +127,9 @@ def _quoted(text: str) -> str:
 
 
 def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
-    rows = [[partition.topic, partition.partition, *ends] for partition, ends in bounds.items()]
-    fields = ("topic", "partition", "start", "end")
-    given = orjson.dumps([dict(zip(fields, row, strict=True)) for row in rows]).decode()
+    rows = [{"topic": at.topic, "partition": at.partition, "start": a, "end": b} for at, (a, b) in bounds.items()]
     kind = "array<struct<topic: string, partition: int, start: bigint, end: bigint>>"
-    return spark.range(1).select(sql.inline(sql.from_json(sql.lit(given), kind)))
+    return spark.range(1).select(sql.inline(sql.from_json(sql.lit(orjson.dumps(rows).decode()), kind)))
 
 
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
@@ -138,25 +138,147 @@ def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
     return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
 
 
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A partition's sums: records on both sides, rows of the table outside, and the buckets that differ, inclusive."""
+
+    topic_records: int = 0
+    table_records: int = 0
+    table_outside: int = 0
+    differing: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def differing_offsets(self) -> OffsetRange | None:
+        """From the first to the last bucket that differs."""
+        if self.first is None or self.last is None:
+            return None
+        return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
+
+
 def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
     """The sums of both sides, by partition; of those on one side only, too."""
     added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
-    ours = topic.groupBy(*_KEYS).agg(*added)
-    joined = ours.join(table, _KEYS, "full_outer")
+    joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
     equal = " AND ".join(f"topic_{name} <=> {name}" for name in _FIGURES)
-    figures = {
-        "topic_records": "coalesce(sum(topic_records), 0)",
-        "table_records": "coalesce(sum(records) FILTER (WHERE bucket IS NOT NULL), 0)",
-        "table_outside": "coalesce(sum(records) FILTER (WHERE bucket IS NULL), 0)",
-        "differing": "count_if(differs)",
-        "first": "min(bucket) FILTER (WHERE differs)",
-        "last": "max(bucket) FILTER (WHERE differs)",
-    }
     differs = joined.withColumn("differs", sql.expr(f"bucket IS NOT NULL AND NOT ({equal})"))
-    aggregates = [sql.expr(f"{expression} AS {name}") for name, expression in figures.items()]
-    rows = differs.groupBy(*_KEYS[:2]).agg(*aggregates).collect()
-    return {_partition(row): Compared(*(row[name] for name in figures)) for row in rows}
+    figures = (
+        "coalesce(sum(topic_records), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NOT NULL), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NULL), 0)",
+        "count_if(differs)",
+        "min(bucket) FILTER (WHERE differs)",
+        "max(bucket) FILTER (WHERE differs)",
+    )
+    rows = differs.groupBy(*_KEYS[:2]).agg(*map(sql.expr, figures)).collect()
+    return {_partition(row): Compared(*row[2:]) for row in rows}
 
 
 def _partition(row: Row) -> TopicPartition:
+    """That of its columns `topic` and `partition`."""
     return TopicPartition(row["topic"], row["partition"])
+
+
+def first_differences(
+    sides: Sides, bounds: Bounds, sums: Mapping[TopicPartition, Compared], offsets: Ranges
+) -> dict[TopicPartition, Difference]:
+    """By partition whose sums differ, the first offset that differs within the table's bounds and the topic's offsets.
+
+    The first differing bucket of each is read again on both sides. A partition is left out when nothing differs then.
+    """
+    firsts = {each: compared.first * BUCKET for each, compared in sums.items() if compared.first is not None}
+    table, topic = {}, {}
+    for partition, first in firsts.items():
+        start, stop = bounds[partition]
+        table[partition] = max(first, start), min(first + BUCKET, stop)
+        topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
+    found: dict[TopicPartition, Difference] = {}
+    partitions = sorted(firsts)
+    for at in range(0, len(partitions), AT_ONCE):
+        some = partitions[at : at + AT_ONCE]
+        found |= _differences(sides, {each: topic[each] for each in some}, {each: table[each] for each in some})
+    return found
+
+
+def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    ours = _by_offset(sides.topic_hashed(topic, each_row=True), "topic_")
+    hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
+    joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
+    differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
+    counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
+    first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
+    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first, *counts).collect()
+    firsts = {_partition(row): row["first"] for row in rows}
+    different = {each: found["offset"] for each, found in firsts.items() if found["kind"] == Kind.DIFFERENT.value}
+    columns = _column_differences(sides, different) if different else {}
+    return {
+        partition: Difference(
+            found["offset"],
+            Kind(found["kind"]),
+            found["copies"],
+            columns.get(partition, ()),
+            tuple((kind, row[kind.value]) for kind in Kind if row[kind.value]),
+        )
+        for row, (partition, found) in zip(rows, firsts.items(), strict=True)
+    }
+
+
+def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+    return rows.groupBy(*_ROW_KEYS).agg(
+        sql.count("*").alias(f"{prefix}copies"),
+        sql.min("hash").alias(f"{prefix}least_hash"),
+        sql.max("hash").alias(f"{prefix}greatest_hash"),
+    )
+
+
+def _column_differences(
+    sides: Sides, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
+    """What differs in one record of each partition, of which there is one on either side."""
+    columns = sides.table.columns
+    ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
+    bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
+    ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
+    theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
+    rows = ours.join(theirs, _ROW_KEYS).selectExpr(*_ROW_KEYS, *map(_window, columns)).collect()
+    return {_partition(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
+
+
+def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
+    return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
+
+
+def _window(column: str) -> str:
+    """SQL: null where both sides are the same; else their sizes, and what they have where they first differ."""
+    ours, theirs = f"topic_{column}", f"table_{column}"
+    longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
+    topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
+    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
+    there = f"transform(array({at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
+    sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
+    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({there} AS there, {sizes}) END AS {column}"
+
+
+def _shown(column: str, found: Row) -> ColumnDifference:
+    there = found["there"]
+    topic, table = (None if window is None else bytes(window) for window in (there["topic"], there["table"]))
+    if column == "timestamp":
+        return ColumnDifference(column, _time(topic), _time(table))
+    pairs = enumerate(zip(topic or b"", table or b"", strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(topic or b""), len(table or b"")))
+    topic_value = _bytes(topic, found["topic_size"], there["start"], same)
+    return ColumnDifference(column, topic_value, _bytes(table, found["table_size"], there["start"], same))
+
+
+def _time(text: bytes | None) -> str:
+    return "null" if text is None else f"{np.datetime64(int(text), 'us')}Z"
+
+
+def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
+    """A value in short: all of it, or where it differs; `window` begins at `start`, `same` bytes of it are equal."""
+    if window is None:
+        return "null"
+    if size is not None and size <= _SHOWN:
+        return repr(window)
+    return f"{window[same : same + _SHOWN]!r} at byte {start + same:,} of {size:,}"

@@ -6,20 +6,23 @@ Planned by the run's own planner, micro-batch by micro-batch, so that bytes and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.delta.task_splits import ASSUMED_RECORD_BYTES
 from tiered_stream.locate.log_source import LogSource, open_log_source
-from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.choices import Prefer
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.read import split_fetcher
@@ -50,33 +53,28 @@ class Prices:
 
 def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
     """The prices that are given, the others as they are known."""
-    if per_1000_gets is None and per_gib is None:
-        return Prices()
-    known = Prices()
-    return Prices(
-        known.per_1000_gets if per_1000_gets is None else per_1000_gets,
-        known.per_gib if per_gib is None else per_gib,
-        as_of="the command line",
-    )
+    prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
+    given = {name: price for name, price in prices.items() if price is not None}
+    return replace(Prices(), **given, as_of="the command line") if given else Prices()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionEstimate:
-    """Of one partition. `storage_bytes` are of the log; `skipped` offsets are in segments that an exact replay need
-    not read; `after_end` offsets lie between Kafka's end for `to` and the log's.
+    """Of one partition, added up by splits. `storage_bytes` are of the log; `skipped` offsets are in segments that an
+    exact replay need not read; `after_end` offsets lie between Kafka's end for `to` and the log's.
     """
 
     topic: str
     partition: int
     start_offset: int
     end_offset: int
-    segments: int
-    storage_bytes: int
-    gets: int
-    broker_offsets: int
-    broker_reason: str | None
-    skipped: int
-    after_end: int
+    segments: int = 0
+    storage_bytes: int = 0
+    gets: int = 0
+    broker_offsets: int = 0
+    broker_reason: str | None = None
+    skipped: int = 0
+    after_end: int = 0
 
     @property
     def offsets(self) -> int:
@@ -116,30 +114,29 @@ class Estimate:
 
     def notes(self) -> list[str]:
         """What the figures do not say."""
-        arguments, behind = self.plan.arguments, self.total("after_end")
-        notes = []
-        if self.plan.times.to_ms is not None and behind:
-            where = f"{behind:,} offsets lie behind the first record at or after --to"
-            notes.append(
-                f"{where}: --exact reads them too, and takes those records whose time is within the range"
-                if arguments.exact
-                else f"{where}. Where timestamps go back and forth, some may be of earlier records: --exact takes "
-                "those, too, and none that is outside the range"
-            )
-        elif self.plan.times.to_ms is not None and not arguments.exact:
-            notes.append("--exact would read the same offsets: nothing lies behind the first record at or after --to")
-        return notes
+        exact, behind = self.plan.arguments.exact, self.total("after_end")
+        if not behind:
+            if exact or self.plan.times.to_ms is None:
+                return []
+            return ["--exact would read the same offsets: nothing lies behind the first record at or after --to"]
+        where = f"{behind:,} offsets lie behind the first record at or after --to"
+        if exact:
+            return [f"{where}: --exact reads them too, and takes those records whose time is within the range"]
+        return [
+            f"{where}. Where timestamps go back and forth, some may be of earlier records: --exact takes those, too, "
+            "and none that is outside the range"
+        ]
 
     def to_json(self) -> str:
         """The whole of it, for programs."""
         totals = ("offsets", "segments", "storage_bytes", "gets", "broker_offsets", "skipped", "after_end")
+        plan = self.plan
         found: dict[str, Any] = {
-            "name": self.plan.name,
-            "times": show_range(self.plan.times),
-            "from_ms": self.plan.times.from_ms,
-            "to_ms": self.plan.times.to_ms,
-            "exact": self.plan.arguments.exact,
-            "target": self.plan.arguments.target,
+            "name": plan.name,
+            "times": show_range(plan.times),
+            **asdict(plan.times),
+            "exact": plan.arguments.exact,
+            "target": plan.arguments.target,
             "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
             "total": {name: self.total(name) for name in totals},
             "tasks": self.tasks,
@@ -152,12 +149,7 @@ class Estimate:
 
 
 def estimate(
-    plan: ReplayPlan,
-    settings: Mapping[str, str],
-    *,
-    tasks: int,
-    max_bytes_per_second: int | None = None,
-    prices: Prices | None = None,
+    plan: ReplayPlan, settings: Mapping[str, str], tasks: int, max_bytes_per_second: int | None, prices: Prices
 ) -> Estimate:
     """What the plan reads; nothing is written. `settings` are those of the run's query (`Target.settings`).
 
@@ -166,23 +158,28 @@ def estimate(
         BrokerError, StorageError: offsets or segments cannot be looked up.
     """
     options = parse_options(source_options(settings), streaming=True)
-    tallies = {partition: _Tally() for partition in plan.ranges}
-    source = open_log_source(options)
-    try:
+    segments: set[UUID] = set()
+    with closing(open_log_source(options)) as source:
         after = _after_end(plan, source.offset_reader)
+        found = {
+            at: PartitionEstimate(
+                at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets), after_end=after.get(at, 0)
+            )
+            for at, offsets in plan.ranges.items()
+        }
         for split in _splits(options, source):
-            tallies[split.topic_partition].add(split, options)
-        partitions = tuple(
-            tallies[partition].figures(partition, plan.ranges[partition], after[partition], options, source)
-            for partition in sorted(plan.ranges)
-        )
-    finally:
-        source.close()
-    return Estimate(plan, partitions, tasks, max_bytes_per_second, prices or Prices())
+            partition = found[split.topic_partition]
+            partition.skipped -= len(split.offsets)
+            if split.locations:
+                _add_segments(partition, split, options, segments)
+            else:
+                partition.broker_offsets += len(split.offsets)
+                partition.broker_reason = _why_brokers(split, partition.end_offset, options, source)
+    return Estimate(plan, tuple(found[each] for each in sorted(found)), tasks, max_bytes_per_second, prices)
 
 
 def _splits(options: Options, source: LogSource) -> Iterator[Split]:
-    """What the tasks of all micro-batches read."""
+    """Those of all micro-batches."""
     planner = StreamPlanner(options, source.offset_reader, source.locator)
     planner.prepare_for_available_now()
     start = planner.initial()
@@ -191,61 +188,55 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
         start = end
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What the splits of one partition add up to."""
+def _add_segments(partition: PartitionEstimate, split: Split, options: Options, known: set[UUID]) -> None:
+    parts = [(location.segment, location.bytes) for location in split.locations]
+    new = {segment.segment_id for segment, _ in parts} - known
+    known |= new
+    partition.segments += len(new)
+    partition.storage_bytes += split.storage_bytes
+    partition.gets += sum(1 for _ in requests_of(split_fetcher(split.locations, options), parts, options.fetch))
 
-    segments: set[UUID] = field(default_factory=set)
-    storage_bytes: int = 0
-    gets: int = 0
-    offsets: int = 0
-    broker_offsets: int = 0
-    brokers_until: int = 0
 
-    def add(self, split: Split, options: Options) -> None:
-        self.offsets += len(split.offsets)
-        self.storage_bytes += split.storage_bytes
-        self.segments.update(location.segment.segment_id for location in split.locations)
-        if split.locations:
-            parts = [(location.segment, location.bytes) for location in split.locations]
-            fetcher = split_fetcher(split.locations, options)
-            self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
-        else:
-            self.broker_offsets += len(split.offsets)
-            self.brokers_until = max(self.brokers_until, split.offsets.end)
-
-    def figures(
-        self, partition: TopicPartition, offsets: OffsetRange, after_end: int, options: Options, source: LogSource
-    ) -> PartitionEstimate:
-        return PartitionEstimate(
-            topic=partition.topic,
-            partition=partition.partition,
-            start_offset=offsets.start,
-            end_offset=offsets.end,
-            segments=len(self.segments),
-            storage_bytes=self.storage_bytes,
-            gets=self.gets,
-            broker_offsets=self.broker_offsets,
-            broker_reason=self._reason(offsets, options, source) if self.broker_offsets else None,
-            skipped=len(offsets) - self.offsets,
-            after_end=after_end,
-        )
-
-    def _reason(self, offsets: OffsetRange, options: Options, source: LogSource) -> str:
-        if source.locator is None:
-            return NO_LOCATOR
-        if options.prefer is Prefer.LOCAL:
-            return KEPT_LOCALLY
-        return NOT_TIERED_YET if self.brokers_until == offsets.end else NO_SEGMENT
+def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+    if source.locator is None:
+        return NO_LOCATOR
+    if options.prefer is Prefer.LOCAL:
+        return KEPT_LOCALLY
+    return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """By partition, the offsets between the first record at or after `to` and the log's end."""
-    match plan.times:
-        case TimeRange(to_ms=int(to_ms)):
-            found = reader.for_timestamps(dict.fromkeys(plan.ranges, to_ms))
-        case _:
-            found = {}
-    latest = reader.latest(plan.ranges.keys()) if found else {}
-    ends = {partition: found.get(partition) for partition in plan.ranges}
-    return {each: 0 if end is None else max(0, latest[each] - end) for each, end in ends.items()}
+    """By partition that has any, the offsets between the first record at or after `to` and the log's end."""
+    if plan.times.to_ms is None:
+        return {}
+    found = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
+    latest = reader.latest(plan.ranges.keys())
+    return {each: max(0, latest[each] - offset) for each, offset in found.items() if offset is not None}
+
+
+def render(estimate: Estimate) -> RenderableType:
+    """The figures of each partition, their sums, and what they mean, for a terminal."""
+    table = Table("partition", title=f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}")
+    for column in ("offsets", "records at most", "segments", "MiB", "GETs", "from brokers"):
+        table.add_column(column, justify="right")
+
+    def add_row(name: str, offsets: str, records: int, segments: int, size: int, gets: int, brokers: int) -> None:
+        mib = f"{size / (1 << 20):,.1f}"
+        table.add_row(name, offsets, f"{records:,}", f"{segments:,}", mib, f"{gets:,}", f"{brokers:,}")
+
+    for each in estimate.partitions:
+        offsets = f"{each.start_offset:,} to {each.end_offset - 1:,}" if each.offsets else "none"
+        figures = each.offsets - each.skipped, each.segments, each.storage_bytes, each.gets, each.broker_offsets
+        add_row(f"{each.topic}-{each.partition}", offsets, *figures)
+    table.add_section()
+    totals = ("offsets", "segments", "storage_bytes", "gets", "broker_offsets")
+    add_row("all", "", *map(estimate.total, totals))
+    prices, reasons = estimate.prices, {each.broker_reason for each in estimate.partitions if each.broker_reason}
+    lines = [
+        *(f"From brokers: {reason}." for reason in sorted(reasons)),
+        *(f"{note}." for note in estimate.notes()),
+        f"About {estimate.seconds:,.0f} s with {estimate.tasks} tasks at once.",
+        f"The storage charges about ${estimate.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "
+        f"${prices.per_gib} a GiB (prices of {prices.as_of}).",
+    ]
+    return Group(table, *map(Text, lines))

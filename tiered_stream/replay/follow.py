@@ -21,6 +21,9 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 
 log = logging.getLogger(__name__)
 
+Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
+"""Waits for a query's end, and shows how far it is; raises what ends it early."""
+
 _SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_BETWEEN_LINES = 60.0
 
@@ -46,16 +49,23 @@ class Standing:
     def __str__(self) -> str:
         read = self.metrics.remote_fetch_bytes + self.metrics.broker_fetch_bytes
         seconds = max(self.seconds, 0.001)
-        left = self.seconds_left
         return (
             f"{self.done:,} of {self.offsets:,} offsets, {self.partitions_done} of {self.partitions} partitions done, "
             f"{self.metrics.records / seconds:,.0f} records/s, {read / (1 << 20) / seconds:,.1f} MiB/s, "
-            + ("time left unknown" if left is None else f"{_duration(left)} left")
+            f"{_time_left(self.seconds_left)}"
         )
 
 
+def _time_left(seconds: float | None) -> str:
+    if seconds is None:
+        return "time left unknown"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min left" if hours else f"{minutes} min {rest} s left" if minutes else f"{rest} s left"
+
+
 class Standings:
-    """Works out where a replay stands, from Spark's progress of micro-batches and the tasks' counters."""
+    """Where a replay stands, by Spark's progress of micro-batches and the tasks' counters."""
 
     def __init__(self, plan: ReplayPlan, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
@@ -63,8 +73,7 @@ class Standings:
         self._start = clock()
         self._begun: int | None = None
         self._ends: dict[TopicPartition, int] = {each: offsets.start for each, offsets in plan.ranges.items()}
-        self._records_before = 0
-        """That were read when the last micro-batch ended."""
+        self._records_before = 0  # when the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
         """Take in what Spark says of a finished micro-batch."""
@@ -88,65 +97,48 @@ class Standings:
         return sum(min(at, ranges[each].end) - ranges[each].start for each, at in ends.items() if each in ranges)
 
 
-class Follower:
-    """Shows a query's progress on a console until the query ends. Ctrl-C stops the query, and is raised again."""
+def follower(console: Console, clock: Callable[[], float] = time.monotonic) -> Follow:
+    """Shows a query's progress on the console until it ends. Ctrl-C stops the query, and is raised again."""
 
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console
-        self._clock = clock
-
-    def __call__(self, query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
-        standings = Standings(plan, self._clock)
-        with self._shown(plan) as show:
+    def follow(query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
+        standings = Standings(plan, clock)
+        with _shown_on(console, plan.offsets, clock) as show:
             try:
                 while not query.awaitTermination(_SECONDS_BETWEEN_LOOKS):
                     show(_standing(standings, query, receiver))
             except BaseException:
-                _stop(query)
+                try:
+                    query.stop()
+                except (Py4JError, PySparkException, OSError) as error:
+                    log.info("the query could not be stopped, its driver is gone: %s", error)
                 raise
             show(_standing(standings, query, receiver))
 
-    @contextmanager
-    def _shown(self, plan: ReplayPlan) -> Iterator[Callable[[Standing], None]]:
-        if not self._console.is_terminal:
-            yield self._lines()
-            return
-        with Progress(BarColumn(), TextColumn("{task.description}"), console=self._console) as bar:
-            task = bar.add_task("", total=max(1, plan.offsets))
+    return follow
+
+
+@contextmanager
+def _shown_on(console: Console, offsets: int, clock: Callable[[], float]) -> Iterator[Callable[[Standing], None]]:
+    if console.is_terminal:
+        with Progress(BarColumn(), TextColumn("{task.description}"), console=console) as bar:
+            task = bar.add_task("", total=max(1, offsets))
             yield lambda standing: bar.update(task, completed=standing.done, description=str(standing))
+        return
+    said = clock()
 
-    def _lines(self) -> Callable[[Standing], None]:
-        said = self._clock()
+    def show(standing: Standing) -> None:
+        nonlocal said
+        if clock() - said >= _SECONDS_BETWEEN_LINES:
+            console.print(str(standing), markup=False)
+            said = clock()
 
-        def show(standing: Standing) -> None:
-            nonlocal said
-            if self._clock() - said >= _SECONDS_BETWEEN_LINES:
-                self._console.print(str(standing), markup=False)
-                said = self._clock()
-
-        return show
+    yield show
 
 
 def _standing(standings: Standings, query: StreamingQuery, receiver: MetricsReceiver) -> Standing:
     metrics = receiver.total()
-    progress = query.lastProgress
-    if progress is not None and progress.sources:
-        source = progress.sources[0]
-        start, end = source_offsets(source.startOffset), source_offsets(source.endOffset)
+    for source in (query.lastProgress.sources if query.lastProgress else [])[:1]:
+        end = source_offsets(source.endOffset)
         if end is not None:
-            standings.batch_ended(start or {}, end, metrics)
+            standings.batch_ended(source_offsets(source.startOffset) or {}, end, metrics)
     return standings.standing(metrics)
-
-
-def _stop(query: StreamingQuery) -> None:
-    """Stop it, if there is still somebody who can."""
-    try:
-        query.stop()
-    except (Py4JError, PySparkException, OSError) as error:
-        log.info("the query could not be stopped, its driver is gone: %s", error)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

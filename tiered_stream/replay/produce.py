@@ -1,27 +1,37 @@
-"""The splits of one source partition into the target's topic, in order, from where the replay has come to."""
+"""The splits of one source partition into the target's topic, in order, from where the replay has come to.
+
+librdkafka's producer is idempotent, with transactions or without. Either way records come into the target between
+`begin` and `commit`, and `commit` commits the source's next offset with them.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
 from tiered_stream.read import SplitReader
+from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again, error_of, target_fault
 from tiered_stream.replay.target_positions import Position, PositionGroup, lost_positions
-from tiered_stream.replay.target_producer import TargetProducer, target_producer
 from tiered_stream.replay.topic_settings import TopicWrites
 from tiered_stream.storage.throttle import Pace, pace_of
 
-STRETCH_BYTES = 16 << 20
+COMMIT_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10
 """How much is produced between two looks at the clock."""
+_ANY_PARTITION = -1
+_FULL_QUEUE_SECONDS = 0.1
+_ABORT_SECONDS = 5.0
 
 
 def produce_splits(
@@ -36,42 +46,126 @@ def produce_splits(
         UnsupportedDataError: a record cannot be produced as it is.
         TieredStreamError: as `read.read_split`, and what the target says.
     """
-    source = splits[0].topic_partition
-    group = PositionGroup(writes, source, stable=True)
-    try:
+    source, total = splits[0].topic_partition, ReadMetrics()
+    with closing(PositionGroup(writes, source, stable=True)) as group:
         producer = target_producer(writes, source, group)
         producer.open()
         position = group.read()
         if position is None:
             raise lost_positions(writes, [source])
         pace = pace_of("write", options.max_bytes_per_second)
-        out = Stretches(producer, position, writes.stretch_seconds, pace)
-        return _produce(filter(None, (split.rest(position.offset) for split in splits)), options, out, report)
-    finally:
-        group.close()
+        with closing(PositionedWriter(producer, position, writes.commit_seconds, pace)) as out:
+            for split in filter(None, (split.rest(position.offset) for split in splits)):
+                reader = SplitReader(split, options)
+                for batch in _awaited(reader.batches(), writes.commit_seconds, out.commit):
+                    check_producible(source, batch)
+                    out.produce(batch)
+                out.reach(split.offsets.end)
+                report(reader.metrics)
+                total.add(reader.metrics)
+            out.commit()
+    return total
 
 
-def _produce(
-    splits: Iterable[Split], options: Options, out: Stretches, report: Callable[[ReadMetrics], None]
-) -> ReadMetrics:
-    total = ReadMetrics()
-    try:
-        for split in splits:
-            reader = SplitReader(split, options)
-            for batch in _awaited(reader.batches(), out.most_seconds, out.end):
-                check_producible(split.topic_partition, batch)
-                out.produce(batch)
-            out.reach(split.offsets.end)
-            report(reader.metrics)
-            total.add(reader.metrics)
-        out.end()
-        return total
-    finally:
-        out.close()
+class TargetProducer:
+    """Without transactions: what a crash comes between is produced again, at least once.
+
+    Every method raises errors of `tiered_stream.errors`.
+    """
+
+    def __init__(self, writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> None:
+        self._source = source
+        self._topic = writes.target(source.topic)
+        self._partition = _ANY_PARTITION if writes.by_key else source.partition
+        self._group = group
+        self._failure: KafkaError | None = None
+        self._producer = Producer({**writes.producer_of(source), "on_delivery": self._failed})
+
+    def open(self) -> None:
+        """Take over from whoever was at this source partition before, where that is possible."""
+
+    def begin(self) -> None:
+        """Nothing of what is produced from now on is committed."""
+
+    def commit(self, position: Position) -> None:
+        """All that was produced is in the target, and the position is committed."""
+        # It ends: a record that cannot be delivered fails after `delivery.timeout.ms`.
+        while self._producer.flush(PATIENCE_SECONDS):
+            self._check_delivery()
+        self._check_delivery()
+        self._group.commit(position)
+
+    def abort(self) -> None:
+        """Take back what was produced since `begin`, where that is possible."""
+        self._producer.purge()
+
+    def produce(self, rows: pa.RecordBatch) -> None:
+        """Hand over records; they are on their way when this returns."""
+        produce, topic, partition = self._producer.produce, self._topic, self._partition
+        for offset, key, value, timestamp, headers in _records(rows):
+            while True:
+                try:
+                    produce(topic, value, key, partition, timestamp=timestamp, headers=headers)
+                    break
+                except BufferError:
+                    self._producer.poll(_FULL_QUEUE_SECONDS)
+                    self._check_delivery()
+                except KafkaException as exception:
+                    doing = f"producing the record at offset {offset} of {self._source} to {topic}"
+                    raise target_fault(error_of(exception), doing) from exception
+        self._producer.poll(0)
+        self._check_delivery()
+
+    def _failed(self, error: KafkaError, message: Message) -> None:
+        self._failure = self._failure or error
+
+    def _check_delivery(self) -> None:
+        if self._failure is not None:
+            raise target_fault(self._failure, f"producing {self._source} to {self._topic}")
 
 
-class Stretches:
-    """Records put into stretches that are neither large nor long."""
+class TransactionalProducer(TargetProducer):
+    """In transactions (KIP-98), the position one of their offsets (KIP-447).
+
+    The transactional id is the source partition's, so that one task at a time can commit for it.
+    """
+
+    def open(self) -> None:
+        self._again(lambda: self._producer.init_transactions(PATIENCE_SECONDS))
+
+    def begin(self) -> None:
+        self._again(self._producer.begin_transaction)
+
+    def commit(self, position: Position) -> None:
+        offsets, group = self._group.offsets(position), self._group.metadata
+        self._again(lambda: self._producer.send_offsets_to_transaction(offsets, group, PATIENCE_SECONDS))
+        self._again(lambda: self._producer.commit_transaction(PATIENCE_SECONDS))
+
+    def abort(self) -> None:
+        try:
+            self._producer.abort_transaction(_ABORT_SECONDS)
+        except KafkaException:
+            pass  # the next one to open it, or its timeout, aborts it
+
+    def _again(self, call: Callable[[], object]) -> None:
+        def checked() -> None:
+            try:
+                call()
+            except KafkaException:
+                # What became of a record says more than that its transaction failed.
+                self._check_delivery()
+                raise
+
+        again(checked, f"producing {self._source} to {self._topic}")
+
+
+def target_producer(writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> TargetProducer:
+    """The producer that was asked for."""
+    return (TransactionalProducer if writes.transactional else TargetProducer)(writes, source, group)
+
+
+class PositionedWriter:
+    """Produces records and commits their position: after `COMMIT_BYTES`, after `seconds`, and when it is told."""
 
     def __init__(
         self,
@@ -82,11 +176,11 @@ class Stretches:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._producer = producer
-        self.most_seconds = seconds
+        self._seconds = seconds
         self._pace = pace
         self._clock = clock
         self._reached = self._committed = position
-        self._opened: float | None = None
+        self._begun: float | None = None
         self._bytes = 0
 
     def produce(self, batch: pa.RecordBatch) -> None:
@@ -95,38 +189,36 @@ class Stretches:
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
             self._pace(part.nbytes)
-            self._open()
+            begun = self._begin()
             self._producer.produce(part)
             self._bytes += part.nbytes
             self.reach(part.column("offset")[-1].as_py() + 1)
-            if self._bytes >= STRETCH_BYTES or self._seconds() >= self.most_seconds:
-                self.end()
+            if self._bytes >= COMMIT_BYTES or self._clock() - begun >= self._seconds:
+                self.commit()
 
     def reach(self, offset: int) -> None:
         """Everything below the offset is produced."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
-    def end(self) -> None:
+    def commit(self) -> None:
         """What was produced is in the target, and the position is committed."""
         if self._reached != self._committed:
-            self._open()
-            self._producer.end(self._reached)
+            self._begin()
+            self._producer.commit(self._reached)
             self._committed = self._reached
-            self._opened = None
+            self._begun = None
             self._bytes = 0
 
     def close(self) -> None:
-        """Take back what is open: something has failed."""
-        if self._opened is not None:
-            self._producer.abandon()
+        """Take back what is not committed: something has failed."""
+        if self._begun is not None:
+            self._producer.abort()
 
-    def _open(self) -> None:
-        if self._opened is None:
-            self._opened = self._clock()
+    def _begin(self) -> float:
+        if self._begun is None:
+            self._begun = self._clock()
             self._producer.begin()
-
-    def _seconds(self) -> float:
-        return 0.0 if self._opened is None else self._clock() - self._opened
+        return self._begun
 
 
 def _awaited(batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]) -> Iterator[pa.RecordBatch]:
@@ -151,24 +243,26 @@ def check_producible(source: TopicPartition, batch: pa.RecordBatch) -> None:
     Raises:
         UnsupportedDataError: it cannot; names the first that it would change.
     """
-    offsets = batch.column("offset")
-    # librdkafka takes 0 for "now".
-    _refuse_first(source, offsets, pc.equal(batch.column("timestamp").cast(pa.int64()), 0), "its timestamp is 0")
     headers = batch.column("headers")
-    odd = pc.match_substring(pc.list_flatten(headers).field("key"), "\0")
-    if pc.any(odd).as_py():
-        owners = pc.list_parent_indices(headers).filter(odd)
-        raise _unproducible(source, offsets[owners[0].as_py()].as_py(), "a header's key has a NUL character in it")
+    # librdkafka takes 0 for "now".
+    timeless = pc.indices_nonzero(pc.equal(batch.column("timestamp").cast(pa.int64()), 0))
+    nul = pc.match_substring(pc.list_flatten(headers).field("key"), "\0")
+    cut_off = pc.list_parent_indices(headers).filter(nul)
+    for rows, why in (timeless, "its timestamp is 0"), (cut_off, "a header's key has a NUL character in it"):
+        if len(rows):
+            offset = batch.column("offset")[rows[0].as_py()].as_py()
+            raise UnsupportedDataError(
+                f"the record at offset {offset} of {source} cannot be produced as it is: {why}, which librdkafka would "
+                "change. Leave it out with --from, --to and --exact, or land the topic in a table"
+            )
 
 
-def _refuse_first(source: TopicPartition, offsets: pa.Array, odd: pa.Array, why: str) -> None:
-    found = offsets.filter(odd)
-    if len(found):
-        raise _unproducible(source, found[0].as_py(), why)
+def _records(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Offset, key, value, timestamp in milliseconds and headers of each record."""
+    timestamps = [micros // 1000 for micros in rows.column("timestamp").cast(pa.int64()).to_pylist()]
+    columns = [rows.column(name).to_pylist() for name in ("offset", "key", "value")]
+    return zip(*columns, timestamps, map(_pairs, rows.column("headers").to_pylist()), strict=True)
 
 
-def _unproducible(source: TopicPartition, offset: int, why: str) -> UnsupportedDataError:
-    return UnsupportedDataError(
-        f"the record at offset {offset} of {source} cannot be produced as it is: {why}, which librdkafka would change. "
-        "Leave it out with --from, --to and --exact, or land the topic in a table"
-    )
+def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
+    return [(each["key"], each["value"]) for each in headers] if headers else None

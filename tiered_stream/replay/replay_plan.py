@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -21,9 +20,42 @@ from tiered_stream.options import spark_options as spark
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict, offsets_to_json
 from tiered_stream.options.positions import TimeRange
 
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
+STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
+ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
+POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
+"""What a plan says in place of the user."""
+
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LETTERS = 12
+
+
+def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
+    """Whether the settings have one of the names, in whatever case."""
+    return not {name.lower() for name in names}.isdisjoint(name.lower() for name in settings)
+
+
+def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """The settings but for those with the names, in whatever case."""
+    left_out = {name.lower() for name in names}
+    return {name: value for name, value in settings.items() if name.lower() not in left_out}
+
+
+def starting_at(ranges: Ranges) -> dict[str, str]:
+    """The options of a query that reads the partitions of the ranges and no others, from their starts on."""
+    assigned: dict[str, list[int]] = {}
+    for partition in sorted(ranges):
+        assigned.setdefault(partition.topic, []).append(partition.partition)
+    starts = {partition: offsets.start for partition, offsets in ranges.items()}
+    return {spark.ASSIGN.name: orjson.dumps(assigned).decode(), spark.STARTING_OFFSETS.name: offsets_to_json(starts)}
+
+
+def ends_of(ranges: Ranges) -> dict[TopicPartition, int]:
+    """Where the ranges end."""
+    return {partition: offsets.end for partition, offsets in ranges.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,147 +79,10 @@ class ReplayArguments:
     def difference(self, other: ReplayArguments) -> str | None:
         """The first argument in which the other differs, and both values."""
         for name, ours in asdict(self).items():
-            theirs = asdict(other)[name]
+            theirs = getattr(other, name)
             if ours != theirs:
                 return f"{name.removesuffix('_time')} was {_shown(theirs)} and is {_shown(ours)}"
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayPlan:
-    """A replay's name, and what it reads of each partition.
-
-    `times` are those of the arguments, in milliseconds. A replay that is `exact` takes the records with these times in
-    the ranges, which reach to the log's end then; any other takes every record in the ranges.
-    """
-
-    name: str
-    arguments: ReplayArguments
-    times: TimeRange
-    ranges: Mapping[TopicPartition, OffsetRange]
-    topic_ids: Mapping[str, UUID]
-
-    @property
-    def transaction_id(self) -> str:
-        """The name of its Delta application transaction, and of its consumer group where it goes into a topic."""
-        return transaction_id(self.name)
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets there are in all ranges: at most so many records."""
-        return sum(map(len, self.ranges.values()))
-
-    def stream_options(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The options of a streaming query that reads the plan and then ends; `given` say how to reach the cluster."""
-        ends = {remote.ENDING_OFFSETS.name: offsets_to_json(self._ends())}
-        return self._with_reads(given) | ends
-
-    def batch_options(self, given: Mapping[str, str]) -> dict[str, str]:
-        """As `stream_options`, for a batch query."""
-        return without_positions(given) | self._reads() | {spark.ENDING_OFFSETS.name: offsets_to_json(self._ends())}
-
-    def to_json(self) -> bytes:
-        """For `from_json`."""
-        ranges = offsets_to_dict({each: offsets.start for each, offsets in self.ranges.items()})
-        ends = offsets_to_dict(self._ends())
-        return orjson.dumps(
-            {
-                "version": _VERSION,
-                "name": self.name,
-                "arguments": asdict(self.arguments),
-                "times": asdict(self.times),
-                "startOffsets": ranges,
-                "endOffsets": ends,
-                "topicIds": {topic: uuid_to_text(each) for topic, each in self.topic_ids.items()},
-            },
-            option=orjson.OPT_INDENT_2,
-        )
-
-    @classmethod
-    def from_json(cls, text: bytes) -> ReplayPlan:
-        """Inverse of `to_json`.
-
-        Raises:
-            CorruptDataError: it is no plan, or one that another version wrote.
-        """
-        try:
-            parsed = orjson.loads(text)
-            if parsed["version"] != _VERSION:
-                raise CorruptDataError(f"it is a replay's plan of version {parsed['version']}; known is {_VERSION}")
-            return _plan(cls, parsed)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CorruptDataError(f"it is no replay's plan: {error!r}") from error
-
-    def _ends(self) -> dict[TopicPartition, int]:
-        return {partition: offsets.end for partition, offsets in self.ranges.items()}
-
-    def _with_reads(self, given: Mapping[str, str]) -> dict[str, str]:
-        reads = self._reads()
-        names = {name.lower() for name in reads}
-        return {name: value for name, value in without_positions(given).items() if name.lower() not in names} | reads
-
-    def _reads(self) -> dict[str, str]:
-        starts = {partition: offsets.start for partition, offsets in self.ranges.items()}
-        assigned: dict[str, list[int]] = {}
-        for partition in sorted(self.ranges):
-            assigned.setdefault(partition.topic, []).append(partition.partition)
-        ids = {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()}
-        reads = {
-            spark.ASSIGN.name: orjson.dumps(assigned).decode(),
-            spark.STARTING_OFFSETS.name: offsets_to_json(starts),
-            remote.TOPIC_ID.name: orjson.dumps(ids).decode(),
-        }
-        if self.arguments.exact:
-            reads[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
-            if self.times.to_ms is not None:
-                reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
-        return reads
-
-
-_POSITIONS = frozenset(
-    option.name.lower()
-    for option in (
-        *(spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN),
-        *(spark.STARTING_OFFSETS, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_TIMESTAMP),
-        *(spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_TIMESTAMP),
-    )
-)
-"""What the plan says in place of the user."""
-
-
-def without_positions(given: Mapping[str, str]) -> dict[str, str]:
-    """The options that do not say what to read, nor from where to where."""
-    return {name: value for name, value in given.items() if name.lower() not in _POSITIONS}
-
-
-def transaction_id(name: str) -> str:
-    """As `ReplayPlan.transaction_id`, before there is a plan."""
-    return f"replay-{name}"
-
-
-def check_name(name: str) -> str:
-    """The name, which becomes part of a folder's.
-
-    Raises:
-        ConfigurationError: it cannot.
-    """
-    if not _NAME.fullmatch(name) or not name.strip("."):
-        raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
-    return name
-
-
-def _plan(kind: type[ReplayPlan], parsed: dict[str, Any]) -> ReplayPlan:
-    starts, ends = offsets_from_dict(parsed["startOffsets"]), offsets_from_dict(parsed["endOffsets"])
-    if starts.keys() != ends.keys():
-        raise ValueError("its starts and ends are of different partitions")
-    arguments = {**parsed["arguments"], "reads": tuple(parsed["arguments"]["reads"])}
-    return kind(
-        check_name(parsed["name"]),
-        ReplayArguments(**arguments),
-        TimeRange(**parsed["times"]),
-        {partition: OffsetRange(start, ends[partition]) for partition, start in starts.items()},
-        {topic: uuid_from_text(text) for topic, text in parsed["topicIds"].items()},
-    )
 
 
 def _shown(value: object) -> str:
@@ -199,3 +94,86 @@ def _shown(value: object) -> str:
         case (name, text):
             return f"{name}={text}"
     return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """A replay's name, and what it reads of each partition.
+
+    `times` are those of the arguments. A replay that is `exact` takes the records with these times in the ranges, which
+    reach to the log's end then; any other takes every record in the ranges.
+    """
+
+    name: str
+    arguments: ReplayArguments
+    times: TimeRange
+    ranges: Ranges
+    topic_ids: Mapping[str, UUID]
+
+    @property
+    def transaction_id(self) -> str:
+        """The name of its Delta application transaction, and of its consumer group where it goes into a topic."""
+        return f"replay-{self.name}"
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are in all ranges: at most so many records."""
+        return sum(map(len, self.ranges.values()))
+
+    def stream_options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The options of a streaming query that reads the plan and then ends; `given` say how to reach the cluster."""
+        reads = {
+            **starting_at(self.ranges),
+            remote.ENDING_OFFSETS.name: offsets_to_json(ends_of(self.ranges)),
+            remote.TOPIC_ID.name: orjson.dumps(self._topic_ids()).decode(),
+        }
+        if self.arguments.exact:
+            reads[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
+            if self.times.to_ms is not None:
+                reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
+        return without(given, (*POSITIONS, *reads)) | reads
+
+    def to_json(self) -> bytes:
+        """For `from_json`."""
+        return orjson.dumps(
+            {
+                "version": _VERSION,
+                "name": self.name,
+                "arguments": asdict(self.arguments),
+                "times": asdict(self.times),
+                "startOffsets": offsets_to_dict({each: offsets.start for each, offsets in self.ranges.items()}),
+                "endOffsets": offsets_to_dict(ends_of(self.ranges)),
+                "topicIds": self._topic_ids(),
+            },
+            option=orjson.OPT_INDENT_2,
+        )
+
+    def _topic_ids(self) -> dict[str, str]:
+        return {topic: uuid_to_text(topic_id) for topic, topic_id in self.topic_ids.items()}
+
+    @classmethod
+    def from_json(cls, text: bytes) -> ReplayPlan:
+        """Inverse of `to_json`. Raises CorruptDataError: it is no plan, or one that another version wrote."""
+        try:
+            parsed = orjson.loads(text)
+            if parsed["version"] != _VERSION:
+                raise CorruptDataError(f"it is a replay's plan of version {parsed['version']}; known is {_VERSION}")
+            starts, ends = offsets_from_dict(parsed["startOffsets"]), offsets_from_dict(parsed["endOffsets"])
+            if starts.keys() != ends.keys():
+                raise ValueError("its starts and ends are of different partitions")
+            return cls(
+                check_name(parsed["name"]),
+                ReplayArguments(**{**parsed["arguments"], "reads": tuple(parsed["arguments"]["reads"])}),
+                TimeRange(**parsed["times"]),
+                {partition: OffsetRange(start, ends[partition]) for partition, start in starts.items()},
+                {topic: uuid_from_text(each) for topic, each in parsed["topicIds"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CorruptDataError(f"it is no replay's plan: {error!r}") from error
+
+
+def check_name(name: str) -> str:
+    """The name, which becomes part of a folder's. Raises ConfigurationError: it cannot."""
+    if not _NAME.fullmatch(name) or not name.strip("."):
+        raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
+    return name

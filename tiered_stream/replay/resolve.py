@@ -10,7 +10,7 @@ segment of its kind, tiered or local (`RemoteLogManager.findOffsetByTimestamp`, 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from uuid import UUID
 
 from tiered_stream.broker.client import open_client
@@ -31,11 +31,10 @@ from tiered_stream.replay.times import show_time
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The ranges to read, the topics' ids, and where the logs ended when they were asked."""
+    """The ranges to read, and the topics' ids."""
 
     ranges: dict[TopicPartition, OffsetRange]
     topic_ids: dict[str, UUID]
-    latest: dict[TopicPartition, int]
 
 
 def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: bool) -> Resolved:
@@ -48,25 +47,27 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
         BrokerAuthorizationError: the brokers do not let the user read a topic.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
-    lookup = OffsetLookup.of(options, source.offset_reader)
+    reader = source.offset_reader
+    lookup = OffsetLookup.of(options, reader)
     assignment = lookup.assignment()
     _check_there(options.subscription, assignment)
     data_loss = DataLossPolicy(options.fail_on_data_loss)
     check_topic_ids(options.topic_ids, assignment.topic_ids, data_loss)
-    resolved = lookup.retrying(lambda: _resolved(source.offset_reader, assignment, times, exact))
-    if exact and options.locator is not LocatorName.ARCHIVE:
-        earliest = lookup.retrying(lambda: source.offset_reader.earliest(resolved.ranges.keys()))
-        resolved = replace(resolved, ranges=_from_where_sure(resolved.ranges, earliest, source.locator))
+    ranges, latest = lookup.retrying(lambda: _ranges(reader, assignment.partitions, times, exact))
     topic_ids = {**options.topic_ids, **assignment.topic_ids}
     if options.locator is LocatorName.ARCHIVE:
-        _check_archive(source.offset_reader, resolved.latest, times, data_loss)
-    else:
-        _check_readable(options, resolved.latest, topic_ids)
-    return Resolved(resolved.ranges, topic_ids, resolved.latest)
+        _check_archive(reader, latest, times, data_loss)
+        return Resolved(ranges, topic_ids)
+    if exact:
+        ranges = _from_where_sure(ranges, lookup.retrying(lambda: reader.earliest(ranges.keys())), source.locator)
+    _check_readable(options, latest, topic_ids)
+    return Resolved(ranges, topic_ids)
 
 
-def _resolved(reader: OffsetReader, assignment: Assignment, times: TimeRange, exact: bool) -> Resolved:
-    partitions = assignment.partitions
+def _ranges(
+    reader: OffsetReader, partitions: Collection[TopicPartition], times: TimeRange, exact: bool
+) -> tuple[dict[TopicPartition, OffsetRange], PartitionOffsets]:
+    """The ranges, and where the logs end."""
     starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
     ends: Mapping[TopicPartition, int | None] = {}
     if times.to_ms is not None and not exact:
@@ -75,11 +76,10 @@ def _resolved(reader: OffsetReader, assignment: Assignment, times: TimeRange, ex
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     ranges = {}
     for partition in sorted(partitions):
-        found = ends.get(partition)
+        found, start = ends.get(partition), starts[partition]
         end = max(earliest[partition], latest[partition] if found is None else min(found, latest[partition]))
-        start = starts[partition]
         ranges[partition] = OffsetRange(end if start is None else min(max(start, earliest[partition]), end), end)
-    return Resolved(ranges, assignment.topic_ids, latest)
+    return ranges, latest
 
 
 def _from_where_sure(
@@ -128,12 +128,8 @@ def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRa
 def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mapping[str, UUID]) -> None:
     """Leave to READ, which only a Fetch asks for: at the log's end, where the broker has nothing to send."""
     client = open_client(options.kafka)
-    for partition in _one_a_topic(latest):
+    for partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.values():
         fetch_records(
             client, partition, latest[partition], isolation=options.isolation_level, max_bytes=1, max_wait_ms=0,
             topic_id=topic_ids.get(partition.topic),
         )  # fmt: skip
-
-
-def _one_a_topic(partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    return list({partition.topic: partition for partition in sorted(partitions, reverse=True)}.values())

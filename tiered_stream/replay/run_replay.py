@@ -5,37 +5,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
 
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics
-from tiered_stream.options import spark_options as spark_names
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import METRICS_ADDRESS
-from tiered_stream.replay.choose_target import paced, target_of
-from tiered_stream.replay.delta_target import DeltaTarget
 from tiered_stream.replay.estimate import Estimate, Prices, estimate
-from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name, without_positions
+from tiered_stream.replay.follow import Follow, follower
+from tiered_stream.replay.replay_plan import POSITIONS, SUBSCRIPTION, ReplayArguments, ReplayPlan, check_name, without
 from tiered_stream.replay.resolve import resolve
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
+from tiered_stream.replay.targets import DeltaTarget, paced, target_of
 from tiered_stream.replay.times import parse_range
 from tiered_stream.replay.verification import verify
 from tiered_stream.replay.verify_report import VerifyReport
 
 log = logging.getLogger(__name__)
-
-Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
-"""Waits for a query's end, and shows how far it is; raises what ends it early."""
-
-READS = (spark_names.SUBSCRIBE, spark_names.SUBSCRIBE_PATTERN, spark_names.ASSIGN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +91,11 @@ def replay(
         StreamingQueryException: the run failed.
     """
     given = paced(spark, options, max_bytes_per_second, tasks)
+    target = target_of(spark, into, given, lane=lane, tasks=tasks)
     return plan_replay(
-        spark,
-        options=given,
-        target=target_of(spark, into, given, lane=lane, tasks=tasks),
-        from_time=from_time,
-        to_time=to_time,
-        name=name,
-        checkpoint=checkpoint,
-        exact=exact,
-        replace=replace,
-    ).run()
+        spark, options=given, target=target, from_time=from_time, to_time=to_time, name=name, checkpoint=checkpoint,
+        exact=exact, replace=replace,
+    ).run()  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,22 +110,13 @@ class Replay:
     """What a run before this one left; None: this is the first."""
     checkpoint: str | None
 
-    @property
-    def finished(self) -> bool:
-        """Whether it came to its end before."""
-        return self.store is not None and self.store.finished
-
     def estimate(
-        self, *, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
+        self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
         """What the whole of it reads; raises as `estimate.estimate`."""
-        return estimate(
-            self.plan,
-            self.target.settings(self.plan, self.options),
-            tasks=tasks or self.spark.sparkContext.defaultParallelism,
-            max_bytes_per_second=max_bytes_per_second,
-            prices=prices,
-        )
+        tasks = tasks or self.spark.sparkContext.defaultParallelism
+        settings = self.target.settings(self.plan, self.options)
+        return estimate(self.plan, settings, tasks, max_bytes_per_second, prices or Prices())
 
     @property
     def verifiable(self) -> bool:
@@ -145,11 +124,10 @@ class Replay:
         return isinstance(self.target, DeltaTarget)
 
     def verify(self) -> VerifyReport:
-        """Whether the table has what the plan reads, each record once; errors as `verify.verify`."""
-        if not isinstance(self.target, DeltaTarget):
-            raise ConfigurationError(f"only a Delta table can be verified, and the target is {self.target.described}")
+        """Whether the table has what the plan reads, each record once; errors as `verification.verify`."""
+        assert self.verifiable
         times = self.plan.times if self.plan.arguments.exact else None
-        return verify(self.spark, options=self.options, table=self.target.table, ranges=self.plan.ranges, times=times)
+        return verify(self.spark, options=self.options, table=self.target.place, ranges=self.plan.ranges, times=times)
 
     def run(self, follow: Follow | None = None, say: Callable[[str], None] = log.info) -> ReplayReport:
         """Bring it to its end; errors as `replay`. `say` gets a line on how it goes about it."""
@@ -159,14 +137,12 @@ class Replay:
             return ReplayReport(plan, store.folder, ReadMetrics(), finished_before=True)
         with MetricsReceiver(self.spark.conf.get("spark.driver.host") or "127.0.0.1") as receiver:
             settings = self.target.settings(plan, {METRICS_ADDRESS.name: receiver.address, **self.options})
-            started = self.target.start(plan, settings, store.folder)
-            say(started.how)
-            (follow or _wait)(started.query, plan, receiver)
+            query, how = self.target.start(plan, settings, store.folder)
+            say(how)
+            (follow or follower(Console(quiet=True, force_terminal=False)))(query, plan, receiver)
             metrics = receiver.total()
-        if (
-            not store.reached(plan)
-            and parse_options(plan.stream_options(self.options), streaming=True).fail_on_data_loss
-        ):
+        reading = plan.stream_options(self.options)
+        if not store.reached(plan) and parse_options(reading, streaming=True).fail_on_data_loss:
             raise ReplayStoppedError(f"the replay {plan.name} was stopped before its end: start it again to go on")
         store.finish(metrics.records)
         return ReplayReport(plan, store.folder, metrics)
@@ -215,21 +191,18 @@ def plan_replay(
 
 
 def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, times: TimeRange) -> ReplayPlan:
-    reading = without_positions(source_options(options)) | dict([arguments.reads])
+    reading = without(source_options(options), POSITIONS) | dict([arguments.reads])
     parsed = parse_options(reading, streaming=True)
-    source = open_log_source(parsed)
-    try:
+    with closing(open_log_source(parsed)) as source:
         resolved = resolve(parsed, source, times, exact=arguments.exact)
-    finally:
-        source.close()
     return ReplayPlan(name, arguments, times, resolved.ranges, resolved.topic_ids)
 
 
 def _reads(options: Mapping[str, str]) -> tuple[str, str]:
-    given: dict[str, Any] = {name.lower(): value for name, value in options.items()}
-    found = [(option.name, given[option.name.lower()]) for option in READS if option.name.lower() in given]
+    given = {name.lower(): value for name, value in options.items()}
+    found = [(name, given[name.lower()]) for name in SUBSCRIPTION if name.lower() in given]
     if len(found) != 1:
-        names = ", ".join(option.name for option in READS)
+        names = ", ".join(SUBSCRIPTION)
         raise ConfigurationError(f"say what to replay by exactly one of the options {names}; {len(found)} are given")
     return found[0]
 
@@ -242,11 +215,3 @@ def _check_same(begun: ReplayPlan, arguments: ReplayArguments) -> None:
             f"the replay {begun.name} was begun with other arguments: {difference}. To go on with it give the same; "
             "for another give another --name"
         )
-
-
-def _wait(query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
-    try:
-        query.awaitTermination()
-    except BaseException:
-        query.stop()
-        raise

@@ -1,4 +1,4 @@
-"""Which offsets of each partition are compared.
+"""What is compared: the table at one version, and which offsets of each partition.
 
 Where nothing else is said, a partition is compared from the table's lowest to its highest offset: a table may begin
 and end where it likes. Starting and ending options say more: what lies between them must be in the table. Below the
@@ -7,32 +7,106 @@ log start offset there is nothing to compare with.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
-import orjson
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 
+from tiered_stream.delta.address import TableAddress, find_address, spark_errors
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
-from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.tables import OPTIONS
-from tiered_stream.options.types import Option, Queries
+from tiered_stream.options.types import Queries
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
+from tiered_stream.records.hashed_columns import HASHED
+from tiered_stream.replay.replay_plan import ENDS, POSITIONS, STARTS, Ranges, ends_of, gives, starting_at, without
+from tiered_stream.source import spark_schema
 
 NO_END = 2**63 - 1
 
-_SUBSCRIPTION = (spark.SUBSCRIBE, spark.SUBSCRIBE_PATTERN, spark.ASSIGN)
-_STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
-_ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_OFFSETS)
-_OF_STREAMS = tuple(option for option in OPTIONS if option.queries is Queries.STREAMING)
+_FAIL = spark.FAIL_ON_DATA_LOSS.name
+_OF_STREAMS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
 
-Ranges = Mapping[TopicPartition, OffsetRange]
+Bounds = Mapping[TopicPartition, tuple[int, int]]
+"""By partition from which offset, and to which, that not included; in a table they may be negative."""
+
+_NEEDED = ("topic", "partition", "offset")
+_TYPES: Mapping[str, type[DataType]] = {
+    "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
+}  # fmt: skip
+"""Columns that may have another type than the source's."""
+
+
+@dataclass(frozen=True)
+class VerifiedTable:
+    """A Delta table at one `version`: `rows` have `topic`, `partition`, `offset` and `columns`, as the source has them.
+
+    `columns` are those of `HASHED` that the table has.
+    """
+
+    name: str
+    version: int
+    columns: tuple[str, ...]
+    rows: DataFrame
+
+
+def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
+    """The table, a path if it has a slash in it, at its latest version: what is written meanwhile is not seen.
+
+    Raises:
+        ConfigurationError: there is no Delta table, or its columns are not those of records.
+        TableError: Spark cannot reach it.
+    """
+    address = find_address(spark, table)
+    with spark_errors(table, "read"):
+        version, rows = _latest(spark, address)
+        columns = {column.lower(): column for column in rows.columns}
+    present = [name for name in (*_NEEDED, *HASHED) if name in columns]
+    types = {name: _cast(table, name, rows.schema[columns[name]].dataType) for name in present}
+    missing = [name for name in _NEEDED if name not in present]
+    if missing or len(present) == len(_NEEDED):
+        raise ConfigurationError(
+            f"the table {table} cannot be compared: it has no column {' and '.join(missing) or ' or '.join(HASHED)}; "
+            "they must bear the names that they have in the source"
+        )
+    named = [rows[columns[name]].cast(kind).alias(name) for name, kind in types.items()]
+    return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
+
+
+def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
+    """The table's latest version, and its rows."""
+    try:
+        latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
+        assert latest is not None
+        rows = spark.sql(f"SELECT * FROM {address.sql_name} VERSION AS OF {latest['version']}")
+    except AnalysisException as error:
+        raise ConfigurationError(f"there is no Delta table {address}: {str(error).splitlines()[0]}") from error
+    return latest["version"], rows
+
+
+def _cast(table: str, name: str, kind: DataType) -> DataType:
+    """What the column is cast to: the source's own type. Text is bytes: Spark keeps those that are no UTF-8, too.
+
+    Raises:
+        ConfigurationError: it may be something else than what the record had.
+    """
+    wanted = spark_schema(include_headers=True)[name].dataType
+    allowed = (type(wanted), _TYPES.get(name, type(wanted)))
+    if not isinstance(kind, allowed) or (name == "headers" and kind.simpleString() != wanted.simpleString()):
+        raise ConfigurationError(
+            f"the table {table} cannot be compared: it has {name} as {kind.simpleString()}, "
+            f"and records have it as {wanted.simpleString()}"
+        )
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +122,11 @@ class Scope:
     archive: bool
     """The logs' ends are only those of what was kept: a table may well go further."""
 
-    def table_bounds(self) -> dict[TopicPartition, tuple[int, int]]:
-        """From which to which offset (not included) rows of the table are compared."""
-        return {partition: (given.start, self._table_end(partition)) for partition, given in self.given.items()}
-
-    def _table_end(self, partition: TopicPartition) -> int:
+    def table_bounds(self) -> Bounds:
+        """The offsets whose rows of the table are compared."""
         # The log's end was asked for after the table's version: what lies beyond it is in no log.
-        return self.given[partition].end if self.end_is_given or self.archive else NO_END
+        ends = self.end_is_given or self.archive
+        return {partition: (given.start, given.end if ends else NO_END) for partition, given in self.given.items()}
 
     @property
     def needs_table(self) -> bool:
@@ -84,49 +156,31 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     if ranges is not None:
         settings = narrowed(settings, ranges)
     elif _starts_at_end(settings):
-        settings = _without(settings, (spark.STARTING_OFFSETS,))
-    given = GivenOptions(settings)
+        settings = without(settings, [spark.STARTING_OFFSETS.name])
     # What the logs no longer hold is left out, and told; what is lost later fails the reading of it.
-    batch = {**_without(settings, (*_OF_STREAMS, spark.FAIL_ON_DATA_LOSS)), spark.FAIL_ON_DATA_LOSS.name: "false"}
+    batch = {**without(settings, (*_OF_STREAMS, _FAIL)), _FAIL: "false"}
     options = parse_options(batch, streaming=False)
-    source = open_log_source(options)
-    try:
+    with closing(open_log_source(options)) as source:
         lookup = OffsetLookup.of(options, source.offset_reader)
-        wanted = batch_ranges(options, lookup)
-        bounds = lookup.bounds({}, {})
-    finally:
-        source.close()
+        wanted, bounds = batch_ranges(options, lookup), lookup.bounds({}, {})
     logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
-    present = {partition: offsets for partition, offsets in wanted.items() if partition in logs}
     return Scope(
         logs,
-        present,
-        start_is_given=any(given.has(option) for option in _STARTS),
-        end_is_given=any(given.has(option) for option in _ENDS),
-        assigned=given.has(spark.ASSIGN),
+        {partition: offsets for partition, offsets in wanted.items() if partition in logs},
+        start_is_given=gives(settings, STARTS),
+        end_is_given=gives(settings, ENDS),
+        assigned=gives(settings, [spark.ASSIGN.name]),
         archive=options.locator is LocatorName.ARCHIVE,
     )
 
 
 def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     """The options of a batch query that reads the ranges and nothing else, and fails if it cannot."""
-    assigned: dict[str, list[int]] = {}
-    for partition in sorted(ranges):
-        assigned.setdefault(partition.topic, []).append(partition.partition)
-    return {
-        **_without(settings, (*_SUBSCRIPTION, *_STARTS, *_ENDS, *_OF_STREAMS, spark.FAIL_ON_DATA_LOSS)),
-        spark.ASSIGN.name: orjson.dumps(assigned).decode(),
-        spark.STARTING_OFFSETS.name: offsets_to_json({each: offsets.start for each, offsets in ranges.items()}),
-        spark.ENDING_OFFSETS.name: offsets_to_json({each: offsets.end for each, offsets in ranges.items()}),
-    }
+    ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
+    return without(settings, (*POSITIONS, *_OF_STREAMS, _FAIL)) | starting_at(ranges) | ends
 
 
 def _starts_at_end(settings: Mapping[str, str]) -> bool:
     """Whether the options are of a stream that began at the log's end of that time: the table says where that was."""
     given = {name.lower(): value for name, value in settings.items()}
     return given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower() == "latest"
-
-
-def _without(settings: Mapping[str, str], options: Collection[Option[Any]]) -> dict[str, str]:
-    names = {option.name.lower() for option in options}
-    return {name: value for name, value in settings.items() if name.lower() not in names}

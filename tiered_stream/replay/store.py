@@ -6,7 +6,9 @@ Written as Spark writes its own offset log (`CheckpointFileManager`): whole or n
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, cast
 
 import orjson
 from py4j.protocol import Py4JJavaError
@@ -14,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.errors import CorruptDataError, TableError
 from tiered_stream.options.offset_json import offsets_from_dict
-from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayPlan, ends_of
 
 _OFFSETS_LINE = 2
 """Of a file of Spark's offset log: version, metadata, then a line for each source."""
@@ -29,7 +31,7 @@ class ReplayStore:
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self.folder = folder
-        self._java = _java(spark)
+        self._java = cast(Any, spark._jvm)
         self._path = self._java.org.apache.hadoop.fs.Path(folder)
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
@@ -50,13 +52,13 @@ class ReplayStore:
 
     def reached(self, plan: ReplayPlan) -> bool:
         """Whether a micro-batch that ends where the plan does is committed (Spark: `OffsetSeqLog`, `CommitLog`)."""
-        starts = {partition: offsets.start for partition, offsets in plan.ranges.items()}
-        ends = {partition: offsets.end for partition, offsets in plan.ranges.items()}
-        if starts == ends:
+        if not plan.offsets:
             return True
         batch = self._last_batch("commits")
-        text = self._read(f"offsets/{batch}") if batch is not None else None
-        return text is not None and offsets_from_dict(orjson.loads(text.splitlines()[_OFFSETS_LINE])) == ends
+        text = None if batch is None else self._read(f"offsets/{batch}")
+        if text is None:
+            return False
+        return offsets_from_dict(orjson.loads(text.splitlines()[_OFFSETS_LINE])) == ends_of(plan.ranges)
 
     @property
     def finished(self) -> bool:
@@ -78,35 +80,31 @@ class ReplayStore:
 
     def entries(self, name: str = "") -> list[str]:
         """The names in the folder, or in one in it; none where there is no such folder."""
-        try:
-            files, path = self._files(), self._child(name) if name else self._path
+        path = self._child(name) if name else self._path
+        with self._errors("read"):
+            files = self._files()
             return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
-        except Py4JJavaError as error:
-            raise self._error(error, "read") from error
 
     def _read(self, name: str) -> bytes | None:
-        try:
-            files, path = self._files(), self._child(name)
+        path = self._child(name)
+        with self._errors("read"):
+            files = self._files()
             if not files.exists(path):
                 return None
-            stream = files.open(path)
-            try:
+            with closing(files.open(path)) as stream:
                 return bytes(self._java.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
-        except Py4JJavaError as error:
-            raise self._error(error, "read") from error
 
     def _write(self, name: str, text: bytes) -> None:
-        try:
+        with self._errors("written to"):
             files = self._files()
             files.mkdirs(self._path)
-            stream = files.createAtomic(self._child(name), False)
-            stream.write(text)
-            stream.close()
-        except Py4JJavaError as error:
-            if "FileAlreadyExistsException" not in str(error.java_exception):
-                raise self._error(error, "written to") from error
+            try:
+                stream = files.createAtomic(self._child(name), False)
+                stream.write(text)
+                stream.close()
+            except Py4JJavaError as error:
+                if "FileAlreadyExistsException" not in str(error.java_exception):
+                    raise
 
     def _files(self) -> Any:
         manager = self._java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
@@ -115,9 +113,9 @@ class ReplayStore:
     def _child(self, name: str) -> Any:
         return self._java.org.apache.hadoop.fs.Path(self._path, name)
 
-    def _error(self, error: Py4JJavaError, done: str) -> TableError:
-        return TableError(f"the checkpoint {self.folder} cannot be {done}: {error.java_exception}")
-
-
-def _java(spark: SparkSession) -> Any:
-    return spark._jvm
+    @contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise TableError(f"the checkpoint {self.folder} cannot be {done}: {error.java_exception}") from error

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.model import Split, TopicPartition
+from tiered_stream.model import Split
 from tiered_stream.observe.metrics import send
 from tiered_stream.options.parsing import Options
-from tiered_stream.read import SplitReader
+from tiered_stream.read import SplitReader, within_times
 from tiered_stream.records.arrow import repeated_int32, repeated_text
 from tiered_stream.records.row_hash import numbers, row_hashes
-from tiered_stream.replay.hashing import BUCKET_BITS, Hashing
+from tiered_stream.replay.sums_source import BUCKET_BITS, Hashing
 
 BATCH_ROWS = 131_072
 """Of one Arrow batch that is hashed."""
@@ -25,28 +25,15 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
-    """Read a split; rows with the columns `hashing.answer`.
-
-    Raises:
-        TieredStreamError: as `read.read_split`.
-    """
-    reader = SplitReader(split, options, BATCH_ROWS)
-    found = (_wanted_hashes(batch, hashing) for batch in reader.batches())
+    """Read a split; rows with the columns `hashing.answer`. Raises TieredStreamError: as `read.read_split`."""
+    reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
+    batches = within_times(reader.batches(), hashing.times)
+    found = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
     for columns in found if hashing.each_row else together(bucket_sums(*each) for each in found):
-        yield _rows(split.topic_partition, columns, hashing)
+        count = len(columns[0])
+        same = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
+        yield pa.RecordBatch.from_arrays([*same, *map(pa.array, columns)], names=list(hashing.answer))
     send(reader.metrics, options.metrics_addresses)
-
-
-def _wanted_hashes(batch: pa.RecordBatch, hashing: Hashing) -> tuple[Numbers, Numbers]:
-    """The offsets and the hashes of those rows that are wanted."""
-    offsets, hashes = numbers(batch["offset"]), row_hashes(batch, hashing.columns)
-    if hashing.times is None:
-        return offsets, hashes
-    timestamps = numbers(batch["timestamp"])
-    wanted = timestamps >= hashing.times.from_ms * 1000
-    if hashing.times.to_ms is not None:
-        wanted &= timestamps < hashing.times.to_ms * 1000
-    return offsets[wanted], hashes[wanted]
 
 
 def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
@@ -72,10 +59,3 @@ def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ..
             waiting, size = [], 0
     if size:
         yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
-
-
-def _rows(partition: TopicPartition, columns: tuple[Numbers, ...], hashing: Hashing) -> pa.RecordBatch:
-    count = len(columns[0])
-    same = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
-    numbers = [pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(column)]) for column in columns]
-    return pa.RecordBatch.from_arrays([*same, *numbers], names=list(hashing.answer))

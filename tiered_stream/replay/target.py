@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tiered_stream.options.spark_options import MAX_OFFSETS_PER_TRIGGER
-from tiered_stream.replay.replay_plan import ReplayPlan
+from tiered_stream.replay.replay_plan import ReplayPlan, gives
 
 OFFSETS_PER_TASK = 8_000_000
 """Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""
@@ -17,20 +20,25 @@ CHECKPOINTS = "_checkpoints"
 """In the target's folder. Spark's readers, and VACUUM, leave folders alone that begin so."""
 
 
-class Start(NamedTuple):
-    """A query that runs, and a line that says how it goes about it."""
-
-    query: StreamingQuery
-    how: str
-
-
+@dataclass(frozen=True)
 class Target(ABC):
-    """One place for one replay's records. Errors are of `tiered_stream.errors`."""
+    """One `place` for one replay's records, by the settings `given`; `tasks`: the most at once.
+
+    Errors are of `tiered_stream.errors`.
+    """
+
+    spark: SparkSession
+    place: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    _: KW_ONLY
+    tasks: int | None = None
+
+    KIND: ClassVar[str]
 
     @property
-    @abstractmethod
     def described(self) -> str:
         """What it is, in a few words and without a secret: one of the replay's arguments."""
+        return f"{self.KIND} {self.place}"
 
     @abstractmethod
     def default_checkpoint(self, name: str) -> str | None:
@@ -44,21 +52,35 @@ class Target(ABC):
             ConfigurationError: it does not fit, or has records of another plan by this name.
         """
 
-    @abstractmethod
-    def prepare(self, plan: ReplayPlan) -> None:
+    def prepare(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to
         """Make what is missing."""
 
+    @abstractmethod
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
         """Those of the query that reads the plan, made from those that the user gave."""
-        return plan.stream_options(given)
 
     @abstractmethod
-    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
-        """Start to bring the plan's records there, or go on with it; `settings` are those of the query."""
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
+        """Start to bring the plan's records there, or go on with it; the query, and in a line how it goes about it."""
+
+    def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
+        """The settings, with a limit to a micro-batch's size unless they have one."""
+        limit = MAX_OFFSETS_PER_TRIGGER.name
+        if gives(settings, [limit]):
+            return settings
+        tasks = self.tasks or self.spark.sparkContext.defaultParallelism
+        return {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
+
+    def limited(self, rows: DataFrame) -> DataFrame:
+        """In so many partitions that no more tasks run at once."""
+        return rows.coalesce(self.tasks) if self.tasks else rows
+
+    def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
+        """The query, which ends where the plan does."""
+        named = writer.queryName(plan.transaction_id).option("checkpointLocation", checkpoint)
+        return named.trigger(availableNow=True).start()
 
 
-def in_batches(options: Mapping[str, str], tasks: int) -> dict[str, str]:
-    """The options, with a limit to a micro-batch's size unless they have one."""
-    limited = any(name.lower() == MAX_OFFSETS_PER_TRIGGER.name.lower() for name in options)
-    limit = {} if limited else {MAX_OFFSETS_PER_TRIGGER.name: str(tasks * OFFSETS_PER_TASK)}
-    return {**options, **limit}
+def checkpoint_in(folder: str, name: str) -> str:
+    """Where the replay `name` into the folder keeps its checkpoint unless it is told."""
+    return f"{folder.rstrip('/')}/{CHECKPOINTS}/replay-{name}"

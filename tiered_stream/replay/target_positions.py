@@ -9,27 +9,23 @@ not coordinate the group yet.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
 
 from tiered_stream.errors import ConfigurationError, DataLossError
 from tiered_stream.model import TopicPartition as Source
 from tiered_stream.model import listed
-from tiered_stream.replay.target_faults import error_of, may_pass, target_fault
+from tiered_stream.replay.librdkafka_errors import again
 from tiered_stream.replay.topic_settings import TopicWrites
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 60.0
-"""Kafka's `default.api.timeout.ms`."""
 _ATTEMPT_SECONDS = 10.0
-_PAUSE_SECONDS = 0.2
 _AT_ONCE = 16
 
 
@@ -44,9 +40,8 @@ class Position:
 class PositionGroup:
     """The consumer group of one source partition. `stable`: a transaction that is open is waited for when reading."""
 
-    def __init__(self, writes: TopicWrites, source: Source, *, stable: bool) -> None:
-        self._arguments = writes.arguments
-        self._replay = writes.replay
+    def __init__(self, writes: TopicWrites, source: Source, *, stable: bool = False) -> None:
+        self._writes = writes
         self._source = source
         self._topic = writes.target(source.topic)
         level = "read_committed" if stable else "read_uncommitted"
@@ -60,32 +55,26 @@ class PositionGroup:
             ConfigurationError: it is of a replay with other arguments.
             BrokerError: the target's cluster does not tell it.
         """
-        place = [TopicPartition(self._topic, 0)]
-        doing = f"looking up how far {self._replay} is"
-        (entry,) = again(lambda: self._consumer.committed(place, _ATTEMPT_SECONDS), doing)
+        place, replay = [TopicPartition(self._topic, 0)], self._writes.replay
+        (entry,) = again(lambda: self._consumer.committed(place, _ATTEMPT_SECONDS), f"looking up how far {replay} is")
         if entry.offset == OFFSET_INVALID:
             return None
         arguments, _, begun_at = (entry.metadata or "").partition(" ")
-        if arguments != self._arguments or not begun_at.isdecimal():
+        if arguments != self._writes.arguments or not begun_at.isdecimal():
             raise ConfigurationError(
-                f"{self._topic} has records of {self._source} from a replay by the same name ({self._replay}) with "
+                f"{self._topic} has records of {self._source} from a replay by the same name ({replay}) with "
                 "other arguments: give another --name"
             )
         return Position(entry.offset, int(begun_at))
 
     def commit(self, position: Position) -> None:
-        """Commit it, outside of any transaction.
-
-        Raises:
-            BrokerError: the target's cluster does not let it.
-        """
-        offsets = self.offsets(position)
-        doing = f"committing how far {self._replay} is"
-        again(lambda: self._consumer.commit(offsets=offsets, asynchronous=False), doing)
+        """Commit it, outside of any transaction. Raises BrokerError: the target's cluster does not let it."""
+        doing = f"committing how far {self._writes.replay} is"
+        again(lambda: self._consumer.commit(offsets=self.offsets(position), asynchronous=False), doing)
 
     def offsets(self, position: Position) -> list[TopicPartition]:
         """What is committed, alone or in a transaction."""
-        return [TopicPartition(self._topic, 0, position.offset, f"{self._arguments} {position.begun_at}")]
+        return [TopicPartition(self._topic, 0, position.offset, f"{self._writes.arguments} {position.begun_at}")]
 
     @property
     def metadata(self) -> Any:
@@ -99,33 +88,22 @@ class PositionGroup:
 
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
     """The positions of those that have one, as they are now; raises as `PositionGroup.read`."""
-
-    def read(source: Source) -> tuple[Source, Position | None]:
-        with _group(writes, source) as group:
-            return source, group.read()
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return {source: position for source, position in pool.map(read, sources) if position is not None}
+    found = zip(sources, _at_once(writes, sources, lambda group, source: group.read()), strict=True)
+    return {source: position for source, position in found if position is not None}
 
 
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
     """Commit them; raises as `PositionGroup.commit`."""
+    _at_once(writes, positions, lambda group, source: group.commit(positions[source]))
 
-    def commit(source: Source) -> None:
-        with _group(writes, source) as group:
-            group.commit(positions[source])
+
+def _at_once(writes: TopicWrites, sources: Collection[Source], ask: Callable[[PositionGroup, Source], T]) -> list[T]:
+    def asked(source: Source) -> T:
+        with closing(PositionGroup(writes, source)) as group:
+            return ask(group, source)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        list(pool.map(commit, positions))
-
-
-@contextmanager
-def _group(writes: TopicWrites, source: Source) -> Iterator[PositionGroup]:
-    group = PositionGroup(writes, source, stable=False)
-    try:
-        yield group
-    finally:
-        group.close()
+        return list(pool.map(asked, sources))
 
 
 def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLossError:
@@ -135,20 +113,3 @@ def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLoss
         "offsets.retention.minutes): how far the replay was is not known. See what is in the target, and begin another "
         "by another --name, with a later --from"
     )
-
-
-def again(call: Callable[[], T], doing: str) -> T:
-    """What the call gives, called again while that may help.
-
-    Raises:
-        BrokerError, ConfigurationError: as `target_faults.target_fault`.
-    """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return call()
-        except KafkaException as exception:
-            error = error_of(exception)
-            if not may_pass(error) or time.monotonic() > deadline:
-                raise target_fault(error, doing) from exception
-        time.sleep(_PAUSE_SECONDS)

@@ -46,21 +46,32 @@ def parse_time(text: str, now_ms: int) -> int:
     """
     text = text.strip()
     if _NUMBER.fullmatch(text):
-        return _epoch_ms(text)
-    if ago := _AGO.fullmatch(text):
-        return _not_before_epoch(text, now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
+        time_ms = int(text)
+        if 0 < time_ms < _LEAST_NUMBER:
+            raise ConfigurationError(
+                f"{text} is {show_time(time_ms)} in milliseconds since the epoch: for seconds add three zeros "
+                f"({text}000); a time before 1974 is written as 1970-01-01T00:00:00Z"
+            )
+        return time_ms
+    ago = _AGO.fullmatch(text)
+    time_ms = now_ms - int(ago[1]) * _UNIT_MS[ago[2]] if ago else _iso_ms(text)
+    if time_ms < 0:
+        raise ConfigurationError(f"the time {text!r} is before 1970, where Kafka's timestamps begin")
+    return time_ms
+
+
+def _iso_ms(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
-        has_zone = moment.tzinfo is not None
-        since = (moment if has_zone else moment.replace(tzinfo=UTC)) - _EPOCH
+        since = None if moment.tzinfo is None else moment - _EPOCH
     except (ValueError, OverflowError) as error:
         raise ConfigurationError(f"{text!r} is no time: {_FORMS}") from error
-    if not has_zone:
+    if since is None:
         at = moment.isoformat()
         raise ConfigurationError(
             f"the time {text!r} has no zone: write {at}Z for UTC, or its offset from UTC: {at}+01:00"
         )
-    return _not_before_epoch(text, -(-since // _MILLISECOND))
+    return -(-since // _MILLISECOND)
 
 
 def show_time(time_ms: int) -> str:
@@ -84,20 +95,4 @@ def _past(argument: str, text: str, now_ms: int) -> int:
             f"--{argument} {text} ({show_time(time_ms)}) is in the future: it is {show_time(now_ms)} now. What is "
             "yet to come cannot be replayed"
         )
-    return time_ms
-
-
-def _epoch_ms(text: str) -> int:
-    number = int(text)
-    if 0 < number < _LEAST_NUMBER:
-        raise ConfigurationError(
-            f"{text} is {show_time(number)} in milliseconds since the epoch: for seconds add three zeros ({text}000); "
-            "a time before 1974 is written as 1970-01-01T00:00:00Z"
-        )
-    return number
-
-
-def _not_before_epoch(text: str, time_ms: int) -> int:
-    if time_ms < 0:
-        raise ConfigurationError(f"the time {text!r} is before 1970, where Kafka's timestamps begin")
     return time_ms

@@ -6,18 +6,18 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
-from confluent_kafka import TopicCollection
+from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined] # its __init__ has no __all__
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import TopicPartition
+from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again
 from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.target_positions import again
-from tiered_stream.replay.target_producer import check_transactions
 from tiered_stream.replay.times import show_time
 from tiered_stream.replay.topic_settings import TopicWrites
 
@@ -27,7 +27,7 @@ _APPEND_TIME = "LogAppendTime"
 
 
 def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
-    """Check each target topic of the plan, and what the user may.
+    """Check each target topic of the plan, what it can take, and what the user may.
 
     Raises:
         UnknownTopicError: a topic is not there.
@@ -35,7 +35,6 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
         ConfigurationError: it is the source itself, has too few partitions, or would change or refuse timestamps.
         BrokerError: its cluster cannot be asked.
     """
-    now_ms = time.time_ns() // 1_000_000
     topics = {writes.target(source): source for source in sorted({each.topic for each in plan.ranges})}
     # By our own client, which says what is wrong with a login where librdkafka says that it timed out.
     with BrokerClient(writes.properties) as client:
@@ -46,12 +45,18 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
             raise ConfigurationError(f"the target {topic} is the topic that is replayed: give another")
         if not writes.by_key:
             _check_partitions(topic, len(found[topic].partitions), plan.ranges, source)
-        _check_writable(admin, topic)
-        _check_settings(topic, _settings(admin, topic), now_ms - plan.times.from_ms)
-    for partition in list(plan.ranges)[:1]:
-        _check_group(admin, writes.name_of(partition))
-        if writes.transactional:
-            check_transactions(writes, partition)
+        what, wanted = f"the target {topic}", TopicCollection([topic])
+        described = _told(partial(admin.describe_topics, wanted, include_authorized_operations=True), what)
+        _check_may(described, AclOperation.WRITE, what, "WRITE on the topic")
+        _check_settings(topic, _settings(admin, topic), plan.times.from_ms)
+    for partition in list(plan.ranges)[:1]:  # the groups and transactional ids of a replay have the same prefix
+        group = writes.name_of(partition)
+        what = f"the consumer group {group}"
+        described = _told(partial(admin.describe_consumer_groups, [group], include_authorized_operations=True), what)
+        _check_may(described, AclOperation.READ, what, "READ on groups with the prefix replay-")
+        if writes.transactional:  # of another run of the replay those that are open are aborted
+            init = partial(Producer(writes.producer_of(partition)).init_transactions, PATIENCE_SECONDS)
+            again(init, f"beginning transactions as {group}")
 
 
 def _metadata(client: BrokerClient, topic: str) -> TopicMetadata:
@@ -73,8 +78,10 @@ def _check_partitions(topic: str, count: int, partitions: Collection[TopicPartit
         )
 
 
-def _check_settings(topic: str, settings: Mapping[str, str], age_ms: int) -> None:
-    """`age_ms`: of the oldest record."""
+def _check_settings(topic: str, settings: Mapping[str, str], oldest_ms: int) -> None:
+    """`oldest_ms`: the time of the oldest record."""
+    now_ms = time.time_ns() // 1_000_000
+    age_ms = now_ms - oldest_ms
     if settings.get("message.timestamp.type") == _APPEND_TIME:
         raise ConfigurationError(
             f"the target {topic} has message.timestamp.type={_APPEND_TIME}, which would replace the records' "
@@ -84,52 +91,36 @@ def _check_settings(topic: str, settings: Mapping[str, str], age_ms: int) -> Non
     if oldest < age_ms:
         raise ConfigurationError(
             f"the target {topic} has message.timestamp.before.max.ms={oldest}, which refuses records from before "
-            f"{show_time(time.time_ns() // 1_000_000 - oldest)}: set it higher"
+            f"{show_time(now_ms - oldest)}: set it higher"
         )
     kept = int(settings.get("retention.ms", -1))
     if 0 <= kept < age_ms and "delete" in settings.get("cleanup.policy", "delete"):
         log.warning(
             "the target %s has retention.ms=%d: its brokers delete records from before %s soon after they were written",
-            topic, kept, show_time(time.time_ns() // 1_000_000 - kept),
+            topic, kept, show_time(now_ms - kept),
         )  # fmt: skip
 
 
-def _check_writable(admin: AdminClient, topic: str) -> None:
-    wanted = TopicCollection([topic])
-    described = _told(
-        lambda: admin.describe_topics(wanted, include_authorized_operations=True), f"describing the target {topic}"
-    )
-    if described.authorized_operations is not None and AclOperation.WRITE not in described.authorized_operations:
-        raise BrokerAuthorizationError(f"the target {topic}: the user may not: grant WRITE on the topic")
+def _check_may(described: Any, operation: AclOperation, what: str, grant: str) -> None:
+    if described.authorized_operations is not None and operation not in described.authorized_operations:
+        raise BrokerAuthorizationError(f"{what}: the user may not: grant {grant}")
 
 
-def _check_group(admin: AdminClient, group: str) -> None:
-    """All groups of a replay have the same prefix: one is enough."""
-    described = _told(
-        lambda: admin.describe_consumer_groups([group], include_authorized_operations=True),
-        f"describing the consumer group {group}",
-    )
-    if described.authorized_operations is not None and AclOperation.READ not in described.authorized_operations:
-        raise BrokerAuthorizationError(
-            f"the consumer group {group}: the user may not: grant READ on groups with the prefix replay-"
-        )
-
-
-def _told(ask: Callable[[], Mapping[Any, Future[Any]]], doing: str) -> Any:
-    """The only answer to a question, asked again while that may help."""
+def _told(describe: Callable[[], Mapping[Any, Future[Any]]], what: str) -> Any:
+    """The only answer, asked for again while that may help."""
 
     def answer() -> Any:
-        (future,) = ask().values()
+        (future,) = describe().values()
         return future.result()
 
-    return again(answer, doing)
+    return again(answer, f"describing {what}")
 
 
 def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
     """The topic's settings; none where the user may not see them, which producing does not need."""
-    doing = f"describing the settings of the target {topic}"
+    wanted = [ConfigResource(ResourceType.TOPIC, topic)]
     try:
-        entries = _told(lambda: admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]), doing)
+        entries = _told(partial(admin.describe_configs, wanted), f"the settings of the target {topic}")
     except BrokerAuthorizationError:
         return {}
     return {name: entry.value for name, entry in entries.items() if entry.value is not None}

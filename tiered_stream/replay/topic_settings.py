@@ -1,39 +1,93 @@
-"""What a replay into a topic is told, and how its tasks come to know it: as options of their source."""
+"""What a replay into a topic is told, and how its tasks come to know it: as options of their source.
+
+A user writes the producer's properties as for Kafka's Java clients; they become librdkafka's settings. Where a property
+means the same in both it goes through as it is; the way into the cluster (SASL, TLS) is said differently. librdkafka's
+own names are not taken: one vocabulary for the source and for the target.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tiered_stream.broker.config.property_values import ConfigValues
+from tiered_stream.broker.config.sasl import credentials
+from tiered_stream.broker.config.tls import pem_store, with_line_ends
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.types import Option
-from tiered_stream.replay.producer_config import PREFIX, Config, connection_config, producer_config, target_properties
 from tiered_stream.replay.replay_plan import ReplayPlan
 
 TRANSACTIONAL: Option[bool] = Option(
     "target.transactional", types.boolean, False, "false", "Produce in transactions: each record once, crash or not."
 )
 PARTITION_BY: Option[str] = Option(
-    "target.partition.by",
-    types.one_of("partition", "key"),
-    "partition",
-    "partition",
+    "target.partition.by", types.one_of("partition", "key"), "partition", "partition",
     "`partition`: as in the source. `key`: as Kafka's own producer partitions records.",
-)
+)  # fmt: skip
 _TOPIC: Option[str] = Option("target.topic", str, "", "", "The topic, or its template.", internal=True)
 _REPLAY: Option[str] = Option("target.replay", str, "", "", "The replay's name in Kafka.", internal=True)
 _ARGUMENTS: Option[str] = Option("target.arguments", str, "", "", "What the replay was asked for.", internal=True)
 _OURS = "target."
-_NAMES = tuple(option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS))
+_KNOWN = {option.name.lower(): option.name for option in (TRANSACTIONAL, PARTITION_BY, _TOPIC, _REPLAY, _ARGUMENTS)}
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _SOURCE = "{topic}"
 _TRANSACTION_TIMEOUT_MS = 60_000
 """Kafka's default."""
+
+PREFIX = "target.kafka."
+
+Config = dict[str, str | int | float | bool]
+"""Settings of librdkafka's; they hold secrets."""
+
+_SAME_CONNECTION = frozenset(
+    ("bootstrap.servers", "client.dns.lookup", "client.id", "connections.max.idle.ms", "metadata.max.age.ms",
+     "reconnect.backoff.max.ms", "reconnect.backoff.ms", "security.protocol", "socket.connection.setup.timeout.ms",
+     "ssl.endpoint.identification.algorithm", "ssl.key.password")
+)  # fmt: skip
+_SAID_DIFFERENTLY = frozenset(
+    ("sasl.jaas.config", "sasl.mechanism", "ssl.keystore.certificate.chain", "ssl.keystore.key",
+     "ssl.keystore.location", "ssl.keystore.type", "ssl.truststore.certificates", "ssl.truststore.location",
+     "ssl.truststore.type")
+)  # fmt: skip
+_CONNECTION = _SAME_CONNECTION | _SAID_DIFFERENTLY
+"""What a target in the source's own cluster takes over from the source's properties."""
+_SAME = _SAME_CONNECTION | {
+    *("acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", "request.timeout.ms", "retries"),
+    *("max.in.flight.requests.per.connection", "retry.backoff.max.ms", "retry.backoff.ms", "transaction.timeout.ms"),
+}
+_RENAMED = {
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+    "max.request.size": "message.max.bytes",
+}
+_BUFFER_MEMORY = "buffer.memory"
+_NOT_TO_BE_SET = {
+    "enable.idempotence": "it is always on",
+    "key.serializer": "keys are written as they are",
+    "partitioner.class": "target.partition.by says how records are partitioned",
+    "transactional.id": "set target.transactional=true; the ids are made of the replay's name",
+    "value.serializer": "values are written as they are",
+}
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_QUIET: Config = {"client.id": "tiered-stream", "log_level": 2}
+"""It would report each lost connection on standard error; what matters comes as an error."""
+_PRODUCER: Config = {
+    "enable.idempotence": True,
+    # The default of Kafka's own producer; librdkafka's differs, and with it the partition of a key.
+    "partitioner": "murmur2_random",
+    # A call into Python for each record that arrives would cost more than the record.
+    "delivery.report.only.error": True,
+    "queue.buffering.max.messages": 1_000_000,
+}
+_BUFFER_BYTES = 32 << 20
+"""Kafka's default of `buffer.memory`; librdkafka's is 1 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +99,7 @@ class TopicWrites:
     by_key: bool
     producer: Config = field(repr=False)
     connection: Config = field(repr=False)
-    """As `producer`, for a client that does not produce."""
+    """For a client that does not produce."""
     properties: Mapping[str, str] = field(repr=False)
     """The same in Kafka's own names, for our own client."""
     replay: str
@@ -53,12 +107,17 @@ class TopicWrites:
     arguments: str
     """A short hash of what the replay was asked for: two by one name are told apart by it."""
 
+    def producer_of(self, source: TopicPartition) -> Config:
+        """The settings of the producer for one source partition."""
+        transactional_id: Config = {"transactional.id": self.name_of(source)} if self.transactional else {}
+        return {**self.producer, **_PRODUCER, **transactional_id}
+
     def target(self, source_topic: str) -> str:
         """The topic into which the source's records go."""
         return self.topic.replace(_SOURCE, source_topic)
 
     @property
-    def stretch_seconds(self) -> float:
+    def commit_seconds(self) -> float:
         """For how long a transaction may be open: well below its timeout, and readers wait for its end."""
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
@@ -78,9 +137,15 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
     """
     given = GivenOptions(options)
     _check_names(options)
+    topic = given.read(_TOPIC)
     properties = target_properties(given.with_prefix(PREFIX), given.with_prefix("kafka."))
+    if not _TOPIC_NAME.fullmatch(topic.replace(_SOURCE, "t")) or topic in (".", ".."):
+        raise ConfigurationError(
+            f"the target {topic!r} is no topic's name: that has letters, digits, '.', '_' and '-', at most 249; "
+            f"{_SOURCE} stands for the source's"
+        )
     return TopicWrites(
-        topic=_checked(given.read(_TOPIC)),
+        topic=topic,
         transactional=given.read(TRANSACTIONAL),
         by_key=given.read(PARTITION_BY) == "key",
         producer=producer_config(properties),
@@ -102,18 +167,102 @@ def source_only(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if not name.lower().startswith(_OURS)}
 
 
-def _checked(topic: str) -> str:
-    if not _TOPIC_NAME.fullmatch(topic.replace(_SOURCE, "t")) or topic in (".", ".."):
-        raise ConfigurationError(
-            f"the target {topic!r} is no topic's name: that has letters, digits, '.', '_' and '-', at most 249; "
-            f"{_SOURCE} stands for the source's"
-        )
-    return topic
-
-
 def _check_names(options: Mapping[str, str]) -> None:
-    known = {name.lower(): name for name in _NAMES}
     for name in (each.lower() for each in options):
-        if name.startswith(_OURS) and not name.startswith(PREFIX) and name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")
+        if name.startswith(_OURS) and not name.startswith(PREFIX) and name not in _KNOWN:
+            nearest = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.0)[0]
+            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {_KNOWN[nearest]}")
+
+
+def target_properties(given: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
+    """The target's properties: those `given`, and with them, if they name no cluster, the way into the source's.
+
+    Both without their prefix, names in lower case.
+
+    Raises:
+        ConfigurationError: no cluster is named.
+    """
+    if given.get("bootstrap.servers"):
+        return dict(given)
+    if not source.get("bootstrap.servers"):
+        raise ConfigurationError(f"{PREFIX}bootstrap.servers is missing: it says where the target's cluster is")
+    return {name: value for name, value in source.items() if name in _CONNECTION} | dict(given)
+
+
+def connection_config(properties: Mapping[str, str]) -> Config:
+    """What any client of librdkafka's needs to reach the cluster.
+
+    Raises:
+        ConfigurationError: a property cannot be said to librdkafka, or a store cannot be read.
+    """
+    values = ConfigValues(properties)
+    config: Config = {name: values.secret(name) or "" for name in properties if name in _SAME_CONNECTION}
+    with _of_the_target():
+        return _QUIET | config | _tls(values) | _sasl(values)
+
+
+def producer_config(properties: Mapping[str, str]) -> Config:
+    """`connection_config`, and how to produce.
+
+    Raises:
+        ConfigurationError: as there, or a property is not known, or not for the user to set.
+    """
+    for name in properties:
+        _check_name(name)
+    values = ConfigValues(properties)
+    with _of_the_target():
+        buffered = values.integer(_BUFFER_MEMORY, _BUFFER_BYTES, low=1 << 20)
+    how: Config = {"queue.buffering.max.kbytes": buffered >> 10}
+    how |= {_RENAMED.get(name, name): values.text(name) for name in properties if name in _SAME or name in _RENAMED}
+    return how | connection_config(properties)
+
+
+def _check_name(name: str) -> None:
+    known = _SAME | _SAID_DIFFERENTLY | {*_RENAMED, _BUFFER_MEMORY}
+    if name in _NOT_TO_BE_SET:
+        raise ConfigurationError(f"{PREFIX}{name} is not to be set: {_NOT_TO_BE_SET[name]}")
+    if name not in known:
+        near = "".join(f", did you mean {PREFIX}{each}" for each in difflib.get_close_matches(name, known, 1))
+        raise ConfigurationError(f"{PREFIX}{name} is not known, or has no meaning for librdkafka{near}?")
+
+
+@contextmanager
+def _of_the_target() -> Iterator[None]:
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the target's {error}") from error
+
+
+def _tls(values: ConfigValues) -> Config:
+    config: Config = {}
+    if "ssl.endpoint.identification.algorithm" in values:
+        # Kafka's way to switch the check off is the empty text.
+        algorithm = values.choice("ssl.endpoint.identification.algorithm", "https", ("https", "", "none"))
+        config["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    certificates = values.secret("ssl.truststore.certificates")
+    if certificates:
+        config["ssl.ca.pem"] = with_line_ends(certificates)
+    elif trusted := pem_store(values, "truststore"):
+        config["ssl.ca.location"] = trusted
+    chain, key = values.secret("ssl.keystore.certificate.chain"), values.secret("ssl.keystore.key")
+    if bool(chain) != bool(key):
+        raise ConfigurationError("kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain go together")
+    if chain and key:
+        config |= {"ssl.certificate.pem": with_line_ends(chain), "ssl.key.pem": with_line_ends(key)}
+    elif store := pem_store(values, "keystore"):
+        config |= {"ssl.certificate.location": store, "ssl.key.location": store}
+    return config
+
+
+def _sasl(values: ConfigValues) -> Config:
+    if not values.text("security.protocol").upper().startswith("SASL"):
+        return {}
+    mechanism = values.text("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in _MECHANISMS:
+        raise ConfigurationError(
+            f"kafka.sasl.mechanism = {mechanism!r} cannot be used to write to a topic: use {', '.join(_MECHANISMS)}, "
+            "or TLS client certificates"
+        )
+    username, password = credentials(values, mechanism)
+    return {"sasl.mechanisms": mechanism, "sasl.username": username, "sasl.password": password}

@@ -1,42 +1,52 @@
-"""A replay into a Kafka topic, of the same cluster or of another."""
+"""A replay into a Kafka topic, of the same cluster or of another: by a source whose tasks produce.
+
+It is planned like `tiered_stream`; its rows say what a task has done. One task has one source partition of a
+micro-batch, in order. What of it was produced before is not planned again.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
+from itertools import groupby
+from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
+from tiered_stream.delta.data_files import observed_totals
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
+from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
+from tiered_stream.process import settle_worker
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
-from tiered_stream.replay.target import Start, Target
-from tiered_stream.replay.topic_settings import TopicWrites, as_options, topic_writes
+from tiered_stream.replay.target import Target
+from tiered_stream.replay.topic_settings import TopicWrites, as_options, source_only, topic_writes
+from tiered_stream.source import StreamReader
 
-log = logging.getLogger(__name__)
+SOURCE = "tiered_stream_topic"
+_PREFIX = "task_"
+_WHOLE = {each.name: isinstance(each.default, int) for each in fields(ReadMetrics)}
+"""Whether it is a whole number."""
 
 
 @dataclass(frozen=True)
 class TopicTarget(Target):
-    """The topic by its name, in which `{topic}` stands for the source's. `tasks`: the most at once."""
+    """The topic by its name, in which `{topic}` stands for the source's."""
 
-    spark: SparkSession
-    topic: str
-    given: Mapping[str, str]
-    tasks: int | None = None
+    KIND = "topic"
 
     def __post_init__(self) -> None:
         if find_spec("confluent_kafka") is None:
             raise ConfigurationError(
                 "a replay into a topic needs the package confluent-kafka: pip install 'tiered-stream[kafka-sink]'"
             )
-
-    @property
-    def described(self) -> str:
-        return f"topic {self.topic}"
 
     def default_checkpoint(self, name: str) -> str | None:
         raise ConfigurationError(
@@ -57,36 +67,77 @@ class TopicTarget(Target):
                     f"replay named {plan.name}; this one would begin at {start}: give another --name"
                 )
 
-    def prepare(self, plan: ReplayPlan) -> None:
-        """Topics are made by those who know how many replicas they should have."""
-
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
         """With headers, and what the tasks have to know of the target."""
-        reading = {**plan.stream_options(given), INCLUDE_HEADERS.name: "true"}
-        return as_options(reading, self.topic, plan)
+        return as_options({**plan.stream_options(given), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
-    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Start:
-        from tiered_stream.replay.topic_source import SOURCE, TopicDataSource, observed
-
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         writes = self._writes(plan)
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
         self.spark.dataSource.register(TopicDataSource)
         rows = self.spark.readStream.format(SOURCE).options(**settings).load()
-        writer = observed(rows.coalesce(self.tasks) if self.tasks else rows).writeStream.format("noop")
-        writer = writer.queryName(plan.transaction_id).option("checkpointLocation", checkpoint)
+        # Their sums are reported in each `StreamingQueryProgress`.
+        writer = observed_totals(self.limited(rows), _WHOLE).writeStream.format("noop")
         how = "in transactions" if writes.transactional else "idempotent, at least once"
-        return Start(writer.trigger(availableNow=True).start(), f"into {self.described}, {how}")
+        return self.started(writer, plan, checkpoint), f"into {self.described}, {how}"
 
     def _writes(self, plan: ReplayPlan) -> TopicWrites:
-        return topic_writes(as_options(self.given, self.topic, plan))
+        return topic_writes(as_options(self.given, self.place, plan))
 
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
         """Commit where the replay begins, so that a position that is missing later is known to be lost."""
         from tiered_stream.replay.target_positions import Position, commit_positions, lost_positions, read_positions
 
         found = read_positions(writes, plan.ranges)
-        missing = [source for source in plan.ranges if source not in found]
-        if missing and store.begun:
-            raise lost_positions(writes, missing)
-        starts = {source: plan.ranges[source].start for source in missing}
+        starts = {source: offsets.start for source, offsets in plan.ranges.items() if source not in found}
+        if starts and store.begun:
+            raise lost_positions(writes, starts)
         commit_positions(writes, {source: Position(start, start) for source, start in starts.items()})
+
+
+class TopicDataSource(DataSource):
+    """For `TopicTarget` alone: whoever reads it writes to the target."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> StructType:
+        return StructType(
+            [StructField(_PREFIX + name, LongType() if whole else DoubleType()) for name, whole in _WHOLE.items()]
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return TopicReader(parse_options(source_only(self.options), streaming=True), topic_writes(self.options))
+
+
+class TopicReader(StreamReader):
+    """Plans as `StreamReader` does, from the replay's positions on; its tasks produce."""
+
+    def __init__(self, options: Options, writes: TopicWrites) -> None:
+        super().__init__(options)
+        self._writes = writes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_writes": self._writes}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The splits of each source partition, and where else their task is to report what they cost."""
+        from tiered_stream.replay.target_positions import read_positions
+
+        # From the positions on: what lies before them may be gone from the source by now.
+        starts, ends = offsets_from_dict(start), offsets_from_dict(end)
+        for partition, position in read_positions(self._writes, starts.keys()).items():
+            starts[partition] = min(max(starts[partition], position.offset), ends[partition])
+        splits = self.splits(offsets_to_dict(starts), end)
+        by_partition = groupby(splits, key=lambda split: split.topic_partition)
+        return [InputPartition((tuple(group), self.batch_log)) for _, group in by_partition]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from tiered_stream.replay.produce import produce_splits
+
+        splits, batch_log = partition.value
+        addresses = (*self.options.metrics_addresses, *batch_log)
+        spent = produce_splits(splits, self.options, self._writes, lambda metrics: send(metrics, addresses))
+        yield pa.RecordBatch.from_pylist([{_PREFIX + name: value for name, value in asdict(spent).items()}])
+        settle_worker()

@@ -11,13 +11,11 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
-from tiered_stream.replay.comparison import Compared, Sides, compare, table_ends
-from tiered_stream.replay.differences import first_differences
-from tiered_stream.replay.hashing import BUCKET
-from tiered_stream.replay.scope import Ranges, Scope, look_up_scope
+from tiered_stream.replay.comparison import Compared, Sides, compare, first_differences, table_ends
+from tiered_stream.replay.replay_plan import Ranges
+from tiered_stream.replay.scope import Scope, look_up_scope, open_verified
 from tiered_stream.replay.sums_source import SumsDataSource
-from tiered_stream.replay.verified_table import open_verified
-from tiered_stream.replay.verify_report import Difference, PartitionReport, VerifyReport
+from tiered_stream.replay.verify_report import PartitionReport, VerifyReport
 from tiered_stream.source import register
 
 
@@ -47,25 +45,28 @@ def verify(
         ConfigurationError: an option is wrong, there is no such table, or it lacks columns.
         BrokerError, StorageError: the topics' offsets cannot be had. What fails in Spark, raises Spark's errors.
     """
-    found = open_verified(spark, table)
-    if times is not None and "timestamp" not in found.columns:
+    verified = open_verified(spark, table)
+    if times is not None and "timestamp" not in verified.columns:
         raise ConfigurationError(f"the table {table} has no column timestamp, by which records are to be chosen")
     settings = source_options(options)
     scope = look_up_scope(settings, ranges)
     register(spark)
     spark.dataSource.register(SumsDataSource)
-    sides = Sides(spark, settings, found, times)
+    sides = Sides(spark, settings, verified, times)
     sums, offsets = _compared(sides, scope) if scope.given else ({}, {})
-    firsts = _first_differences(sides, scope, sums, offsets)
+    firsts = first_differences(sides, scope.table_bounds(), sums, offsets)
+
+    def report(partition: TopicPartition) -> PartitionReport:
+        found, log, compared = sums.get(partition, Compared()), scope.logs[partition], offsets[partition]
+        counts = found.topic_records, found.table_records, found.table_outside, found.differing
+        return PartitionReport(partition, log, compared, *counts, found.differing_offsets, firsts.get(partition))
+
     return VerifyReport(
-        table=found.name,
-        version=found.version,
-        columns=found.columns,
-        left_out=tuple(name for name in HASHED if name not in found.columns),
-        partitions=tuple(
-            _report(partition, scope.logs[partition], offsets[partition], sums.get(partition), firsts.get(partition))
-            for partition in sorted(scope.given)
-        ),
+        table=verified.name,
+        version=verified.version,
+        columns=verified.columns,
+        left_out=tuple(name for name in HASHED if name not in verified.columns),
+        partitions=tuple(map(report, sorted(scope.given))),
         not_read=tuple((each, sums[each].table_outside) for each in sorted(sums.keys() - scope.given.keys())),
     )
 
@@ -73,40 +74,10 @@ def verify(
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
     """The sums of both sides, and the offsets that were read of the topics."""
     table = sides.table_sums(scope)
-    if not scope.needs_table:
-        offsets = scope.compared({})
-        return compare(sides.topic_hashed(offsets, each_row=False), table), offsets
-    # Read once, though it is asked twice: there are few sums.
-    table.persist()
+    if scope.needs_table:
+        table.persist()  # read once, though it is asked twice: there are few sums
     try:
-        offsets = scope.compared(table_ends(table))
+        offsets = scope.compared(table_ends(table) if scope.needs_table else {})
         return compare(sides.topic_hashed(offsets, each_row=False), table), offsets
     finally:
         table.unpersist()
-
-
-def _first_differences(
-    sides: Sides, scope: Scope, sums: Mapping[TopicPartition, Compared], offsets: Ranges
-) -> dict[TopicPartition, Difference]:
-    bounds = scope.table_bounds()
-    topic: dict[TopicPartition, OffsetRange] = {}
-    table: dict[TopicPartition, tuple[int, int]] = {}
-    for partition, found in sums.items():
-        if found.first is not None:
-            first, end = found.first * BUCKET, (found.first + 1) * BUCKET
-            start, stop = bounds[partition]
-            table[partition] = max(first, start), min(end, stop)
-            topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, end)))
-    return first_differences(sides, topic, table)
-
-
-def _report(
-    partition: TopicPartition, log: OffsetRange, offsets: OffsetRange, sums: Compared | None, first: Difference | None
-) -> PartitionReport:
-    if sums is None:
-        return PartitionReport(partition, log, offsets, 0, 0, 0, 0, None, None)
-    differing = None
-    if sums.first is not None and sums.last is not None:
-        differing = OffsetRange(max(0, sums.first * BUCKET), max(0, (sums.last + 1) * BUCKET))
-    counts = sums.topic_records, sums.table_records, sums.table_outside, sums.differing
-    return PartitionReport(partition, log, offsets, *counts, differing, first)

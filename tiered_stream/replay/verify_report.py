@@ -15,7 +15,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 
 
 class Kind(Enum):
-    """`MISSING` from the table; `EXTRA` in it; `DOUBLED` in it; `DIFFERENT` in it."""
+    """What is wrong with an offset of the table."""
 
     MISSING = "missing"
     EXTRA = "extra"
@@ -30,9 +30,6 @@ class ColumnDifference:
     column: str
     topic: str
     table: str
-
-    def __str__(self) -> str:
-        return f"{self.column} is {self.topic} in the topic, {self.table} in the table"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +47,14 @@ class Difference:
     counts: tuple[tuple[Kind, int], ...]
 
     def __str__(self) -> str:
-        match self.kind:
-            case Kind.MISSING:
-                return f"offset {self.offset} is missing from the table"
-            case Kind.EXTRA:
-                return f"offset {self.offset} is in the table, and not in the topic"
-            case Kind.DOUBLED:
-                return f"offset {self.offset} is {self.copies} times in the table"
-            case Kind.DIFFERENT:
-                return f"offset {self.offset}: {'; '.join(map(str, self.columns))}"
+        columns = (f"{each.column} is {each.topic} in the topic, {each.table} in the table" for each in self.columns)
+        how = {
+            Kind.MISSING: " is missing from the table",
+            Kind.EXTRA: " is in the table, and not in the topic",
+            Kind.DOUBLED: f" is {self.copies} times in the table",
+            Kind.DIFFERENT: f": {'; '.join(columns)}",
+        }
+        return f"offset {self.offset}{how[self.kind]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +100,8 @@ class PartitionReport:
                 f"the sums of the offsets {self.differing.start} to {self.differing.end - 1} differed, and when the "
                 "rows were read again, they did not: the topic has changed meanwhile; verify again"
             )
-        text = str(self.first)
-        return f"{text} (and more, up to offset {self.differing.end - 1})" if self._more() else text
-
-    def _more(self) -> bool:
-        return self.differing_buckets > 1 or (self.first is not None and sum(n for _, n in self.first.counts) > 1)
+        more = self.differing_buckets > 1 or sum(count for _, count in self.first.counts) > 1
+        return f"{self.first} (and more, up to offset {self.differing.end - 1})" if more else str(self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +133,9 @@ class VerifyReport:
         where = f"{self.table} (version {self.version})"
         if self.equal:
             return f"{where} is equal to its topics: {self.records:,} records compared"
-        wrong = [str(each.partition) for each in self.partitions if not each.equal]
-        wrong += [str(partition) for partition, _ in self.not_read]
-        return f"{where} differs from its topics in {', '.join(wrong)}: {self.records:,} records compared"
+        wrong = [each.partition for each in self.partitions if not each.equal]
+        wrong += [partition for partition, _ in self.not_read]
+        return f"{where} differs from its topics in {', '.join(map(str, wrong))}: {self.records:,} records compared"
 
     def notes(self) -> Iterator[str]:
         """What was not compared."""
@@ -157,17 +150,16 @@ class VerifyReport:
 
     def to_json(self) -> str:
         """The whole of it, for programs."""
-        found = asdict(self) | {"equal": self.equal, "records": self.records}
-        for each, report in zip(found["partitions"], self.partitions, strict=True):
-            each["equal"] = report.equal
+        partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
+        found = asdict(self) | {"partitions": partitions, "equal": self.equal, "records": self.records}
         return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
 
 
 def render(report: VerifyReport) -> RenderableType:
     """The report for a terminal."""
-    table = Table(title=f"{report.table}, version {report.version}")
-    for column in ("partition", "offsets compared", "records in the topic", "in the table"):
-        table.add_column(column, justify="left" if column == "partition" else "right")
+    table = Table("partition", title=f"{report.table}, version {report.version}")
+    for column in ("offsets compared", "records in the topic", "in the table"):
+        table.add_column(column, justify="right")
     table.add_column("found")
     for each in report.partitions:
         compared = f"{each.offsets.start:,} to {each.offsets.end - 1:,}" if len(each.offsets) else "none"

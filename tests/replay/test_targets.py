@@ -6,9 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.replay.choose_target import paced, target_of
-from tiered_stream.replay.delta_target import DeltaTarget
-from tiered_stream.replay.parquet_target import ParquetTarget
+from tiered_stream.replay.targets import DeltaTarget, ParquetTarget, paced, target_of
 from tiered_stream.replay.topic_target import TopicTarget
 
 NO_SPARK = cast(SparkSession, None)

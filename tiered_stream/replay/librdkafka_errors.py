@@ -1,14 +1,22 @@
-"""librdkafka's errors as errors of our own tree: what was wrong, and what to do."""
+"""librdkafka's errors: what may pass is tried again, what does not is an error of our own tree, with what to do."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from tiered_stream import errors
 
-_FENCED = frozenset(
-    (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-)  # fmt: skip
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 60.0
+"""Kafka's `default.api.timeout.ms`."""
+_PAUSE_SECONDS = 0.2
+
+_FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
 _ACLS = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "WRITE on the topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "READ on the replay's consumer groups (prefix replay-)",
@@ -37,9 +45,21 @@ _REFUSED_RECORDS = {
 }
 
 
-def may_pass(error: KafkaError) -> bool:
-    """Whether the same call may succeed if it is made again."""
-    return error.code() in _PASSING or error.retriable()
+def again(call: Callable[[], T], doing: str) -> T:
+    """What the call gives, called again while that may help.
+
+    Raises:
+        BrokerError, ConfigurationError: as `target_fault`.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return call()
+        except KafkaException as exception:
+            error = error_of(exception)
+            if not (error.code() in _PASSING or error.retriable()) or time.monotonic() > deadline:
+                raise target_fault(error, doing) from exception
+        time.sleep(_PAUSE_SECONDS)
 
 
 def error_of(exception: KafkaException) -> KafkaError:
@@ -51,21 +71,19 @@ def error_of(exception: KafkaException) -> KafkaError:
 
 def target_fault(error: KafkaError, doing: str) -> errors.TieredStreamError:
     """The error to raise; `doing` says what of which topic, as `producing to orders-copy`."""
-    code, said = error.code(), f"{doing}: {error.str()}"
+    code, said, kafka = error.code(), f"{doing}: {error.str()}", f"(Kafka: {error.name()})"
     if code in _FENCED:
         return errors.BrokerError(
-            f"{doing}: another task of this replay has taken over. Is the replay running twice? (Kafka: {error.name()})"
+            f"{doing}: another task of this replay has taken over. Is the replay running twice? {kafka}"
         )
     if code in _ACLS:
-        return errors.BrokerAuthorizationError(
-            f"{doing}: the user may not: grant {_ACLS[code]} (Kafka: {error.name()})"
-        )
+        return errors.BrokerAuthorizationError(f"{doing}: the user may not: grant {_ACLS[code]} {kafka}")
     if code in _LOGIN:
         return errors.BrokerAuthorizationError(f"{said}; check target.kafka.sasl.*, ssl.* and security.protocol")
     if code in _REFUSED_RECORDS:
-        return errors.ConfigurationError(f"{doing}: {_REFUSED_RECORDS[code]} (Kafka: {error.name()})")
+        return errors.ConfigurationError(f"{doing}: {_REFUSED_RECORDS[code]} {kafka}")
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
-        return errors.UnknownTopicError(f"{doing}: there is no such topic or partition (Kafka: {error.name()})")
+        return errors.UnknownTopicError(f"{doing}: there is no such topic or partition {kafka}")
     if code in _PASSING:
         return errors.BrokerUnavailableError(f"{said}. Are the target's brokers up?")
-    return errors.BrokerError(f"{said} (Kafka: {error.name()})")
+    return errors.BrokerError(f"{said} {kafka}")

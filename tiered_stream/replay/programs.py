@@ -1,0 +1,257 @@
+"""The commands `replay` and `verify`, as `tiered-stream` and the job run them: a command line in, an exit code out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from tiered_stream import errors
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.observe.metrics import describe
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.properties_files import parse_assignment, read_settings
+from tiered_stream.replay.estimate import priced, render
+from tiered_stream.replay.follow import follower
+from tiered_stream.replay.replay_plan import SUBSCRIPTION, gives, without
+from tiered_stream.replay.run_replay import Replay, plan_replay
+from tiered_stream.replay.targets import paced, target_of
+from tiered_stream.replay.times import parse_range, show_range
+from tiered_stream.replay.verification import verify
+from tiered_stream.replay.verify_report import render as render_verified
+
+log = logging.getLogger(__name__)
+
+DONE, FAILED, REFUSED, DIFFERS, STOPPED = 0, 1, 2, 3, 130
+ERRORS = (errors.TieredStreamError, PySparkException, Py4JError)
+WRONG_INPUT = (
+    ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.DataLossError,
+)  # fmt: skip
+"""Errors that say, before anything runs, that it cannot be as it was asked for."""
+
+_JOB = "ingest."
+_OF_THE_JOB = tuple(_JOB + name for name in ("table", "lane", "checkpointLocation", "trigger"))
+_LOCAL = {
+    "spark.master": "local[*]",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """What the command lines of both say: a settings file, which may be the ingest job's, and `name=value` texts.
+
+    `reads`: what to read, as options of the source.
+    """
+
+    settings: Path | None
+    option: Sequence[str] | None
+    reads: Mapping[str, str]
+    spark_conf: Sequence[str] | None
+    json: bool
+
+    @cached_property
+    def console(self) -> Console:
+        return Console(highlight=False, soft_wrap=True, stderr=self.json)
+
+    def given(self) -> dict[str, str]:
+        """The settings of the file, those of the command line on top.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or a text has no `=`.
+        """
+        own = {**_assignments(self.option), **self.reads}
+        from_file = read_settings(self.settings) if self.settings else {}
+        # Who says on the command line what to read, does not mean what the file says of it.
+        return without(from_file, (*own, *SUBSCRIPTION) if gives(own, SUBSCRIPTION) else own) | own
+
+    @contextmanager
+    def session(self, name: str) -> Iterator[SparkSession]:
+        """The session that spark-submit has set up, else a local one with Delta; stopped in the end.
+
+        Raises:
+            ConfigurationError: a local session is needed, and Delta for Spark is not installed.
+        """
+        conf = _assignments(self.spark_conf)
+        builder = SparkSession.builder.appName(name)
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            conf = {**_LOCAL, **conf}
+            if not {"spark.jars", "spark.jars.packages"} & conf.keys():
+                builder = _with_delta(builder)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        try:
+            yield spark
+        finally:
+            try:
+                spark.stop()
+            except (Py4JError, OSError) as error:
+                log.info("Spark could not be stopped, it is gone: %s", error)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayCommand(Command):
+    """The command line; `get_price` is of 1,000 GETs, `gib_price` of a GiB, in US dollars."""
+
+    from_time: str
+    to_time: str | None
+    into: str | None
+    name: str | None
+    checkpoint: str | None
+    exact: bool
+    replace: bool
+    lane: str | None
+    tasks: int | None
+    max_bytes_per_second: int | None
+    verify: bool
+    dry_run: bool
+    get_price: float | None
+    gib_price: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyCommand(Command):
+    """The command line."""
+
+    table: str | None
+
+
+def run_replay(command: ReplayCommand) -> int:
+    """Run it; the exit code."""
+    console, replay = command.console, None
+    try:
+        settings, now_ms = command.given(), time.time_ns() // 1_000_000
+        parse_range(command.from_time, command.to_time, now_ms)  # what is wrong with it is known before Spark starts
+        with command.session("replay") as spark:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+            replay = _planned(spark, command, settings, now_ms)
+            return _dry_run(replay, command) if command.dry_run else _run(replay, command)
+    except KeyboardInterrupt:
+        name = f" (its name is {replay.plan.name})" if replay else ""
+        console.print(f"stopped; what was committed stays. To go on, give the same command again{name}", markup=False)
+        return STOPPED
+    except ERRORS as error:
+        code = _failed(console, error, (ConfigurationError,) if replay else WRONG_INPUT)
+        if replay and code == FAILED:
+            console.print("To go on, give the same command again", markup=False)
+        return code
+
+
+def run_verify(command: VerifyCommand) -> int:
+    """Run it; the exit code."""
+    console = command.console
+    try:
+        settings = command.given()
+        table = command.table or of_the_job(settings, "table")
+        if table is None:
+            raise ConfigurationError("say by --table what to verify: a path, or a name in the catalog")
+        with command.session("verify") as spark:
+            report = verify(spark, options=of_the_source(settings), table=table)
+    except KeyboardInterrupt:
+        console.print("stopped; nothing is known of the table yet")
+        return STOPPED
+    except ERRORS as error:
+        return _failed(console, error, WRONG_INPUT)
+    if command.json:
+        sys.stdout.write(f"{report.to_json()}\n")
+    else:
+        console.print(render_verified(report))
+    return DONE if report.equal else DIFFERS
+
+
+def _failed(console: Console, error: Exception, refused: tuple[type[Exception], ...]) -> int:
+    console.print(str(error), style="red", markup=False)
+    return REFUSED if isinstance(error, refused) else FAILED
+
+
+def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str, str], now_ms: int) -> Replay:
+    into = command.into or of_the_job(settings, "table")
+    if into is None:
+        raise ConfigurationError(
+            "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
+            "kafka:TOPIC, or parquet:FOLDER"
+        )
+    # The file's lane is that of the job's table.
+    lane = command.lane or (None if command.into else of_the_job(settings, "lane")) or "auto"
+    given = paced(spark, of_the_source(settings), command.max_bytes_per_second, command.tasks)
+    target = target_of(spark, into, given, lane=lane, tasks=command.tasks)
+    replay = plan_replay(
+        spark, options=given, target=target, from_time=command.from_time, to_time=command.to_time, name=command.name,
+        checkpoint=command.checkpoint, exact=command.exact, replace=command.replace, now_ms=now_ms,
+    )  # fmt: skip
+    if command.verify and not replay.verifiable:
+        raise ConfigurationError(f"--verify is for a Delta table, and the target is {replay.target.described}")
+    return replay
+
+
+def _dry_run(replay: Replay, command: ReplayCommand) -> int:
+    prices = priced(command.get_price, command.gib_price)
+    estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices)
+    if command.json:
+        sys.stdout.write(f"{estimate.to_json()}\n")
+    else:
+        command.console.print(render(estimate))
+        command.console.print("Nothing was read or written: this was a dry run", markup=False)
+    return DONE
+
+
+def _run(replay: Replay, command: ReplayCommand) -> int:
+    plan, console = replay.plan, command.console
+
+    def say(line: str) -> None:
+        console.print(f"replay {plan.name} ({show_range(plan.times)}): {line}", markup=False)
+
+    say(f"{plan.offsets:,} offsets of {len(plan.ranges)} partitions into {replay.target.described}")
+    report = replay.run(follower(console), say)
+    if report.finished_before:
+        say("has finished before, and nothing was done. To run it once more, give it another --name")
+    else:
+        say(f"finished: {report.records:,} records, {describe(report.metrics)}")
+    if not command.verify:
+        return DONE
+    verified = replay.verify()
+    console.print(render_verified(verified))
+    return DONE if verified.equal else DIFFERS
+
+
+def _assignments(texts: Sequence[str] | None) -> dict[str, str]:
+    return dict(map(parse_assignment, texts or ()))
+
+
+def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
+    try:
+        from delta import configure_spark_with_delta_pip
+    except ImportError as error:
+        raise ConfigurationError(
+            "Delta for Spark is not installed: pip install 'tiered-stream[delta]', or run the job by spark-submit"
+        ) from error
+    configured: SparkSession.Builder = configure_spark_with_delta_pip(builder)
+    return configured
+
+
+def of_the_source(settings: Mapping[str, str]) -> dict[str, str]:
+    """Without what is the ingest job's own."""
+    return without(settings, _OF_THE_JOB)
+
+
+def of_the_job(settings: Mapping[str, str], name: str) -> str | None:
+    """The ingest job's `table` or `lane`; of a table for each topic, as of none, None."""
+    value = GivenOptions(settings).with_prefix(_JOB).get(name)
+    return None if not value or "{topic}" in value else value

@@ -1,0 +1,161 @@
+"""The targets that a user can name: a Delta table, by either lane; a folder of Parquet files; a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tiered_stream.delta.address import find_address, table_location
+from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.ingest_settings import source_options, table_files
+from tiered_stream.delta.landing import BoundedRun, Landing, check_settings, plan_landing
+from tiered_stream.delta.lane import check_fit, table_schema
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
+from tiered_stream.options.spark_options import MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.replay.comparison import exactly_within, timestamps_within
+from tiered_stream.replay.replay_plan import ReplayPlan, without
+from tiered_stream.replay.store import ReplayStore
+from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in
+from tiered_stream.replay.topic_target import TopicTarget
+from tiered_stream.source import register
+
+TOPIC, PARQUET = "kafka:", "parquet:"
+
+
+def target_of(
+    spark: SparkSession, text: str, given: Mapping[str, str], *, lane: str = "auto", tasks: int | None = None
+) -> Target:
+    """`kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
+
+    Raises:
+        ConfigurationError: it names no topic or folder, or a lane is given for what has none.
+    """
+    for prefix in (TOPIC, PARQUET):
+        if text == prefix:
+            raise ConfigurationError(f"the target {text!r} says no more than what it is: write {prefix}NAME")
+        if text.startswith(prefix) and lane != "auto":
+            raise ConfigurationError(f"the lane {lane} is for a Delta table, and the target is {text}")
+    if text.startswith(TOPIC):
+        return TopicTarget(spark, text.removeprefix(TOPIC), given, tasks=tasks)
+    if text.startswith(PARQUET):
+        return ParquetTarget(spark, text.removeprefix(PARQUET), given, tasks=tasks)
+    return DeltaTarget(spark, text, given, lane, tasks=tasks)
+
+
+def paced(
+    spark: SparkSession, given: Mapping[str, str], bytes_per_second: int | None, tasks: int | None
+) -> dict[str, str]:
+    """The settings, with each task's share of what all may fetch, and write, in a second.
+
+    Raises:
+        ConfigurationError: there is not a byte for each task.
+    """
+    if bytes_per_second is None:
+        return dict(given)
+    at_once = tasks or spark.sparkContext.defaultParallelism
+    if bytes_per_second < at_once:
+        raise ConfigurationError(
+            f"{bytes_per_second} bytes a second are not enough for {at_once} tasks at once: give more, or fewer tasks"
+        )
+    return {**given, MAX_BYTES_PER_SECOND.name: str(bytes_per_second // at_once)}
+
+
+@dataclass(frozen=True)
+class DeltaTarget(Target):
+    """A table, new or there already: by a path (it has a slash in it), or by a name in the catalog."""
+
+    lane: str = "auto"
+
+    KIND = "table"
+
+    def default_checkpoint(self, name: str) -> str | None:
+        address = find_address(self.spark, self.place)
+        return None if address.uri is None else checkpoint_in(table_location(self.spark, address), name)
+
+    def check(self, plan: ReplayPlan) -> None:
+        parsed = check_settings(self.settings(plan, self.given), self.lane)
+        if plan.arguments.replace and self.lane == "direct":
+            raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
+        address = find_address(self.spark, self.place)
+        found = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
+        if found is not None:
+            self._check_table(found, plan, parsed.include_headers)
+
+    def prepare(self, plan: ReplayPlan) -> None:
+        self._landing(plan, self.settings(plan, self.given), checkpoint="")
+
+    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
+        settings = plan.stream_options(given)
+        if plan.arguments.replace:  # in one commit
+            return without(settings, [MAX_OFFSETS_PER_TRIGGER.name])
+        return self.in_batches(settings)
+
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
+        landing = self._landing(plan, settings, checkpoint)
+        return landing.start(), f"{landing.lane.value} lane, {landing.reason}"
+
+    def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
+        name, replaced = plan.transaction_id, replace_where(plan) if plan.arguments.replace else None
+        return plan_landing(
+            self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
+            bounded=BoundedRun(name, replaced, self.tasks),
+        )  # fmt: skip
+
+    def _check_table(self, table: DeltaSparkTransaction, plan: ReplayPlan, include_headers: bool) -> None:
+        found = table.state.description
+        day_column = table_files(self.given).day_column
+        check_fit(self.place, found, table_schema(include_headers, day_column), day_column)
+        if plan.arguments.replace and (found.configuration or {}).get("delta.appendOnly", "false").lower() == "true":
+            raise ConfigurationError(
+                f"the table {self.place} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
+            )
+        if table.last_batch(plan.transaction_id) is not None:
+            raise ConfigurationError(
+                f"the table {self.place} has records of a replay named {plan.name} already, but its checkpoint is not "
+                "there: where it stopped is not known, and records would come twice. Give its --checkpoint, or another "
+                "--name with --replace, which takes them out first"
+            )
+
+
+def replace_where(plan: ReplayPlan) -> str:
+    """The condition on the rows of the plan, in SQL."""
+    where = f"({exactly_within({each: (offsets.start, offsets.end) for each, offsets in plan.ranges.items()})})"
+    return f"{where} AND {timestamps_within(plan.times)}" if plan.arguments.exact else where
+
+
+class ParquetTarget(Target):
+    """A folder, new or empty: a path, or a URI that Spark can write to.
+
+    Spark's file sink commits each micro-batch once, by the log in the folder's `_spark_metadata` (Spark:
+    `FileStreamSink`): who reads the folder with Spark sees each record once, whatever a crash left behind. Others have
+    to heed that log.
+    """
+
+    KIND = "parquet"
+
+    def default_checkpoint(self, name: str) -> str | None:
+        return checkpoint_in(self.place, name)
+
+    def check(self, plan: ReplayPlan) -> None:
+        if plan.arguments.replace:
+            raise ConfigurationError("--replace is for a Delta table: files cannot be taken out of a folder")
+        found = [name for name in ReplayStore(self.spark, self.place).entries() if name != CHECKPOINTS]
+        if found:
+            # The sink would take its batches for those of whoever wrote that log, and leave them out without a word.
+            raise ConfigurationError(
+                f"the folder {self.place} is not empty (it has {min(found)}): give a new one, or the --checkpoint of "
+                "the replay that wrote there"
+            )
+
+    def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
+        return self.in_batches(source_options(plan.stream_options(given)))
+
+    def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
+        register(self.spark)
+        rows = self.spark.readStream.format("tiered_stream").options(**settings).load()
+        writer = self.limited(rows).writeStream.format("parquet").option("path", self.place)
+        return self.started(writer, plan, checkpoint), "by Spark's file sink"
