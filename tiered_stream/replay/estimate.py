@@ -13,8 +13,8 @@ from uuid import UUID
 import orjson
 
 from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.delta.data_files_source import ASSUMED_RECORD_BYTES
 from tiered_stream.delta.ingest_settings import source_options
-from tiered_stream.delta.task_splits import ASSUMED_RECORD_BYTES
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
