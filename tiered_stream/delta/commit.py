@@ -45,18 +45,18 @@ OnGap = Callable[[int | None, int], None]
 
 @dataclass(frozen=True, slots=True)
 class LandingTable:
-    """What the query was planned for: the table has to be it at each commit."""
+    """The table that the query was planned for; at each commit it has to be the same one."""
 
     files: TableFiles
     schema: StructType
     table_id: str
     why_not: Callable[[TableDescription], str | None]
-    """What keeps the table from the direct lane, as it was asked before the query started."""
+    """What keeps the table from the direct lane for the committer's sake (`Committer.why_not_direct`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The query's newest batch in the table: it is in `version` or above. Without files: as it was found there."""
+    """The query's newest batch in the table, in `version` or above; `files` where this process committed it."""
 
     version: int
     batch_id: int
@@ -175,7 +175,7 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _put_back(self, query_id: str, last: _Last) -> TableError:
-        """Commit the last batch's files once more, those that nobody has had in hand since; the error to end with."""
+        """Commit the last batch's files again, but for those that others have changed since; the error to end with."""
         files = last.files or ()
         said = (
             f"{self._name}: the commit of batch {last.batch_id}, which brought "

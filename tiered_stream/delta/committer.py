@@ -92,8 +92,7 @@ def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[
 
 def _lockable(spark: SparkSession, files: TableFiles) -> bool:
     # A lock belongs to a thread: Python's have to have threads of their own in the JVM, as is Spark's default.
-    pinned = isinstance(spark.sparkContext._gateway, ClientServer)
-    return pinned and _local(files) and has_delta_spark(spark)
+    return isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
 
 
 def _local(files: TableFiles) -> bool:

@@ -71,7 +71,7 @@ class DataFolder(Protocol):
 
 
 def open_data_folder(files: TableFiles) -> DataFolder:
-    """The folder of a task: into S3 files go as a whole where memory allows it, which one by one it does."""
+    """The folder of a task. Into S3 a file goes as a whole where it fits into memory and one is open at a time."""
     if urlsplit(files.uri).scheme == "s3" and files.day_column is None:
         from tiered_stream.delta import s3_upload
 

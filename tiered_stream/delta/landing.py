@@ -94,7 +94,7 @@ class BoundedRun:
     """The most tasks at once; None: as many as Spark runs."""
 
     def limited(self, rows: DataFrame) -> DataFrame:
-        """In so many partitions that no more tasks run at once."""
+        """In as many partitions as tasks may run at once."""
         return rows.coalesce(self.tasks) if self.tasks else rows
 
 
@@ -276,7 +276,7 @@ def _storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tupl
 
 
 def _description(files: TableFiles) -> TableDescription | None:
-    """What is known of a table that Spark alone lands in."""
+    """What deltalake knows of a table in the Spark lane, if it can open it."""
     if find_spec("deltalake") is None:
         return None
     from tiered_stream.delta.deltalake_commit import describe, open_table

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 MOST_BYTES = 128 << 20
-"""Of a file that waits in memory."""
+"""Of a file in memory."""
 IN_FLIGHT = 2
 """Files of one task that are uploaded at once; the next one waits before it is handed over."""
 
@@ -48,7 +48,7 @@ class S3Uploads:
         self._running: list[Future[None]] = []
 
     def open(self, path: str) -> _File:
-        """A new file of the table, in memory."""
+        """A new file, in memory."""
         return _File()
 
     def finish(self, path: str, file: Any) -> None:

@@ -52,17 +52,12 @@ _CHAIN = {
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
 }  # fmt: skip
 
-_FOREIGN = {
-    "accesspoint.arn": ("",),
-    "custom.signers": ("",),
-    "delegation.token.binding": ("",),
-    "encryption.algorithm": ("", "AES256", "SSE-S3"),
-    "endpoint.fips": ("", "false"),
-    "http.signer.enabled": ("", "false"),
-    "proxy.host": ("",),
-    "requester.pays.enabled": ("", "false"),
-    "server-side-encryption-algorithm": ("", "AES256", "SSE-S3"),
-    "signing-algorithm": ("",),
+_NOT_FOLLOWED = {
+    **dict.fromkeys(
+        ("accesspoint.arn", "custom.signers", "delegation.token.binding", "proxy.host", "signing-algorithm"), ("",)
+    ),
+    **dict.fromkeys(("endpoint.fips", "http.signer.enabled", "requester.pays.enabled"), ("", "false")),
+    **dict.fromkeys(("encryption.algorithm", "server-side-encryption-algorithm"), ("", "AES256", "SSE-S3")),
 }
 """Settings that the tasks cannot follow, with the values that ask for nothing."""
 
@@ -111,7 +106,7 @@ class S3aSettings:
     def endpoint_url(self) -> str | None:
         """None: AWS's own."""
         text = self.text("endpoint") or ""
-        if not text or text.endswith(_CENTRAL_ENDPOINT) or self._regional_host():
+        if not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST):
             return None
         scheme = "http" if (self.text("connection.ssl.enabled") or "").lower() == "false" else "https"
         return (text if "://" in text else f"{scheme}://{text}").rstrip("/")
@@ -121,19 +116,12 @@ class S3aSettings:
         given = self.text("endpoint.region")
         if given is not None:
             return None if given in ("", "sdk") else given
-        private = _PRIVATE_HOST.fullmatch(self._host())
-        return (
-            self._regional_host()
-            or (private.group(1) if private else None)
-            or (_REGION_WITHOUT_ANY if self.endpoint_url() else None)
-        )
+        without_any = _REGION_WITHOUT_ANY if self.endpoint_url() else None
+        return self._region_in_host(_REGIONAL_HOST) or self._region_in_host(_PRIVATE_HOST) or without_any
 
-    def _host(self) -> str:
+    def _region_in_host(self, form: re.Pattern[str]) -> str | None:
         text = self.text("endpoint") or ""
-        return urlsplit(text if "://" in text else f"//{text}").hostname or ""
-
-    def _regional_host(self) -> str | None:
-        found = _REGIONAL_HOST.fullmatch(self._host())
+        found = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
         return found.group(1) if found else None
 
     def path_style(self) -> bool:
@@ -143,7 +131,7 @@ class S3aSettings:
         """Raises:
         NotForTasksError: names a setting that only Spark follows.
         """
-        for name, harmless in _FOREIGN.items():
+        for name, harmless in _NOT_FOLLOWED.items():
             value = self.text(name)
             if value is not None and value not in harmless:
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
@@ -155,14 +143,13 @@ class S3aSettings:
             NotForTasksError: it is one that the tasks cannot ask, and may differ from task to task.
             NoCredentialsError: none has any.
         """
-        asked = []
-        for provider in self._providers():
+        providers = list(self._providers())
+        for provider in providers:
             found = self._ask(provider)
             if found is not None:
                 return found
-            asked.append(provider)
         raise NoCredentialsError(
-            f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(asked)}; set "
+            f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
             f"{_PREFIX}{ACCESS_KEY} and {_PREFIX}{SECRET_KEY}, or a provider that has some"
         )
 

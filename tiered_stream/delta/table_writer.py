@@ -99,7 +99,7 @@ class TableWriter:
         self._folder.close()
 
     def _write(self, days: list[DayRows]) -> None:
-        """Days that have a file go first, then the largest; their files stay open, as far as that many may."""
+        """Days with an open file go first, then the largest; their files stay open, up to `MOST_OPEN_FILES`."""
         with _named_errors(self._files):
             for number, rows in enumerate(sorted(days, key=lambda each: each.day not in self._open)):
                 self._append(rows)

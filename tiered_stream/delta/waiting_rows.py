@@ -23,14 +23,14 @@ PartitionRows = tuple[TopicPartition, pa.RecordBatch]
 
 @dataclass(frozen=True, slots=True)
 class DayRows:
-    """Rows of one day; `day` is None where they have none, or where nobody asks."""
+    """Rows of one day; `day` is None outside the years 1 to 9999, and in tables that are not partitioned by day."""
 
     day: str | None
     batches: list[PartitionRows]
 
 
 class WaitingRows:
-    """The rows of one task; `by_day`: whether days matter."""
+    """The rows of one task; `by_day`: whether the table is partitioned by day."""
 
     def __init__(self, *, by_day: bool) -> None:
         self._by_day = by_day
