@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from tests.delta.made_batches import ORDERS, plain
 from tiered_stream.delta.commit import LandingTable
 from tiered_stream.delta.data_files import DataFile
-from tiered_stream.delta.deltalake_table import describe, open_table
+from tiered_stream.delta.deltalake_commit import describe, open_table
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import table_schema
 from tiered_stream.delta.table_writer import TableWriter

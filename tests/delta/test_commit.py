@@ -16,8 +16,7 @@ from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, 
 from tests.delta.made_batches import decoded
 from tests.stack.rows import Record
 from tiered_stream.delta.commit import ATTEMPTS, TableCommits
-from tiered_stream.delta.deltalake_commit import DeltalakeTable
-from tiered_stream.delta.deltalake_table import make_table
+from tiered_stream.delta.deltalake_commit import DeltalakeTable, make_table
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import table_schema
 from tiered_stream.delta.table_writer import TableWriter

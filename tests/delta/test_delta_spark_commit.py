@@ -15,8 +15,7 @@ from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, 
 from tiered_stream.delta.address import find_address
 from tiered_stream.delta.commit import TableCommits
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.deltalake_commit import DeltalakeTable
-from tiered_stream.delta.deltalake_table import describe, make_table
+from tiered_stream.delta.deltalake_commit import DeltalakeTable, describe, make_table
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import table_schema
 from tiered_stream.delta.transaction import BatchCommit, UncertainCommitError

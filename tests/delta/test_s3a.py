@@ -8,8 +8,7 @@ from typing import NoReturn
 import pytest
 
 from tiered_stream.delta.ingest_settings import TableStorage
-from tiered_stream.delta.s3a import Credentials, NoCredentialsError, NotForTasksError, S3aSettings
-from tiered_stream.delta.session_storage import find_storage
+from tiered_stream.delta.s3a import Credentials, NoCredentialsError, NotForTasksError, S3aSettings, find_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
 KEYS = {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "secret"}

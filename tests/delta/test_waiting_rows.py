@@ -20,7 +20,7 @@ def of_days(*days: int, size: int = 1) -> list[Record]:
 def rows(taken: list[DayRows]) -> list[tuple[str | None, list[tuple[str, list[int]]]]]:
     """Each day, with the offsets of its rows by topic."""
     return [
-        (each.day, [(partition.topic, batch.column("offset").to_pylist()) for partition, batch in each.pieces])
+        (each.day, [(partition.topic, batch.column("offset").to_pylist()) for partition, batch in each.batches])
         for each in taken
     ]
 
@@ -43,7 +43,7 @@ def test_a_row_is_taken_with_all_of_its_columns() -> None:
     held = WaitingRows(by_day=True)
     held.add(ORDERS, batch)
     for number, day in enumerate(held.take()):
-        assert day.pieces[0][1].to_pylist() == batch.to_pylist()[number::2]
+        assert day.batches[0][1].to_pylist() == batch.to_pylist()[number::2]
 
 
 @pytest.mark.parametrize(("by_day", "day"), [(True, "1970-01-04"), (False, None)])
@@ -52,7 +52,7 @@ def test_rows_of_one_day_are_handed_on_as_they_came(by_day: bool, day: str | Non
     batch = decoded(of_days(3, 3))
     held.add(ORDERS, batch)
     (taken,) = held.take(keep=1 << 30)
-    assert taken.day == day and taken.pieces[0][1] is batch
+    assert taken.day == day and taken.batches[0][1] is batch
 
 
 def test_small_days_wait_for_more_rows() -> None:
@@ -80,7 +80,7 @@ def test_what_is_taken_out_leaves_no_memory_behind() -> None:
     for number in range(20):
         held.add(ORDERS, decoded([*of_days(*([7] * 100), size=1000), *of_days(10 + number)], number * 101))
         held.take(keep=20_000)
-    kept = [batch for _, batch in held._pieces]
+    kept = [batch for _, batch in held._batches]
     assert sum(batch.num_rows for batch in kept) == 20
     assert sum(batch.get_total_buffer_size() for batch in kept) < 20_000
 
@@ -89,10 +89,10 @@ def test_thousands_of_days_are_sorted_in_one_pass(monkeypatch: pytest.MonkeyPatc
     passes = 0
 
     class Counted(waiting._AllRows):
-        def __init__(self, pieces: list[waiting.Piece]) -> None:
+        def __init__(self, batches: list[waiting.PartitionRows]) -> None:
             nonlocal passes
             passes += 1
-            super().__init__(pieces)
+            super().__init__(batches)
 
     monkeypatch.setattr(waiting, "_AllRows", Counted)
     held = WaitingRows(by_day=True)
@@ -100,5 +100,5 @@ def test_thousands_of_days_are_sorted_in_one_pass(monkeypatch: pytest.MonkeyPatc
         held.add(ORDERS, decoded(of_days(*range(3000)), number * 3000))
     taken = held.take()
     assert passes == 1
-    assert [len(each.pieces) for each in taken] == [1] * 3000
+    assert [len(each.batches) for each in taken] == [1] * 3000
     assert rows(taken[17:18]) == [("1970-01-18", [("orders", [17, 3017, 6017, 9017])])]

@@ -36,7 +36,7 @@ class TableAddress:
 
 
 def find_address(spark: SparkSession, table: str) -> TableAddress:
-    """Where `table`, a path if it has a slash in it, is.
+    """Where a table is: `table` is a path if it has a slash in it.
 
     Raises:
         ConfigurationError: the catalog has something else than a Delta table by that name.
@@ -54,7 +54,7 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
 
 
 def table_location(spark: SparkSession, address: TableAddress) -> str:
-    """Where a table is, as Hadoop's file systems have it; one that has only a name has to be there."""
+    """The folder of a table that exists, as Hadoop's file systems have it."""
     if address.path is not None:
         return spark_path(address)
     detail = spark.sql(f"DESCRIBE DETAIL {address.name}").first()
@@ -93,15 +93,17 @@ def make_by_spark(
 
 @contextmanager
 def spark_errors(table: str, done: str) -> Iterator[None]:
-    """Errors of Spark and of what it calls as `TableError`, without the JVM's stack: the table could not be `done`."""
+    """Errors of Spark and of what it calls as `TableError`: the table could not be `done`."""
     try:
         yield
-    except Py4JJavaError as error:
-        reason = str(error.java_exception.toString()).partition("\n")[0]
-        raise TableError(f"the table {table} cannot be {done} by Spark: {reason}") from error
-    except PySparkException as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise TableError(f"the table {table} cannot be {done} by Spark: {reason}") from error
+    except (Py4JJavaError, PySparkException) as error:
+        raise TableError(f"the table {table} cannot be {done} by Spark: {first_line(error)}") from error
+
+
+def first_line(error: Py4JJavaError | PySparkException) -> str:
+    """What Spark or Java says, without the JVM's stack."""
+    text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+    return str(text).strip().partition("\n")[0]
 
 
 def spark_path(address: TableAddress) -> str:

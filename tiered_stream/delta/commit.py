@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.data_files import DataFile
@@ -34,6 +36,8 @@ MOST_LOG_FILES = 100
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 """Seconds; each wait is twice as long as the one before, and up to a half shorter by chance."""
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+_HEADER_LINES = 2
+"""Of a file of Spark's offset log: the format's version, and the batch's settings (Spark: `OffsetSeqLog`)."""
 
 OnGap = Callable[[int | None, int], None]
 """Called with the query's last batch in the table, and the one that Spark counts as done; raises, or lets it pass."""
@@ -41,18 +45,18 @@ OnGap = Callable[[int | None, int], None]
 
 @dataclass(frozen=True, slots=True)
 class LandingTable:
-    """What the query was planned for: the table has to be it at each commit."""
+    """The table that the query was planned for; at each commit it has to be the same one."""
 
     files: TableFiles
     schema: StructType
     table_id: str
     why_not: Callable[[TableDescription], str | None]
-    """What keeps the table from the direct lane, as it was asked before the query started."""
+    """What keeps the table from the direct lane for the committer's sake (`Committer.why_not_direct`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The query's newest batch in the table: it is in `version` or above. Without files: as it was found there."""
+    """The query's newest batch in the table, in `version` or above; `files` where this process committed it."""
 
     version: int
     batch_id: int
@@ -71,6 +75,7 @@ class TableCommits:
     ) -> None:
         self._table = table
         self._planned = planned
+        self._name = f"the table {planned.files.uri}"
         self._log = TableLog(planned.files)
         self._on_gap = on_gap
         self._sleep = sleep
@@ -82,9 +87,7 @@ class TableCommits:
         Raises:
             TableError: the table cannot be read, or is another one, or what `on_gap` raises.
         """
-        if self._last is None:
-            self._last = self._look_back(query_id, batch_id)
-        return self._last.batch_id >= batch_id
+        return self._last_known(query_id, batch_id).batch_id >= batch_id
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> None:
         """Make the files part of the table, unless the batch is in it.
@@ -93,35 +96,42 @@ class TableCommits:
             TableError: the table is another one, or has changed so that the direct lane no longer fits, or the last
                 commit is gone, or no attempt succeeded.
         """
-        if self._last is None:
-            self._last = self._look_back(query_id, batch_id)
-        batch = BatchCommit(query_id, batch_id, files, self._planned.files.day_column)
+        last = self._last_known(query_id, batch_id)
         try:
-            self._until_committed(batch)
+            self._until_committed(last, self._batch(query_id, batch_id, files))
         except _LastIsGoneError:
-            raise self._put_back(query_id) from None
+            raise self._put_back(query_id, last) from None
 
-    def _look_back(self, query_id: str, batch_id: int) -> _Last:
-        transaction = self._begin()
-        newest = self._newest_since(0, query_id, transaction)
-        found = None if newest == -1 else newest
-        if (-1 if found is None else found) < batch_id - 1 and not (found is None and _forgets(transaction)):
-            self._on_gap(found, batch_id - 1)
-        return _Last(transaction.state.version + 1, -1 if found is None else found)
+    def _batch(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> BatchCommit:
+        return BatchCommit(query_id, batch_id, files, self._planned.files.day_column)
 
-    def _until_committed(self, batch: BatchCommit) -> None:
+    def _last_known(self, query_id: str, batch_id: int) -> _Last:
+        """The query's last batch, as this process knows it; the first time, the one in the table."""
+        if self._last is None:
+            transaction = self._begin()
+            newest = self._newest_since(0, query_id, transaction)
+            found = -1 if newest is None else newest
+            if found < batch_id - 1 and not (found == -1 and _forgets(transaction)):
+                self._on_gap(None if found == -1 else found, batch_id - 1)
+            self._last = _Last(transaction.state.version + 1, found)
+        return self._last
+
+    def _until_committed(self, last: _Last, batch: BatchCommit) -> None:
         for attempt in range(ATTEMPTS):
             transaction = self._begin()
+            newest = self._newest_since(last.version, batch.query_id, transaction)
+            if newest is not None and newest < last.batch_id and last.files is not None:
+                raise _LastIsGoneError
             # An attempt that failed may have committed nevertheless: only its answer was lost.
-            if self._newest(transaction, batch.query_id) >= batch.batch_id:
+            if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
                 self._last = _Last(transaction.state.version + 1, batch.batch_id)
                 return
-            self._check_fit(transaction)
+            self._check_fit(transaction.state.description)
             try:
                 self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
                 return
             except UncertainCommitError as error:
-                name = f"the table {self._planned.files.uri}: batch {batch.batch_id}"
+                name = f"{self._name}: batch {batch.batch_id}"
                 if attempt + 1 == ATTEMPTS:
                     raise TableError(f"{name} could not be committed in {ATTEMPTS} attempts: {error}") from error
                 log.warning("%s is committed again, since %s", name, error)
@@ -132,26 +142,11 @@ class TableCommits:
         found, planned = transaction.state.description.table_id, self._planned.table_id
         if found != planned:
             raise TableError(
-                f"the table {self._planned.files.uri} is another one than when the query started: its id is {found}, "
-                f"and was {planned}. Nothing was committed to it. Where the new one is to get all records, start the "
-                "query with a new checkpoint."
+                f"{self._name} is another one than when the query started: its id is {found}, and was {planned}. "
+                "Nothing was committed to it. Where the new one is to get all records, start the query with a new "
+                "checkpoint."
             )
         return transaction
-
-    def _newest(self, transaction: DeltaTransaction, query_id: str) -> int:
-        """The query's newest batch in the table.
-
-        Raises:
-            _LastIsGoneError: the last commit of this process is not in the log.
-        """
-        last = self._last
-        assert last is not None
-        newest = self._newest_since(last.version, query_id, transaction)
-        if newest is None:
-            return last.batch_id
-        if last.files is not None and newest < last.batch_id:
-            raise _LastIsGoneError
-        return max(last.batch_id, newest)
 
     def _newest_since(self, first: int, query_id: str, transaction: DeltaTransaction) -> int | None:
         """The query's newest batch, -1: none; None where the table may have forgotten it.
@@ -162,46 +157,42 @@ class TableCommits:
         newest = self._log.newest_batch(query_id, first, version) if version - first < MOST_LOG_FILES else None
         if newest is None:
             newest = transaction.last_batch(query_id)
-            if newest is None:
-                return None if _forgets(transaction) else -1
+        if newest is None and not _forgets(transaction):
+            return -1
         return newest
 
-    def _check_fit(self, transaction: DeltaTransaction) -> None:
-        planned, found = self._planned, transaction.state.description
-        uri = planned.files.uri
-        reason = planned.why_not(found) or why_not_direct(found, planned.files.day_column)
+    def _check_fit(self, found: TableDescription) -> None:
+        planned, day_column = self._planned, self._planned.files.day_column
+        reason = planned.why_not(found) or why_not_direct(found, day_column)
         if reason:
             raise TableError(
-                f"the table {uri} has changed, and can no longer be written to by the direct lane: {reason}. "
+                f"{self._name} has changed, and can no longer be written to by the direct lane: {reason}. "
                 "Start the query again with lane auto or spark: it goes on where it was."
             )
         try:
-            check_fit(uri, found, planned.schema, planned.files.day_column)
+            check_fit(planned.files.uri, found, planned.schema, day_column)
         except ConfigurationError as error:
-            raise TableError(f"the table {uri} has changed, and what is written no longer fits: {error}") from error
+            raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
-    def _put_back(self, query_id: str) -> TableError:
-        """Commit the last batch's files once more, those that nobody has had in hand since; the error to end with."""
-        last = self._last
-        assert last is not None
-        assert last.files is not None
-        lost = BatchCommit(query_id, last.batch_id, last.files, self._planned.files.day_column)
+    def _put_back(self, query_id: str, last: _Last) -> TableError:
+        """Commit the last batch's files again, but for those that others have changed since; the error to end with."""
+        files = last.files or ()
         said = (
-            f"the table {self._planned.files.uri}: the commit of batch {last.batch_id}, which brought "
-            f"{lost.offsets()}, is no longer in the log, where it was in version {last.version} or soon after: another "
-            "writer, which does not exclude this one, has overwritten it. The README says which writers may share a "
-            "table (ingest.commit). "
+            f"{self._name}: the commit of batch {last.batch_id}, which brought "
+            f"{self._batch(query_id, last.batch_id, files).offsets()}, is no longer in the log, where it was in "
+            f"version {last.version} or soon after: another writer, which does not exclude this one, has overwritten "
+            "it. The README says which writers may share a table (ingest.commit). "
         )
         # From here on anybody may have committed it: another process, or an attempt below whose answer is lost.
         self._last = _Last(last.version, last.batch_id - 1)
         try:
             version = self._table.begin().state.version
             # Whoever had seen the commit may have compacted or deleted its files: their rows are not to come back.
-            gone_on = self._log.mentioned([file.path for file in last.files], last.version, version)
+            gone_on = self._log.mentioned([file.path for file in files], last.version, version)
             if gone_on is None:
                 raise TableError("the log's older files, which would say what became of them, are removed already")
-            files = [file for file in last.files if file.path not in gone_on]
-            self._until_committed(BatchCommit(query_id, last.batch_id, files, self._planned.files.day_column))
+            left = [file for file in files if file.path not in gone_on]
+            self._until_committed(self._last, self._batch(query_id, last.batch_id, left))
         except TableError as error:
             return TableError(f"{said}Its files could not be put back: {error}")
         return TableError(
@@ -212,4 +203,34 @@ class TableCommits:
 
 def _forgets(transaction: DeltaTransaction) -> bool:
     """Whether the table drops application transactions after a while."""
-    return _TRANSACTION_RETENTION in (transaction.state.description.configuration or {})
+    return _TRANSACTION_RETENTION in transaction.state.description.configuration
+
+
+def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
+    """Batches are lost: fail, or say it in the log and go on, as `failOnDataLoss` wants it."""
+
+    def found(last: int | None, done: int) -> None:
+        first = 0 if last is None else last + 1
+        batches = f"batch {done}" if first == done else f"batches {first} to {done}"
+        start = "the query's start" if last is None else _end_offsets(spark, checkpoint, last)
+        said = (
+            f"the table {table} does not have {batches} of the query, which its checkpoint {checkpoint} counts as "
+            f"done: offsets from {start} to {_end_offsets(spark, checkpoint, done)}. Either another writer has "
+            "overwritten the commit, or this is not the table that the query has written to so far"
+        )
+        if fail:
+            raise TableError(
+                f"{said}. Land these offsets by a query of their own, then set failOnDataLoss to false for one start "
+                "of this one; or give it a new checkpoint, where the table is to get all records."
+            )
+        log.warning("%s; going on, since failOnDataLoss is false", said)
+
+    return found
+
+
+def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
+    try:
+        lines = spark.read.text(f"{checkpoint}/offsets/{batch_id}").collect()
+    except PySparkException:  # Spark keeps those of the last hundred batches (spark.sql.streaming.minBatchesToRetain)
+        return f"the end of batch {batch_id}"
+    return " ".join(line.value for line in lines[_HEADER_LINES:])

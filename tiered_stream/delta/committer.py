@@ -1,6 +1,6 @@
 """Who writes the versions of the table's log: the session's delta-spark, or deltalake (`ingest.commit`).
 
-Two that write to the same table have to exclude each other, else the commit of one is overwritten by the other's.
+Writers of one table have to exclude each other, else one overwrites the other's commit.
 """
 
 from __future__ import annotations
@@ -66,12 +66,10 @@ def choose_committer(
         ConfigurationError: the session cannot commit as it is asked to.
     """
     why_not_spark = _why_not_spark(spark, files, has_delta)
-    if asked == COMMIT_BY_DELTALAKE:
-        return Committer(COMMIT_BY_DELTALAKE, f"{COMMIT.name} asks for it")
     if asked == COMMIT_BY_SPARK and why_not_spark:
         raise ConfigurationError(f"{COMMIT.name} is {COMMIT_BY_SPARK}, but {why_not_spark}: set it to {AUTO}")
-    if asked == COMMIT_BY_SPARK:
-        return Committer(COMMIT_BY_SPARK, f"{COMMIT.name} asks for it")
+    if asked != AUTO:
+        return Committer(asked, f"{COMMIT.name} asks for it")
     if why_not_spark:
         return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
     if not _local(files):
@@ -93,9 +91,8 @@ def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[
 
 
 def _lockable(spark: SparkSession, files: TableFiles) -> bool:
-    """A lock belongs to a thread: Python's have to have threads of their own in the JVM, as is Spark's default."""
-    pinned = isinstance(spark.sparkContext._gateway, ClientServer)
-    return pinned and _local(files) and has_delta_spark(spark)
+    # A lock belongs to a thread: Python's have to have threads of their own in the JVM, as is Spark's default.
+    return isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
 
 
 def _local(files: TableFiles) -> bool:
@@ -103,4 +100,4 @@ def _local(files: TableFiles) -> bool:
 
 
 def _compacts(found: TableDescription) -> bool:
-    return any((found.configuration or {}).get(name, "").lower() not in _OFF for name in _AUTO_COMPACT)
+    return any(found.configuration.get(name, "").lower() not in _OFF for name in _AUTO_COMPACT)

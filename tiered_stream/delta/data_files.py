@@ -26,6 +26,7 @@ _TASK_FIELDS: dict[str, type] = {each.name: type(each.default) for each in field
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 _SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
 _TASK_PREFIX = "task_"
+_COLUMNS = _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,9 @@ class DataFile:
     offsets: Mapping[TopicPartition, tuple[int, int]]
 
 
-def _columns() -> dict[str, type]:
-    return _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()}
-
-
 def spark_file_schema() -> StructType:
     """The rows' schema."""
-    return StructType([StructField(name, _SPARK[kind]) for name, kind in _columns().items()])
+    return StructType([StructField(name, _SPARK[kind]) for name, kind in _COLUMNS.items()])
 
 
 def file_rows(files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int) -> pa.RecordBatch:
@@ -59,25 +56,21 @@ def file_rows(files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int)
     spent = {_TASK_PREFIX + name: value for name, value in (asdict(metrics) | {PEAK_MEMORY: peak_memory}).items()}
     rows: list[dict[str, Any]] = [_row(file) for file in files] or [{}]
     rows[0] |= spent
-    schema = pa.schema([(name, _ARROW[kind]) for name, kind in _columns().items()])
+    schema = pa.schema([(name, _ARROW[kind]) for name, kind in _COLUMNS.items()])
     return pa.RecordBatch.from_pylist(rows, schema)
 
 
 def _row(file: DataFile) -> dict[str, Any]:
     offsets = [[partition.topic, partition.partition, *ends] for partition, ends in sorted(file.offsets.items())]
-    return {
-        **{name: getattr(file, name) for name in _FILE_FIELDS},
-        "offsets": orjson.dumps(offsets).decode(),
-    }
+    return {name: getattr(file, name) for name in _FILE_FIELDS} | {"offsets": orjson.dumps(offsets).decode()}
 
 
 def data_files(rows: Iterable[Row]) -> list[DataFile]:
     """Inverse of `file_rows`: the files."""
-    return [_file(row) for row in rows if row["path"] is not None]
+    return [_file({name: row[name] for name in _FILE_FIELDS}) for row in rows if row["path"] is not None]
 
 
-def _file(row: Row) -> DataFile:
-    found = {name: row[name] for name in _FILE_FIELDS}
+def _file(found: dict[str, Any]) -> DataFile:
     offsets = {
         TopicPartition(topic, partition): (first, last)
         for topic, partition, first, last in orjson.loads(found.pop("offsets"))

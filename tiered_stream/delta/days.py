@@ -1,7 +1,6 @@
 """The day column: the UTC day of `timestamp`, the same in both lanes whatever the session's time zone is.
 
-Timestamps are the producers' own and may be anything: outside the years 1 to 9999, which is all that a Delta partition
-value can say everywhere, the day is null.
+Producers set timestamps as they like: outside the years 1 to 9999, the range of Delta's partition values, it is null.
 """
 
 from __future__ import annotations

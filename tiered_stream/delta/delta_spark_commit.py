@@ -1,7 +1,7 @@
-"""Commits by the session's own delta-spark, through py4j: by the log store that every other query of the session uses.
+"""Commits by the session's own delta-spark, through py4j, as every other query of the session commits.
 
-What a user has configured for the table's store (Delta: `LogStore`) then holds for these commits as well, and so do
-Delta's hooks after a commit: checkpoints, clean-up of the log, compaction.
+So they go by the log store that the user has configured (Delta: `LogStore`), and Delta's hooks follow them:
+checkpoints, clean-up of the log, compaction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.address import TableAddress, spark_path, table_uri
+from tiered_stream.delta.address import TableAddress, first_line, spark_path, table_uri
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.errors import TableError
@@ -64,7 +64,8 @@ class DeltaSparkTable:
         with _java_errors(self._address, "opened"):
             _activate(self._spark)
             delta_log = self._log()
-            transaction = delta_log.startTransaction(delta_log.initialCatalogTable(), _none(self._spark))
+            no_snapshot = _java(self._spark).scala.Option.empty()
+            transaction = delta_log.startTransaction(delta_log.initialCatalogTable(), no_snapshot)
             if transaction.snapshot().version() < 0:
                 return None
             return DeltaSparkTransaction(self._spark, self._address, transaction)
@@ -85,8 +86,7 @@ class DeltaSparkTable:
         session = self._spark._jsparkSession
         if self._address.path is not None:
             return _delta(self._spark).DeltaLog.forTable(session, self._path)
-        jvm: Any = self._spark._jvm
-        delta_log = jvm.io.delta.tables.DeltaTable.forName(session, self._address.name).deltaLog()
+        delta_log = _java(self._spark).io.delta.tables.DeltaTable.forName(session, self._address.name).deltaLog()
         place = table_uri(self._spark, delta_log.dataPath().toString())
         if place != self._address.uri:
             raise TableError(
@@ -103,11 +103,8 @@ class DeltaSparkTransaction:
         self._spark = spark
         self._address = address
         self._transaction = transaction
-        self._state = TableState(int(transaction.snapshot().version()), _describe(transaction))
-
-    @property
-    def state(self) -> TableState:
-        return self._state
+        self._java = _java(spark)
+        self.state = TableState(int(transaction.snapshot().version()), _describe(transaction))
 
     def last_batch(self, query_id: str) -> int | None:
         with _java_errors(self._address, "read"):
@@ -132,10 +129,6 @@ class DeltaSparkTransaction:
             )
             return int(transaction.commit(self._actions(batch), operation))
 
-    @property
-    def _java(self) -> Any:
-        return self._spark._jvm
-
     def _report(self, batch: BatchCommit) -> None:
         """The figures that `DESCRIBE HISTORY` shows."""
         context = self._spark.sparkContext._jsc.sc()
@@ -148,25 +141,21 @@ class DeltaSparkTransaction:
 
     def _actions(self, batch: BatchCommit) -> Any:
         moment = time.time_ns() // 1_000_000
-        given: list[dict[str, Any]] = [
-            {"txn": {"appId": batch.query_id, "version": batch.batch_id, "lastUpdated": moment}}
-        ]
-        given += (
+        transaction = {"appId": batch.query_id, "version": batch.batch_id, "lastUpdated": moment}
+        files = (
             {
-                "add": {
-                    "path": file.path,
-                    "partitionValues": batch.partition_values(file),
-                    "size": file.size,
-                    "modificationTime": file.modification_time,
-                    "dataChange": True,
-                    "stats": file.stats,
-                }
+                "path": file.path,
+                "partitionValues": batch.partition_values(file),
+                "size": file.size,
+                "modificationTime": file.modification_time,
+                "dataChange": True,
+                "stats": file.stats,
             }
             for file in batch.files
         )
         action = _module(_delta(self._spark).actions, "Action")
         actions = self._java.java.util.ArrayList()
-        for each in given:
+        for each in ({"txn": transaction}, *({"add": file} for file in files)):
             actions.add(action.fromJson(orjson.dumps(each).decode()))
         return self._java.PythonUtils.toSeq(actions)
 
@@ -190,9 +179,12 @@ def _describe(transaction: Any) -> TableDescription:
     )
 
 
+def _java(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
 def _delta(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.sql.delta
+    return _java(spark).org.apache.spark.sql.delta
 
 
 def _module(package: Any, name: str) -> Any:
@@ -200,16 +192,11 @@ def _module(package: Any, name: str) -> Any:
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
-def _none(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.scala.Option.empty()
-
-
 def _activate(spark: SparkSession) -> None:
     """Delta looks for the session of its thread; a query's thread has one."""
-    jvm: Any = spark._jvm
-    if jvm.SparkSession.getActiveSession().isEmpty():
-        jvm.SparkSession.setActiveSession(spark._jsparkSession)
+    sessions = _java(spark).SparkSession
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(spark._jsparkSession)
 
 
 @contextmanager
@@ -221,9 +208,8 @@ def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
         classes = _classes(error.java_exception)
         if classes & _INTERRUPTED:
             raise
-        reason = str(error.java_exception.toString()).partition("\n")[0]
         kind = TableError if classes & _FINAL else UncertainCommitError
-        raise kind(f"the table {address} cannot be {done} by Spark's Delta: {reason}") from error
+        raise kind(f"the table {address} cannot be {done} by Spark's Delta: {first_line(error)}") from error
 
 
 def _classes(exception: Any) -> set[str]:

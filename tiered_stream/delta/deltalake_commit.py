@@ -1,27 +1,30 @@
-"""Commits by the `deltalake` library: no JVM takes part.
+"""The Delta table by the `deltalake` library: opened, made when it is missing, committed to. No JVM takes part.
 
-It excludes itself everywhere: in S3 by conditional puts, or by its DynamoDB lock where that is set up; in a local
-folder by hard links. delta-spark does not exclude it: in S3 its log store looks and then overwrites, in a local folder
-it looks and then renames. There, within one application, delta-spark's own lock keeps them apart.
+The library excludes itself everywhere: in S3 by conditional puts, or by its DynamoDB lock where that is set up; in a
+local folder by hard links. delta-spark does not exclude it: in S3 its log store looks and then overwrites, in a local
+folder it looks and then renames. There, within one application, delta-spark's own lock keeps them apart.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties
-from deltalake.exceptions import CommitFailedError, DeltaError
+import orjson
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
+from pyspark.sql.types import StructType
 
-from tiered_stream.delta.deltalake_table import describe, table_errors
 from tiered_stream.delta.file_systems import delta_storage_options
 from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
-from tiered_stream.errors import TableError
+from tiered_stream.errors import TableAccessError, TableError
 
 log = logging.getLogger(__name__)
 
@@ -29,31 +32,83 @@ CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 DEFAULT_CHECKPOINT_INTERVAL = 10
 """Delta's (`DeltaConfigs.CHECKPOINT_INTERVAL`); the library's own is 100."""
 _LOG_CLEANUP = "delta.enableExpiredLogCleanup"
+_OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
 
 Lock = Callable[[], AbstractContextManager[object]]
-Checkpoint = Callable[[DeltaTable, TableState], None]
+
+
+def open_table(files: TableFiles) -> DeltaTable | None:
+    """The table as it is now, or None where there is none.
+
+    Raises:
+        TableError: the place cannot be reached, or its log cannot be read.
+    """
+    with _table_errors(files.uri, "opened"):
+        try:
+            return _open(files)
+        except TableNotFoundError:
+            return None
+
+
+def _open(files: TableFiles) -> DeltaTable:
+    return DeltaTable(files.uri, storage_options=delta_storage_options(files.storage))
+
+
+def make_table(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+    """A new table, or the one that somebody else has just made.
+
+    Raises:
+        TableError: the place cannot be written to, or a property is unknown.
+    """
+    with _table_errors(files.uri, "made"):
+        return DeltaTable.create(
+            files.uri,
+            Schema.from_json(schema.json()),
+            mode="ignore",
+            partition_by=[files.day_column] if files.day_column else None,
+            configuration=dict(properties),
+            storage_options=delta_storage_options(files.storage),
+        )
+
+
+def describe(table: DeltaTable) -> TableDescription:
+    """What the lanes ask of it."""
+    metadata = table.metadata()
+    return TableDescription(
+        fields=tuple(orjson.loads(table.schema().to_json())["fields"]),
+        partition_columns=tuple(metadata.partition_columns),
+        configuration=metadata.configuration,
+        writer_features=frozenset(table.protocol().writer_features or ()),
+        table_id=str(metadata.id),
+    )
 
 
 class DeltalakeTable:
     """A table in a local folder or in S3; `lock` is held while a version is written."""
 
     def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
+        self.uri = files.uri
+        self.lock = lock
         self._files = files
-        self._lock = lock
-        self._looked_at: int | None = None
+        self._checkpoint_looked_for: int | None = None
 
     def begin(self) -> DeltalakeTransaction:
-        with table_errors(self._files.uri, "opened"):
-            table = DeltaTable(self._files.uri, storage_options=delta_storage_options(self._files.storage))
-            return DeltalakeTransaction(table, self._files.uri, self._lock, self._checkpoint)
+        with _table_errors(self.uri, "opened"):
+            return DeltalakeTransaction(self, _open(self._files))
 
-    def _checkpoint(self, table: DeltaTable, state: TableState) -> None:
-        """Write a checkpoint where the table's interval asks for one; without it, the table is only slower to open."""
-        configuration = state.description.configuration or {}
+    def checkpoint(self, table: DeltaTable, state: TableState) -> None:
+        """After a commit: write a checkpoint where the table's interval asks for one.
+
+        Without it, the table is only slower to open: a failure is logged.
+        """
+        configuration = state.description.configuration
         interval = int(configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
         # Others may have come first, and the commit lie above: then the next one sees that the interval has passed.
-        before, self._looked_at = self._looked_at or state.version, state.version + 1
-        if before // interval == self._looked_at // interval:
+        before, version = self._checkpoint_looked_for or state.version, state.version + 1
+        self._checkpoint_looked_for = version
+        if before // interval == version // interval:
             return
         try:
             table.update_incremental()
@@ -61,25 +116,19 @@ class DeltalakeTable:
             if configuration.get(_LOG_CLEANUP, "true").lower() == "true":
                 table.cleanup_metadata()
         except (DeltaError, OSError) as error:
-            log.warning("the table %s: no checkpoint at version %d: %s", self._files.uri, self._looked_at, error)
+            log.warning("the table %s: no checkpoint at version %d: %s", self.uri, version, error)
 
 
 class DeltalakeTransaction:
     """See `transaction.DeltaTransaction`."""
 
-    def __init__(self, table: DeltaTable, uri: str, lock: Lock, checkpoint: Checkpoint) -> None:
+    def __init__(self, of: DeltalakeTable, table: DeltaTable) -> None:
+        self._of = of
         self._table = table
-        self._uri = uri
-        self._lock = lock
-        self._checkpoint = checkpoint
-        self._state = TableState(table.version(), describe(table))
-
-    @property
-    def state(self) -> TableState:
-        return self._state
+        self.state = TableState(table.version(), describe(table))
 
     def last_batch(self, query_id: str) -> int | None:
-        with table_errors(self._uri, "read"):
+        with _table_errors(self._of.uri, "read"):
             version: int | None = self._table.transaction_version(query_id)
             return version
 
@@ -87,7 +136,7 @@ class DeltalakeTransaction:
         moment = time.time_ns() // 1_000_000
         properties = CommitProperties(
             app_transactions=[Transaction(batch.query_id, batch.batch_id, moment)],
-            custom_metadata=_commit_info(self._state.version, batch),
+            custom_metadata=_commit_info(self.state.version, batch),
         )
         actions: list[AddAction | RemoveAction] = [
             AddAction(
@@ -97,7 +146,7 @@ class DeltalakeTransaction:
             for file in batch.files
         ]  # fmt: skip
         try:
-            with self._lock():
+            with self._of.lock():
                 self._table.create_write_transaction(
                     actions,
                     "append",
@@ -109,9 +158,9 @@ class DeltalakeTransaction:
         except (CommitFailedError, OSError) as error:
             raise UncertainCommitError(str(error)) from error
         except DeltaError as error:
-            raise TableError(f"the table {self._uri} refused batch {batch.batch_id}: {error}") from error
-        self._checkpoint(self._table, self._state)
-        return self._state.version + 1
+            raise TableError(f"the table {self._of.uri} refused batch {batch.batch_id}: {error}") from error
+        self._of.checkpoint(self._table, self.state)
+        return self.state.version + 1
 
 
 def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
@@ -125,3 +174,23 @@ def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
         "isolationLevel": "WriteSerializable",
         "isBlindAppend": True,
     }
+
+
+@contextmanager
+def _table_errors(uri: str, done: str) -> Iterator[None]:
+    """Foreign errors as `TableError`: the table could not be `done`. What the store refuses comes as `OSError`."""
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        text = _in_one_line(str(error))
+        of_store = isinstance(error, OSError) or _OF_FILE_SYSTEM.search(text)
+        raise (TableAccessError if of_store else TableError)(f"the table {uri} cannot be {done}: {text}") from error
+
+
+def _in_one_line(text: str) -> str:
+    """The library's tree of causes; of S3's XML, which repeats much of the request, the code and the message."""
+    said = _S3_ERROR.search(text)
+    plain = _COLOUR.sub("", text[: said.start()] if said else text)
+    lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]
+    answer = [f"{said.group(1)}: {said.group(2)}"] if said else []
+    return ": ".join(filter(None, [*lines, *answer]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
+from tiered_stream.process import PerProcess
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 
@@ -35,9 +35,15 @@ def region_of(storage: TableStorage) -> str | None:
     return storage.s3_region or (_REGION_OF_OTHER_SERVICES if storage.s3_endpoint_url else None)
 
 
-@cache
+_folders: PerProcess[fs.FileSystem] = PerProcess()
+
+
 def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
-    """The table's folder as a file system of its own; one a process, since connections are kept."""
+    """The table's folder as a file system of its own, which the process's tasks share."""
+    return _folders.get({"uri": uri, "storage": storage}, lambda: _make_folder(uri, storage))
+
+
+def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
     parts = urlsplit(uri)
     if parts.scheme == "file":
         return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
@@ -45,18 +51,18 @@ def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 
 
 class DataFolder(Protocol):
-    """Where the data files of one task go; paths are relative to the table's folder."""
+    """Where the data files of one task go; paths are relative to the table's folder. Errors are `OSError`."""
 
     def open(self, path: str) -> Any:
-        """A new file, to be written as pyarrow does it. Raises: OSError."""
+        """A new file, to be written as pyarrow does it."""
         ...
 
     def finish(self, path: str, file: Any) -> None:
-        """The file is written; it is there after `wait`. Raises: OSError."""
+        """The file is written; it is there after `wait`."""
         ...
 
     def wait(self) -> None:
-        """Return when all files are there. Raises: OSError."""
+        """Return when all files are there."""
         ...
 
     def close(self) -> None:
@@ -65,7 +71,7 @@ class DataFolder(Protocol):
 
 
 def open_data_folder(files: TableFiles) -> DataFolder:
-    """The folder of a task: into S3 files go as a whole where memory allows it, which one by one it does."""
+    """The folder of a task. Into S3 a file goes as a whole where it fits into memory and one is open at a time."""
     if urlsplit(files.uri).scheme == "s3" and files.day_column is None:
         from tiered_stream.delta import s3_upload
 

@@ -11,34 +11,30 @@ from tiered_stream.options import types
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
 from tiered_stream.options.parsing import S3Access
-from tiered_stream.options.types import Option
+from tiered_stream.options.types import Option, option, optional
 
-TARGET_FILE_SIZE: Option[int] = Option(
-    "ingest.targetFileSize", types.byte_size(1 << 20), 128 << 20, "128m", "About how large a file gets."
+TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "About how large a file gets.")
+COMPRESSION = option(
+    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "How files are compressed."
 )
-COMPRESSION: Option[str] = Option(
-    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "snappy", "How files are compressed."
-)
-DAY_COLUMN: Option[str | None] = Option(
-    "ingest.dayColumn", types.text, None, "", "A column with the UTC day of `timestamp`, by which to partition."
+DAY_COLUMN = optional(
+    "ingest.dayColumn", types.text, "A column with the UTC day of `timestamp`, by which to partition."
 )
 AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE = "auto", "spark", "deltalake"
-COMMIT: Option[str] = Option(
-    "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO, AUTO,
+COMMIT = option(
+    "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO,
     "Who commits in the direct lane: the session's delta-spark, or the package deltalake.",
 )  # fmt: skip
+INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMMIT)
 STORAGE_PREFIX = "ingest.storage."
 """`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
-
 PROPERTY_PREFIX = "ingest.tableProperty."
 """Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
 
-_OURS = "ingest."
-INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMMIT)
-_NAMES = tuple(option.name for option in INGEST_OPTIONS)
+_OURS, _OF_THE_SOURCE = "ingest.", ("kafka.", "remote.", "rsm.")
+_SEGMENTS_PREFIX = "remote.storage."
 _URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
-_SEGMENTS_PREFIX = "remote.storage."
 _ANONYMOUS: Option[bool] = Option(
     "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
 )
@@ -54,7 +50,8 @@ class TableStorage(S3Access):
     anonymous: bool = of(_ANONYMOUS)
 
 
-_STORAGE = declared(TableStorage)
+_STORAGE_NAMES = {field: each.name.removeprefix(_SEGMENTS_PREFIX) for field, each in declared(TableStorage).items()}
+"""Of the settings, without `STORAGE_PREFIX`, by the field of `TableStorage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +74,9 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
         ConfigurationError: one of them is unknown or malformed, or there is one key of two.
     """
     own = GivenOptions(settings).with_prefix(STORAGE_PREFIX)
-    known = {option.name.removeprefix(_SEGMENTS_PREFIX) for option in _STORAGE.values()}
-    for name in own.keys() - known:
-        raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(sorted(known))}")
+    known = sorted(_STORAGE_NAMES.values())
+    for name in own.keys() - set(known):
+        raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(known)}")
     given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
     storage = TableStorage(**read_fields(TableStorage, given))
     if (storage.access_key_id is None) != (storage.secret_access_key is None):
@@ -87,16 +84,6 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
             f"{STORAGE_PREFIX}aws.access.key.id and .aws.secret.access.key belong together: set both"
         )
     return storage
-
-
-def _storage_settings(storage: TableStorage) -> dict[str, str]:
-    """Inverse of `table_storage`."""
-    values = {option.name: getattr(storage, name) for name, option in _STORAGE.items()}
-    return {
-        STORAGE_PREFIX + name.removeprefix(_SEGMENTS_PREFIX): str(value)
-        for name, value in values.items()
-        if value is not None
-    }
 
 
 def table_files(settings: Mapping[str, str]) -> TableFiles:
@@ -107,15 +94,6 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
     """
     given = GivenOptions(settings)
     return TableFiles(given.read(_URI), table_storage(settings), **read_fields(TableFiles, given))
-
-
-def asked_commit(settings: Mapping[str, str]) -> str:
-    """`ingest.commit`.
-
-    Raises:
-        ConfigurationError: it is none of the three.
-    """
-    return GivenOptions(settings).read(COMMIT)
 
 
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
@@ -132,21 +110,17 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     Raises:
         ConfigurationError: names the setting, and the nearest known one.
     """
-    storage = (STORAGE_PREFIX + option.name.removeprefix(_SEGMENTS_PREFIX) for option in _STORAGE.values())
-    known = {name.lower(): name for name in (*_NAMES, *own, *storage)}
+    storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
+    known = {name.lower(): name for name in (*(each.name for each in INGEST_OPTIONS), *own, *storage)}
     for name in settings:
         lower = name.lower()
-        if lower in known or lower.startswith(PROPERTY_PREFIX.lower()) or _is_an_option(lower):
+        if lower in known or is_known(lower) or lower.startswith((PROPERTY_PREFIX.lower(), *_OF_THE_SOURCE)):
             continue
         # A property may be called anything: only what stands before it can be mistyped.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
         nearest = difflib.get_close_matches(lower, candidates, n=1, cutoff=0.0)[0]
         if lower.startswith(_OURS) or difflib.SequenceMatcher(None, lower, nearest).ratio() >= LIKENESS_OF_A_SLIP:
             raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {candidates[nearest]}")
-
-
-def _is_an_option(name: str) -> bool:
-    return name.startswith(("kafka.", "remote.", "rsm.")) or is_known(name)
 
 
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
@@ -157,4 +131,6 @@ def source_options(settings: Mapping[str, str]) -> dict[str, str]:
 def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
     """The source's options from which `table_files` knows `files`; Spark redacts those that hold secrets."""
     others = {name: value for name, value in settings.items() if not name.lower().startswith(STORAGE_PREFIX)}
-    return {**others, **_storage_settings(files.storage), _URI.name: files.uri, _TASKS.name: str(files.tasks)}
+    values = {name: getattr(files.storage, field) for field, name in _STORAGE_NAMES.items()}
+    storage = {STORAGE_PREFIX + name: str(value) for name, value in values.items() if value is not None}
+    return {**others, **storage, _URI.name: files.uri, _TASKS.name: str(files.tasks)}

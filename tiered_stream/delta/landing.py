@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -21,11 +23,11 @@ from tiered_stream.delta.data_files import data_files, observed
 from tiered_stream.delta.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.days import spark_day
 from tiered_stream.delta.ingest_settings import (
+    COMMIT,
     COMMIT_BY_SPARK,
     TableFiles,
     TableStorage,
     as_options,
-    asked_commit,
     check_names,
     source_options,
     table_files,
@@ -33,10 +35,9 @@ from tiered_stream.delta.ingest_settings import (
     table_storage,
 )
 from tiered_stream.delta.lane import Lane, TableDescription, check_fit, left_out, table_schema, why_not_direct
-from tiered_stream.delta.lost_batches import on_gap
-from tiered_stream.delta.s3a import session_settings
-from tiered_stream.delta.session_storage import find_storage
+from tiered_stream.delta.s3a import find_storage, session_settings
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
+from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.source import register
 
@@ -93,27 +94,51 @@ class BoundedRun:
     """The most tasks at once; None: as many as Spark runs."""
 
     def limited(self, rows: DataFrame) -> DataFrame:
-        """In so many partitions that no more tasks run at once."""
+        """In as many partitions as tasks may run at once."""
         return rows.coalesce(self.tasks) if self.tasks else rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Suitability:
+    """Whether a table suits the direct lane."""
+
+    table: TableDescription | None
+    """What deltalake knows of it; what it does not know is left to Spark."""
+    why_not: str | None
+    """What keeps it from the direct lane."""
+    committer: Committer | None = None
 
 
 @dataclass(frozen=True)
 class Landing:
-    """A query that is ready to start: its lane, and in one line why that."""
+    """A query that is ready to start."""
 
-    lane: Lane
-    reason: str
     spark: SparkSession
     settings: Mapping[str, str]
     address: TableAddress
     files: TableFiles
+    schema: StructType
     checkpoint: str
     trigger: str
     name: str | None
-    committer: Committer | None = None
-    """Of the direct lane."""
-    table_id: str = ""
-    bounded: BoundedRun | None = None
+    bounded: BoundedRun | None
+    found: _Suitability
+
+    @property
+    def lane(self) -> Lane:
+        return Lane.SPARK if self.found.why_not else Lane.DIRECT
+
+    @property
+    def reason(self) -> str:
+        """Why the lane is the one it is, who commits, and what becomes of columns that are not written."""
+        table, why_not, committer = self.found.table, self.found.why_not, self.found.committer
+        said = [why_not or "nothing in the table forbids it"]
+        if committer and not why_not:
+            said.append(f"{committer.by} commits ({committer.reason})")
+        names = left_out(table, self.schema) if table else ()
+        if names:
+            said.append(f"NULL in {', '.join(names)}, which records do not have")
+        return "; ".join(said)
 
     def start(self) -> StreamingQuery:
         """Start it."""
@@ -127,9 +152,7 @@ class Landing:
         tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
         options = as_options(self.settings, replace(self.files, tasks=tasks))
         rows = self.spark.readStream.format(SOURCE).options(**options).load()
-        commits = self._commits()
-
-        bounded = self.bounded
+        commits, bounded = self._commits(), self.bounded
 
         def commit(batch: DataFrame, batch_id: int) -> None:
             of_query = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -144,14 +167,15 @@ class Landing:
         return self._with_settings(observed(rows).writeStream.foreachBatch(commit)).start()
 
     def _commits(self) -> TableCommits:
-        from tiered_stream.delta.commit import LandingTable, TableCommits
+        from tiered_stream.delta.commit import LandingTable, TableCommits, on_gap
 
-        assert self.committer is not None
+        table, committer = self.found.table, self.found.committer
+        assert table is not None
+        assert committer is not None
+        planned = LandingTable(self.files, self.schema, table.table_id, committer.why_not_direct)
         parsed = parse_options(source_options(self.settings), streaming=True)
-        schema = table_schema(parsed.include_headers, self.files.day_column)
-        planned = LandingTable(self.files, schema, self.table_id, self.committer.why_not_direct)
         gap = on_gap(self.spark, self.checkpoint, str(self.address), fail=parsed.fail_on_data_loss)
-        return TableCommits(self.committer.open(self.spark, self.address, self.files), planned, gap)
+        return TableCommits(committer.open(self.spark, self.address, self.files), planned, gap)
 
     def _start_spark(self) -> StreamingQuery:
         register(self.spark)
@@ -198,7 +222,7 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
     check_names(options)
     parsed = parse_options(source_options(options), streaming=True)
     table_files(options)
-    asked_commit(options)
+    GivenOptions(options).read(COMMIT)
     return parsed
 
 
@@ -220,30 +244,27 @@ def plan_landing(
         raise ConfigurationError(
             "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
         )
-    address = find_address(spark, table)
     files = table_files(options)
     schema = table_schema(parsed.include_headers, files.day_column)
-    properties = table_properties(options)
+    make = partial(make_by_spark, spark, schema=schema, day_column=files.day_column, given=table_properties(options))
+    address = find_address(spark, table)
     if address.uri is None:
-        make_by_spark(spark, address, schema, files.day_column, properties)
+        make(address)
         address = find_address(spark, table)
     storage, unreachable = _storage(spark, address.uri or "", options)
     files = replace(files, uri=address.uri or "", storage=storage)
     if lane == "spark" or unreachable:
-        found = _Found(None, _ASKED if lane == "spark" else unreachable)
+        found = _Suitability(None, _ASKED if lane == "spark" else unreachable)
     elif replaces:
-        found = _Found(None, "the direct lane only appends, and rows are to be replaced")
+        found = _Suitability(None, "the direct lane only appends, and rows are to be replaced")
     else:
-        found = _look(spark, address, asked_commit(options), files, schema, properties)
+        found = _look(spark, address, options, files, schema, make)
     if lane == "direct" and found.why_not:
         raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
     if found.table is None:
-        make_by_spark(spark, address, schema, files.day_column, properties)
+        make(address)
         found = replace(found, table=None if unreachable else _description(files))
-    chosen = Lane.SPARK if found.why_not else Lane.DIRECT
-    table_id = found.table.table_id if found.table else ""
-    arguments = (spark, options, address, files, checkpoint, trigger, name, found.committer, table_id, bounded)
-    return Landing(chosen, found.reason(schema), *arguments)
+    return Landing(spark, options, address, files, schema, checkpoint, trigger, name, bounded, found)
 
 
 def _storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
@@ -254,46 +275,26 @@ def _storage(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tupl
     return table_storage(settings), None if parts.scheme == "file" else f"{uri} is neither a local folder nor in S3"
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    table: TableDescription | None
-    """What deltalake knows of it; what it does not know is left to Spark."""
-    why_not: str | None
-    """What keeps it from the direct lane."""
-    committer: Committer | None = None
-
-    def reason(self, written: StructType) -> str:
-        """Why the lane is the one it is, who commits, and what becomes of columns that are not written."""
-        said = [self.why_not or "nothing in the table forbids it"]
-        if self.committer and not self.why_not:
-            said.append(f"{self.committer.by} commits ({self.committer.reason})")
-        names = left_out(self.table, written) if self.table else ()
-        if names:
-            said.append(f"NULL in {', '.join(names)}, which records do not have")
-        return "; ".join(said)
-
-
 def _description(files: TableFiles) -> TableDescription | None:
-    """What is known of a table that Spark alone lands in."""
+    """What deltalake knows of a table in the Spark lane, if it can open it."""
     if find_spec("deltalake") is None:
         return None
-    from tiered_stream.delta.deltalake_table import describe, open_table
+    from tiered_stream.delta.deltalake_commit import describe, open_table
 
-    try:
+    with suppress(TableError):
         table = open_table(files)
-    except TableError:
-        return None
-    return describe(table) if table else None
+        return describe(table) if table else None
+    return None
 
 
 def _look(
     spark: SparkSession,
     address: TableAddress,
-    asked: str,
+    settings: Mapping[str, str],
     files: TableFiles,
     schema: StructType,
-    properties: Mapping[str, str],
-) -> _Found:
+    make: Callable[[TableAddress], None],
+) -> _Suitability:
     """Open the table, or make it, and see what it allows.
 
     Raises:
@@ -301,17 +302,18 @@ def _look(
         TableAccessError: its store refuses, or does not answer.
     """
     if find_spec("deltalake") is None:
-        return _Found(None, "the package deltalake is not installed (pip install 'tiered-stream[delta]')")
-    from tiered_stream.delta.deltalake_table import describe, make_table, open_table
+        return _Suitability(None, "the package deltalake is not installed (pip install 'tiered-stream[delta]')")
+    from tiered_stream.delta.deltalake_commit import describe, make_table, open_table
 
+    properties = table_properties(settings)
     try:
         table = open_table(files)
         found = describe(table) if table else TableDescription((), configuration=properties)
-        committer = choose_committer(spark, asked, files, found)
+        committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
         if table is None:
             if committer.by == COMMIT_BY_SPARK:
                 # With the checksum from which Delta's commits go on: without one the first reads the table's state.
-                make_by_spark(spark, address, schema, files.day_column, properties)
+                make(address)
             else:
                 make_table(files, schema, properties)
             table = open_table(files)
@@ -321,6 +323,6 @@ def _look(
     except TableAccessError:
         raise  # Spark would be refused too, or would find another table
     except TableError as error:
-        return _Found(None, str(error))
+        return _Suitability(None, str(error))
     check_fit(files.uri, found, schema, files.day_column)
-    return _Found(found, why_not_direct(found, files.day_column) or committer.why_not_direct(found), committer)
+    return _Suitability(found, why_not_direct(found, files.day_column) or committer.why_not_direct(found), committer)

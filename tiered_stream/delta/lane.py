@@ -7,7 +7,7 @@ The direct lane appends plain rows. What else a table may ask of its writers (De
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -39,7 +39,6 @@ _COLUMN_FEATURES = {
     "delta.columnMapping.physicalName": "a physical name of its own (column mapping)",
 }
 _FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
-"""What makes Delta fill a column that is not written."""
 _CONSTRAINT = "delta.constraints."
 
 
@@ -49,7 +48,7 @@ class TableDescription:
 
     fields: tuple[Mapping[str, Any], ...]
     partition_columns: tuple[str, ...] = ()
-    configuration: Mapping[str, str] | None = None
+    configuration: Mapping[str, str] = field(default_factory=dict)
     writer_features: frozenset[str] = frozenset()
     table_id: str = ""
     """Of its metadata: a table that takes another's place has another."""
@@ -67,17 +66,17 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
     Raises:
         ConfigurationError: names the column that does not fit, and what to do.
     """
-    fields = {field["name"]: field for field in found.fields}
-    for field in orjson.loads(written.json())["fields"]:
-        there = fields.pop(field["name"], None)
+    columns = {column["name"]: column for column in found.fields}
+    for column in orjson.loads(written.json())["fields"]:
+        name, there = column["name"], columns.pop(column["name"], None)
         if there is None:
             raise ConfigurationError(
-                f"the table {table} has no column {field['name']}: add it with ALTER TABLE, or do not ask for it "
+                f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
                 "(includeHeaders, ingest.dayColumn)"
             )
-        if _bare(there["type"]) != _bare(field["type"]):
+        if _bare(there["type"]) != _bare(column["type"]):
             raise ConfigurationError(
-                f"the table {table} has {field['name']} as {_text(there['type'])}, but it is {_text(field['type'])} "
+                f"the table {table} has {name} as {_text(there['type'])}, but it is {_text(column['type'])} "
                 "in what is written: land in another table"
             )
     if day_column and found.partition_columns != (day_column,):
@@ -85,36 +84,30 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
             f"ingest.dayColumn is {day_column}, but the table {table} is "
             f"{_partitioned(found)}: take the setting away, or land in another table"
         )
-    for field in fields.values():
-        _check_left_out(table, field, field["name"] in found.partition_columns)
-
-
-def _check_left_out(table: str, field: Mapping[str, Any], partitions: bool) -> None:
-    """A column that is not written may be null, or Delta fills it."""
-    if any(name in field["metadata"] for name in _FILLED):
-        return
-    if partitions:
-        raise ConfigurationError(
-            f"the table {table} is partitioned by {field['name']}, which records do not have; "
-            f"where that is to be their day, set ingest.dayColumn={field['name']}"
-        )
-    if not field["nullable"]:
-        raise ConfigurationError(f"the table {table} has a column {field['name']} NOT NULL, which records do not have")
+    for name, column in columns.items():
+        if _is_filled(column):
+            continue
+        if name in found.partition_columns:
+            raise ConfigurationError(
+                f"the table {table} is partitioned by {name}, which records do not have; "
+                f"where that is to be their day, set ingest.dayColumn={name}"
+            )
+        if not column["nullable"]:
+            raise ConfigurationError(f"the table {table} has a column {name} NOT NULL, which records do not have")
 
 
 def why_not_direct(found: TableDescription, day_column: str | None) -> str | None:
     """What keeps the table from the direct lane, in one line; None: nothing does."""
-    configuration = found.configuration or {}
-    for field in found.fields:
+    for column in found.fields:
         for name, meaning in _COLUMN_FEATURES.items():
-            if name in field["metadata"]:
-                return f"the column {field['name']} has {meaning}"
-        if not field["nullable"]:
-            return f"the column {field['name']} is NOT NULL"
-    for name in configuration:
+            if name in column["metadata"]:
+                return f"the column {column['name']} has {meaning}"
+        if not column["nullable"]:
+            return f"the column {column['name']} is NOT NULL"
+    for name in found.configuration:
         if name.startswith(_CONSTRAINT):
             return f"the table has the constraint {name.removeprefix(_CONSTRAINT)}"
-    if configuration.get("delta.columnMapping.mode", "none") != "none":
+    if found.configuration.get("delta.columnMapping.mode", "none") != "none":
         return "the table has column mapping"
     foreign = sorted(found.writer_features - HARMLESS_FEATURES - {"columnMapping"})
     if foreign:
@@ -126,12 +119,13 @@ def why_not_direct(found: TableDescription, day_column: str | None) -> str | Non
 
 def left_out(found: TableDescription, written: StructType) -> tuple[str, ...]:
     """Columns that are not written and that nobody fills: their rows get NULL, in both lanes."""
-    names = set(written.names)
-    return tuple(
-        field["name"]
-        for field in found.fields
-        if field["name"] not in names and not any(name in field["metadata"] for name in _FILLED)
-    )
+    missing = (column for column in found.fields if column["name"] not in written.names)
+    return tuple(column["name"] for column in missing if not _is_filled(column))
+
+
+def _is_filled(column: Mapping[str, Any]) -> bool:
+    """Whether Delta fills the column where it is not written."""
+    return any(name in column["metadata"] for name in _FILLED)
 
 
 def _partitioned(found: TableDescription) -> str:

@@ -7,11 +7,9 @@ A stream of signed parts costs the client a hash of every byte and the service a
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from itertools import accumulate
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
@@ -22,13 +20,14 @@ from botocore.config import Config
 
 from tiered_stream.delta.file_systems import region_of
 from tiered_stream.delta.ingest_settings import TableStorage
+from tiered_stream.process import PerProcess
 from tiered_stream.storage.s3_store import s3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 MOST_BYTES = 128 << 20
-"""Of a file that waits in memory."""
+"""Of a file in memory."""
 IN_FLIGHT = 2
 """Files of one task that are uploaded at once; the next one waits before it is handed over."""
 
@@ -44,12 +43,12 @@ class S3Uploads:
         over_tls = not (storage.s3_endpoint_url or "").startswith("http:")
         # What TLS does not protect carries a CRC of its own; not every service knows those that come after the body.
         self._checksum: dict[str, Any] = {} if over_tls else {"ChecksumAlgorithm": "CRC32"}
-        self._client = _client(storage)
+        self._client = _clients.get(storage, lambda: _make_client(storage))
         self._threads = ThreadPoolExecutor(IN_FLIGHT, "s3-upload")
         self._running: list[Future[None]] = []
 
     def open(self, path: str) -> _File:
-        """A new file of the table, in memory."""
+        """A new file, in memory."""
         return _File()
 
     def finish(self, path: str, file: Any) -> None:
@@ -73,8 +72,11 @@ class S3Uploads:
 
     def _put(self, path: str, writes: Sequence[bytes]) -> None:
         key = f"{self._prefix}/{path}" if self._prefix else path
-        with _os_errors(f"s3://{self._bucket}/{key}"):
-            self._client.put_object(Bucket=self._bucket, Key=key, Body=cast(IO[bytes], _Body(writes)), **self._checksum)
+        body = cast(IO[bytes], _Body(writes))
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._checksum)
+        except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
+            raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
 
 class _File(io.RawIOBase):
@@ -119,9 +121,11 @@ class _Body(io.RawIOBase):
         return self.tell()
 
 
-@cache
-def _client(storage: TableStorage) -> S3Client:
-    """One a process: to make one takes longer than a small file, and connections are kept."""
+_clients: PerProcess[S3Client] = PerProcess()
+"""To make one takes longer than a small file, and connections are kept."""
+
+
+def _make_client(storage: TableStorage) -> S3Client:
     style: Literal["virtual", "auto"] = "virtual" if storage.s3_endpoint_url else "auto"
     config = Config(
         signature_version=UNSIGNED if storage.anonymous else "s3v4",
@@ -131,12 +135,3 @@ def _client(storage: TableStorage) -> S3Client:
         s3={"addressing_style": "path" if storage.s3_path_style else style, "payload_signing_enabled": False},
     )
     return s3_client(replace(storage, s3_region=region_of(storage)), config)
-
-
-@contextmanager
-def _os_errors(name: str) -> Iterator[None]:
-    """What botocore raises as pyarrow's file systems would raise it."""
-    try:
-        yield
-    except (aws.BotoCoreError, aws.ClientError) as error:
-        raise OSError(f"{name} could not be uploaded: {error}") from error

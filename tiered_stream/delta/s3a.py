@@ -1,24 +1,30 @@
-"""A table's bucket as Hadoop's S3A reaches it: what the `fs.s3a.*` settings of Spark's session come to.
+"""How tasks reach a table's bucket: as `fs.s3a.*` of Spark's session say, and `ingest.storage.*` on top of them.
 
-Spark reads and writes the table by them; so the tasks of the direct lane, which know nothing of Hadoop, have to do the
-same. The rules are those of hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one
-bucket, credential files), `CredentialProviderListFactory` (credentials, and the names of the AWS SDK v1).
+Tasks of the direct lane do without Hadoop, and have to reach the bucket as Spark does. The rules are those of
+hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket, credential files),
+`CredentialProviderListFactory` (credentials, and the names of the AWS SDK v1).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from urllib.parse import urlsplit
 
+from pyarrow import fs
 from pyspark.sql import SparkSession
+
+from tiered_stream.delta.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+from tiered_stream.errors import ConfigurationError, TableAccessError
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
 PROVIDERS = "aws.credentials.provider"
 
 _PREFIX, _BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
 _CREDENTIAL_FILES = "security.credential.provider.path"
+_AWS = ".amazonaws.com"
+_PORTS = {"http": 80, "https": 443}
 _REGION_WITHOUT_ANY = "us-east-2"
 _CENTRAL_ENDPOINT = "s3.amazonaws.com"
 _REGIONAL_HOST = re.compile(r"s3[.-]([a-z]{2,}-[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
@@ -46,17 +52,12 @@ _CHAIN = {
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
 }  # fmt: skip
 
-_FOREIGN = {
-    "accesspoint.arn": ("",),
-    "custom.signers": ("",),
-    "delegation.token.binding": ("",),
-    "encryption.algorithm": ("", "AES256", "SSE-S3"),
-    "endpoint.fips": ("", "false"),
-    "http.signer.enabled": ("", "false"),
-    "proxy.host": ("",),
-    "requester.pays.enabled": ("", "false"),
-    "server-side-encryption-algorithm": ("", "AES256", "SSE-S3"),
-    "signing-algorithm": ("",),
+_NOT_FOLLOWED = {
+    **dict.fromkeys(
+        ("accesspoint.arn", "custom.signers", "delegation.token.binding", "proxy.host", "signing-algorithm"), ("",)
+    ),
+    **dict.fromkeys(("endpoint.fips", "http.signer.enabled", "requester.pays.enabled"), ("", "false")),
+    **dict.fromkeys(("encryption.algorithm", "server-side-encryption-algorithm"), ("", "AES256", "SSE-S3")),
 }
 """Settings that the tasks cannot follow, with the values that ask for nothing."""
 
@@ -65,7 +66,7 @@ class NotForTasksError(Exception):
     """The session's settings say something that the tasks cannot do; the message says what, and the mend."""
 
 
-class NoCredentialsError(Exception):
+class NoCredentialsError(ConfigurationError):
     """The session has none, for Spark either."""
 
 
@@ -105,7 +106,7 @@ class S3aSettings:
     def endpoint_url(self) -> str | None:
         """None: AWS's own."""
         text = self.text("endpoint") or ""
-        if not text or text.endswith(_CENTRAL_ENDPOINT) or self._regional_host():
+        if not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST):
             return None
         scheme = "http" if (self.text("connection.ssl.enabled") or "").lower() == "false" else "https"
         return (text if "://" in text else f"{scheme}://{text}").rstrip("/")
@@ -115,19 +116,12 @@ class S3aSettings:
         given = self.text("endpoint.region")
         if given is not None:
             return None if given in ("", "sdk") else given
-        private = _PRIVATE_HOST.fullmatch(self._host())
-        return (
-            self._regional_host()
-            or (private.group(1) if private else None)
-            or (_REGION_WITHOUT_ANY if self.endpoint_url() else None)
-        )
+        without_any = _REGION_WITHOUT_ANY if self.endpoint_url() else None
+        return self._region_in_host(_REGIONAL_HOST) or self._region_in_host(_PRIVATE_HOST) or without_any
 
-    def _host(self) -> str:
+    def _region_in_host(self, form: re.Pattern[str]) -> str | None:
         text = self.text("endpoint") or ""
-        return urlsplit(text if "://" in text else f"//{text}").hostname or ""
-
-    def _regional_host(self) -> str | None:
-        found = _REGIONAL_HOST.fullmatch(self._host())
+        found = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
         return found.group(1) if found else None
 
     def path_style(self) -> bool:
@@ -137,7 +131,7 @@ class S3aSettings:
         """Raises:
         NotForTasksError: names a setting that only Spark follows.
         """
-        for name, harmless in _FOREIGN.items():
+        for name, harmless in _NOT_FOLLOWED.items():
             value = self.text(name)
             if value is not None and value not in harmless:
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
@@ -149,14 +143,13 @@ class S3aSettings:
             NotForTasksError: it is one that the tasks cannot ask, and may differ from task to task.
             NoCredentialsError: none has any.
         """
-        asked = []
-        for provider in self._providers():
+        providers = list(self._providers())
+        for provider in providers:
             found = self._ask(provider)
             if found is not None:
                 return found
-            asked.append(provider)
         raise NoCredentialsError(
-            f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(asked)}; set "
+            f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
             f"{_PREFIX}{ACCESS_KEY} and {_PREFIX}{SECRET_KEY}, or a provider that has some"
         )
 
@@ -217,3 +210,57 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
         of_all = f"hadoop.{_CREDENTIAL_FILES}"
         conf.set(of_all, ",".join(filter(None, (files, conf.get(of_all)))))
     return settings
+
+
+def find_storage(
+    settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
+) -> tuple[TableStorage, str | None]:
+    """How to reach the table's bucket, and why the tasks cannot reach it as Spark does, if they cannot.
+
+    Raises:
+        ConfigurationError: a setting is malformed, `ingest.storage.*` name another store than the session does, or
+            nobody has credentials.
+        TableAccessError: AWS does not say in which region the bucket is.
+    """
+    own = table_storage(settings)
+    _check_same_store(own, session)
+    found, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
+    if own.s3_endpoint_url is None:
+        found = replace(found, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
+    try:
+        session.check_followed()
+        if own.access_key_id is None and not own.anonymous:
+            found = replace(found, **asdict(session.credentials()))
+    except NotForTasksError as error:
+        why_not = str(error)
+    if found.s3_endpoint_url is None and found.s3_region is None and why_not is None:
+        found = replace(found, s3_region=_region(session.bucket, region_of))
+    return found, why_not
+
+
+def _region(bucket: str, region_of: Callable[[str], str]) -> str:
+    try:
+        return region_of(bucket)
+    except OSError as error:
+        raise TableAccessError(
+            f"the region of the bucket {bucket} cannot be found: {error}. For an S3 service other than AWS's, set "
+            "fs.s3a.endpoint in Spark's session (spark.hadoop.fs.s3a.endpoint)."
+        ) from error
+
+
+def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
+    ours, theirs = own.s3_endpoint_url, session.endpoint_url()
+    if ours is None or not session.has_connector or _place(ours) == _place(theirs):
+        return
+    raise ConfigurationError(
+        f"{STORAGE_PREFIX}s3.endpoint.url is {ours}, but Spark's session reaches the bucket {session.bucket} at "
+        f"{theirs or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{session.bucket}.endpoint to the same, or take "
+        f"{STORAGE_PREFIX}* away"
+    )
+
+
+def _place(endpoint: str | None) -> tuple[str, int | None]:
+    """Two endpoints with the same are the same store."""
+    parts = urlsplit(endpoint or f"https://s3{_AWS}")
+    host = parts.hostname or ""
+    return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, parts.port or _PORTS.get(parts.scheme))

@@ -17,62 +17,48 @@ _BUFFER_BYTES = 1 << 20
 
 
 class TableLog:
-    """Reads through the file system by which the tasks write."""
+    """Reads through the file system by which the tasks write.
+
+    Answers are None where not all of the versions asked for are there: old ones are removed in the end
+    (`delta.logRetentionDuration`). Both raise `TableError` where the log cannot be read.
+    """
 
     def __init__(self, files: TableFiles) -> None:
         self._files = files
 
     def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
-        """The query's newest batch that the versions `first` to `last` brought; -1: none.
-
-        None says that not all of these files are there: old ones are removed in the end (`delta.logRetentionDuration`).
-
-        Raises:
-            TableError: the log cannot be read.
-        """
-        newest = -1
-        for version in range(first, last + 1):
-            try:
-                # A writer's own JSON may have blanks in it: parsed is only what can be it.
-                for action in self._actions(version, b"txn"):
-                    transaction = action.get("txn")
-                    if transaction and transaction["appId"] == query_id:
-                        newest = max(newest, transaction["version"])
-            except FileNotFoundError:
-                return None
-        return newest
+        """The query's newest batch that the versions `first` to `last` brought; -1: none."""
+        found = (action.get("txn") or {} for action in self._actions(first, last, b'"txn"'))
+        try:
+            return max((each["version"] for each in found if each.get("appId") == query_id), default=-1)
+        except FileNotFoundError:
+            return None
 
     def mentioned(self, paths: Collection[str], first: int, last: int) -> set[str] | None:
-        """Those of the data files that the versions `first` to `last` added or removed; None as above.
-
-        Raises:
-            TableError: the log cannot be read.
-        """
+        """Those of the data files that the versions `first` to `last` added or removed."""
         wanted = {unquote(path): path for path in paths}
         found: set[str] = set()
-        for version in range(first, last + 1):
-            try:
-                for action in self._actions(version, b"path"):
-                    for kind in ("add", "remove"):
-                        path = unquote(action.get(kind, {}).get("path", ""))
-                        if path in wanted:
-                            found.add(wanted[path])
-            except FileNotFoundError:
-                return None
+        try:
+            for action in self._actions(first, last, b'"path"'):
+                for kind in ("add", "remove"):
+                    path = unquote(action.get(kind, {}).get("path", ""))
+                    if path in wanted:
+                        found.add(wanted[path])
+        except FileNotFoundError:
+            return None
         return found
 
-    def _actions(self, version: int, having: bytes) -> Iterator[dict[str, Any]]:
-        """The actions of a version whose JSON has the name in it."""
-        name = b'"%s"' % having
-        try:
-            folder = open_folder(self._files.uri, self._files.storage)
-            with folder.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
-                for line in io.BufferedReader(stream, _BUFFER_BYTES):
-                    if name in line:
-                        yield orjson.loads(line)
-        except FileNotFoundError:
-            raise
-        except (OSError, ValueError) as error:
-            raise TableError(
-                f"the table {self._files.uri}: version {version} of its log cannot be read: {error}"
-            ) from error
+    def _actions(self, first: int, last: int, having: bytes) -> Iterator[dict[str, Any]]:
+        """The actions of the versions, both included, whose JSON has `having` in it: only those are parsed."""
+        for version in range(first, last + 1):
+            try:
+                folder = open_folder(self._files.uri, self._files.storage)
+                with folder.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
+                    yield from (
+                        orjson.loads(line) for line in io.BufferedReader(stream, _BUFFER_BYTES) if having in line
+                    )
+            except FileNotFoundError:
+                raise
+            except (OSError, ValueError) as error:
+                name = f"version {version} of its log"
+                raise TableError(f"the table {self._files.uri}: {name} cannot be read: {error}") from error

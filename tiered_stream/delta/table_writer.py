@@ -99,7 +99,7 @@ class TableWriter:
         self._folder.close()
 
     def _write(self, days: list[DayRows]) -> None:
-        """Days that have a file go first, then the largest; their files stay open, as far as that many may."""
+        """Days with an open file go first, then the largest; their files stay open, up to `MOST_OPEN_FILES`."""
         with _named_errors(self._files):
             for number, rows in enumerate(sorted(days, key=lambda each: each.day not in self._open)):
                 self._append(rows)
@@ -107,7 +107,7 @@ class TableWriter:
                     self._finish(rows.day)
 
     def _append(self, rows: DayRows) -> None:
-        for partition, batch in rows.pieces:
+        for partition, batch in rows.batches:
             file = self._open.pop(rows.day, None) or self._begin(rows.day, batch.schema)
             # Taken out and put in again: the first is always the one that was longest without rows.
             self._open[rows.day] = file
@@ -138,13 +138,7 @@ class TableWriter:
 
 class _OpenFile:
     def __init__(
-        self,
-        folder: DataFolder,
-        path: str,
-        day: str | None,
-        schema: pa.Schema,
-        compression: str,
-        pace: Pace,
+        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, compression: str, pace: Pace
     ) -> None:
         self._folder = folder
         self._path = path

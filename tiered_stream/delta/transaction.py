@@ -21,7 +21,7 @@ class UncertainCommitError(TableError):
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """A micro-batch as the table's log gets it: Delta's application transaction, and the files."""
+    """A micro-batch as the table's log gets it: Delta's application transaction (query id, batch id), and the files."""
 
     query_id: str
     batch_id: int
@@ -29,7 +29,7 @@ class BatchCommit:
     day_column: str | None = None
 
     def metrics(self) -> dict[str, int]:
-        """Delta's names of what the commit brings."""
+        """What the commit brings, by Delta's names."""
         return {
             "numOutputRows": sum(file.records for file in self.files),
             "numOutputBytes": sum(file.size for file in self.files),
@@ -59,12 +59,9 @@ class TableState:
 
 
 class DeltaTransaction(Protocol):
-    """One attempt. What is committed after it began, and does not go with it, makes it fail."""
+    """One attempt, from the table's newest version: a later commit that does not go with it makes it fail."""
 
-    @property
-    def state(self) -> TableState:
-        """The table's newest version when the transaction began."""
-        ...
+    state: TableState
 
     def last_batch(self, query_id: str) -> int | None:
         """The newest batch of the query in that version. It may take seconds: the table's whole state is read.
@@ -85,12 +82,8 @@ class DeltaTransaction(Protocol):
 
 
 class CommitTable(Protocol):
-    """A table that transactions can be begun on."""
+    """A table as one of the libraries knows it."""
 
     def begin(self) -> DeltaTransaction:
-        """Begin one at the table's newest version.
-
-        Raises:
-            TableError: the table cannot be opened.
-        """
+        """Begin a transaction. Raises: TableError: the table cannot be opened."""
         ...

@@ -17,31 +17,31 @@ from tiered_stream.delta.days import day_numbers, day_text
 from tiered_stream.model import TopicPartition
 
 _Numbers = npt.NDArray[np.intp]
-Piece = tuple[TopicPartition, pa.RecordBatch]
+PartitionRows = tuple[TopicPartition, pa.RecordBatch]
 """Rows of one partition, at least one, in offset order."""
 
 
 @dataclass(frozen=True, slots=True)
 class DayRows:
-    """Rows of one day; `day` is None where they have none, or where nobody asks."""
+    """Rows of one day; `day` is None outside the years 1 to 9999, and in tables that are not partitioned by day."""
 
     day: str | None
-    pieces: list[Piece]
+    batches: list[PartitionRows]
 
 
 class WaitingRows:
-    """The rows of one task; `by_day`: whether days matter."""
+    """The rows of one task; `by_day`: whether the table is partitioned by day."""
 
     def __init__(self, *, by_day: bool) -> None:
         self._by_day = by_day
-        self._pieces: list[Piece] = []
+        self._batches: list[PartitionRows] = []
         self._days: list[npt.NDArray[np.int32]] = []
         self.bytes = 0
         """Of Arrow memory."""
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         """Take rows of one partition, at least one, in offset order."""
-        self._pieces.append((partition, batch))
+        self._batches.append((partition, batch))
         if self._by_day:
             self._days.append(day_numbers(batch))
         self.bytes += batch.nbytes
@@ -56,8 +56,8 @@ class WaitingRows:
         if self.has_several_days():
             while self.bytes > keep:
                 taken += self._take_largest(keep)
-        elif self._pieces:
-            taken = [DayRows(day_text(int(self._days[0][0])) if self._by_day else None, self._pieces)]
+        elif self._batches:
+            taken = [DayRows(day_text(int(self._days[0][0])) if self._by_day else None, self._batches)]
             self._hold([])
         return taken
 
@@ -72,37 +72,37 @@ class WaitingRows:
         rank_of_row = rank[day_of_row]
         order = np.argsort(rank_of_row, kind="stable")
         chosen, left = order[: ends[last]], np.sort(order[ends[last] :])
-        rows = _AllRows(self._pieces)
+        rows = _AllRows(self._batches)
         taken = [DayRows(day_text(int(days[at])), []) for at in largest_first[: last + 1]]
-        for at, piece in rows.pieces(chosen, rank_of_row[chosen]):
-            taken[at].pieces.append(piece)
-        self._hold([piece for _, piece in rows.pieces(left, np.zeros_like(left))])
+        for at, batch in rows.batches(chosen, rank_of_row[chosen]):
+            taken[at].batches.append(batch)
+        self._hold([batch for _, batch in rows.batches(left, np.zeros_like(left))])
         return taken
 
-    def _hold(self, pieces: list[Piece]) -> None:
-        self._pieces, self._days, self.bytes = [], [], 0
-        for piece in pieces:
-            self.add(*piece)
+    def _hold(self, batches: list[PartitionRows]) -> None:
+        self._batches, self._days, self.bytes = [], [], 0
+        for partition, batch in batches:
+            self.add(partition, batch)
 
 
 class _AllRows:
     """All rows that wait, as one batch."""
 
-    def __init__(self, pieces: list[Piece]) -> None:
-        self._batch = pa.concat_batches([batch for _, batch in pieces])
-        self._partitions = list(dict.fromkeys(partition for partition, _ in pieces))
+    def __init__(self, batches: list[PartitionRows]) -> None:
+        self._batch = pa.concat_batches([batch for _, batch in batches])
+        self._partitions = list(dict.fromkeys(partition for partition, _ in batches))
         numbers = {partition: number for number, partition in enumerate(self._partitions)}
-        lengths = [batch.num_rows for _, batch in pieces]
-        self._partition_of_row = np.repeat([numbers[partition] for partition, _ in pieces], lengths)
+        lengths = [batch.num_rows for _, batch in batches]
+        self._partition_of_row = np.repeat([numbers[partition] for partition, _ in batches], lengths)
 
-    def pieces(self, rows: _Numbers, group: _Numbers) -> Iterator[tuple[int, Piece]]:
-        """The rows in this order, a piece for each run of one group and partition, with its group.
+    def batches(self, rows: _Numbers, day: _Numbers) -> Iterator[tuple[int, PartitionRows]]:
+        """The rows in this order, in one batch for all neighbours of the same day and partition; each with its day.
 
         A copy, all of them together: slices of the whole would keep the memory of rows that are written long since.
         """
         copy = self._batch.take(pa.array(rows))
         partition = self._partition_of_row[rows]
-        changes = np.flatnonzero((np.diff(group) != 0) | (np.diff(partition) != 0)) + 1
+        changes = np.flatnonzero((np.diff(day) != 0) | (np.diff(partition) != 0)) + 1
         starts = [0, *changes.tolist()] if len(rows) else []
         for start, end in zip(starts, [*starts[1:], len(rows)], strict=False):
-            yield int(group[start]), (self._partitions[partition[start]], copy.slice(start, end - start))
+            yield int(day[start]), (self._partitions[partition[start]], copy.slice(start, end - start))

@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.delta.data_files_source import ASSUMED_RECORD_BYTES
 from tiered_stream.delta.ingest_settings import source_options
-from tiered_stream.delta.task_splits import ASSUMED_RECORD_BYTES
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.choices import Prefer

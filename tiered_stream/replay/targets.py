@@ -109,7 +109,7 @@ class DeltaTarget(Target):
         found = table.state.description
         day_column = table_files(self.given).day_column
         check_fit(self.place, found, table_schema(include_headers, day_column), day_column)
-        if plan.arguments.replace and (found.configuration or {}).get("delta.appendOnly", "false").lower() == "true":
+        if plan.arguments.replace and found.configuration.get("delta.appendOnly", "false").lower() == "true":
             raise ConfigurationError(
                 f"the table {self.place} is append-only (delta.appendOnly), so --replace cannot take rows out of it"
             )
