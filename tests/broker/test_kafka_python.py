@@ -22,7 +22,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.parser import KafkaProtocol
 
 import tiered_stream
-from tiered_stream.broker.fetch_messages import (
+from tiered_stream.broker.location_messages import (
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,

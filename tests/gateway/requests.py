@@ -10,7 +10,8 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from tiered_stream.broker.fetch_messages import (
+from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.broker.location_messages import (
     STORAGE_FORMAT,
     FetchTopic,
     LocatedPartition,
@@ -18,7 +19,8 @@ from tiered_stream.broker.fetch_messages import (
     LocationFetchResponse,
     WantedPartition,
 )
-from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.gateway.frames import request_head
+from tiered_stream.gateway.location_requests import LocationRequest, location_request
 
 TOPIC_ID = UUID(int=9)
 
@@ -116,3 +118,9 @@ def read_located(content: bytes) -> LocatedPartition:
     (topic,) = LocationFetchResponse.decode_body(body).responses
     (partition,) = topic.partitions
     return partition
+
+
+def asked(content: bytes) -> LocationRequest:
+    request = location_request(request_head(content), content)
+    assert request is not None
+    return request

@@ -17,10 +17,11 @@ from tests.gateway.requests import (
     produce_request,
     read,
 )
+from tiered_stream.gateway.authorization import authorization_request
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError, RequestHead, frame
-from tiered_stream.gateway.location_requests import LocationRequest, authorization_request, location_request
+from tiered_stream.gateway.location_requests import LocationRequest, location_request
 from tiered_stream.gateway.relay import CHUNK_BYTES, Relay, RelayServices, Streams
 
 OTHER_API = bytes.fromhex("0024 0002")

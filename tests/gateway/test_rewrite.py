@@ -10,7 +10,7 @@ from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse
 from kafka.protocol.producer import ProduceResponse
 
 from tests.gateway.requests import api_versions_response, metadata_response, read, response
-from tiered_stream.broker.fetch_messages import LOCATION_FEATURE
+from tiered_stream.broker.location_messages import LOCATION_FEATURE
 from tiered_stream.gateway import rewrite
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError, request_head

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
-from tests.broker.test_fetch_messages import segment
-from tiered_stream.broker.fetch_messages import LocationFetchRequest, LocationFetchResponse, encode_segments
+from tests.broker.test_location_messages import segment
 from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.broker.location_messages import LocationFetchRequest, LocationFetchResponse, encode_segments
 from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition

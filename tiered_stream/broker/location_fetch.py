@@ -1,4 +1,4 @@
-"""Where the tiered bytes of offset ranges are, asked of the partitions' leaders (KIP-1248, see `fetch_messages`)."""
+"""Where the tiered bytes of offset ranges are, asked of the partitions' leaders (KIP-1248, see `location_messages`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
-from tiered_stream.broker.fetch_messages import (
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
+from tiered_stream.broker.list_offsets import isolation_code
+from tiered_stream.broker.location_messages import (
     STORAGE_FORMAT,
     FetchTopic,
     LocatedPartition,
@@ -16,8 +18,6 @@ from tiered_stream.broker.fetch_messages import (
     LocationFetchResponse,
     WantedPartition,
 )
-from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
-from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -43,7 +43,7 @@ class LocationTerms:
 
 @dataclass(frozen=True, slots=True)
 class LocatedSegments:
-    """One answer for a partition: `segments` (for `fetch_messages.decode_segments`; None: it names none) are complete up to `located_end`,
+    """One answer for a partition: `segments` (for `location_messages.decode_segments`; None: it names none) are complete up to `located_end`,
     from where on there may be more; None: the broker does not say where segments are.
     """  # noqa: E501
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from cachetools import LRUCache
 
-from tiered_stream.broker.fetch_messages import (
+from tiered_stream.broker.location_messages import (
     STORAGE_FORMAT,
     RemoteLogSegmentLocation,
     SegmentAbortedTransaction,
@@ -20,7 +20,8 @@ from tiered_stream.broker.fetch_messages import (
     encode_segments,
 )
 from tiered_stream.errors import BrokerError, TieredStreamError
-from tiered_stream.gateway.location_requests import LocationRequest, PartitionAnswer, ReadablePartition, TopicIdIndex
+from tiered_stream.gateway.authorization import PartitionAnswer, ReadablePartition
+from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex
 from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.gateway.tiered_segments import TieredSegments
 from tiered_stream.locate.segment_metadata_locator import Visible, overlapping

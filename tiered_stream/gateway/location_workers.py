@@ -10,17 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from tiered_stream.errors import TieredStreamError
+from tiered_stream.gateway.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.frames import RequestHead
 from tiered_stream.gateway.location_answers import LocationAnswers
-from tiered_stream.gateway.location_requests import (
-    AuthorizationAnswer,
-    LocationRequest,
-    PartitionAnswer,
-    TopicIdIndex,
-    authorization_request,
-    location_request,
-)
+from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex, location_request
 
 log = logging.getLogger(__name__)
 

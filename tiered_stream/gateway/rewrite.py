@@ -18,7 +18,7 @@ from kafka.protocol.metadata import (
 )
 from kafka.protocol.producer import ProduceResponse
 
-from tiered_stream.broker.fetch_messages import LOCATION_FEATURE
+from tiered_stream.broker.location_messages import LOCATION_FEATURE
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import metadata_request
-from tiered_stream.broker.fetch_messages import LOCATIONS, SIGNED_LOCATIONS
+from tiered_stream.broker.location_messages import LOCATIONS, SIGNED_LOCATIONS
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address, Endpoints

@@ -10,8 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.fetch_messages import decode_segments
 from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
+from tiered_stream.broker.location_messages import decode_segments
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.locator import Locator
 from tiered_stream.model import (

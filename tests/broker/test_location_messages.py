@@ -16,7 +16,9 @@ from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient, supported_feature
-from tiered_stream.broker.fetch_messages import (
+from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
+from tiered_stream.broker.location_messages import (
     LOCATION_FEATURE,
     FetchTopic,
     LocatedPartition,
@@ -27,8 +29,6 @@ from tiered_stream.broker.fetch_messages import (
     decode_segments,
     encode_segments,
 )
-from tiered_stream.broker.flexible_versions import Reader
-from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
