@@ -34,7 +34,7 @@ _SPARK_FORMAT, _SPARK_TIME = "%(asctime)s %(levelname)s %(module)s: %(message)s"
 class PerProcess(Generic[T]):
     """Things of one kind that all threads of a process share: one for whatever options were given for it.
 
-    What goes for want of room is not closed here, as a task may be at work with it: such things close themselves when
+    What is evicted is not closed here, as a task may be at work with it: such things close themselves when
     nobody holds them any more. A reference is the lease, so no caller can forget to give it back.
     """
 

@@ -28,8 +28,8 @@ def read_ahead(
 
     All parts share one pipeline, so small segments are pulled as briskly as big ones. At most `options.in_flight`
     requests are under way, and at most `options.memory_bytes` bytes (but always one request) are under way, waiting,
-    or with the consumer, who has let go of a piece when it asks for the next. Closing the iterator drops what has not
-    begun; the requests under way end by themselves, within the storage's timeouts.
+    or with the consumer, who has let go of one response when it asks for the next. Closing the iterator drops what has
+    not begun; the requests under way end by themselves, within the storage's timeouts.
 
     Args:
         on_fetch: called in the consumer's thread with each request's bytes and seconds.
