@@ -13,26 +13,36 @@ def head(correlation_id: int) -> bytes:
     return correlation_id.to_bytes(4, "big")
 
 
+def sent(talk: ConnectionState, content: bytes) -> int:
+    """The correlation id with which a request goes on; the rest of it goes on as it is."""
+    passed, _ = talk.request(content)
+    assert passed[:4] + passed[8:] == content[:4] + content[8:]
+    return request_head(passed).correlation_id
+
+
 def test_responses_belong_to_the_requests_in_their_order() -> None:
     talk = ConnectionState()
-    for number in (7, 8):
-        content = metadata_request(number)
-        assert talk.request(content[:8]) == content[:8]
-    assert talk.response(head(7)).handling is Handling.REWRITE
+    first, second = (sent(talk, metadata_request(number)[:8]) for number in (7, 8))
+    assert talk.response(head(first)).handling is Handling.REWRITE
     assert not talk.idle
     talk.answered()
-    assert talk.response(head(8)).head.correlation_id == 8
+    assert talk.response(head(second)).head.correlation_id == 8
     talk.answered()
     assert talk.idle
 
 
-@pytest.mark.parametrize("correlation_id", [8, 9])
-def test_a_response_out_of_order_ends_the_connection(correlation_id: int) -> None:
+@pytest.mark.parametrize("given", [(7, 8), (7, 7), (0, 0)])
+def test_a_response_out_of_order_ends_the_connection_whatever_ids_the_client_gives(given: tuple[int, int]) -> None:
     talk = ConnectionState()
-    talk.request(metadata_request(7)[:8])
-    talk.request(metadata_request(8)[:8])
-    with pytest.raises(FrameError, match="not asked next"):
-        talk.response(head(correlation_id))
+    first, second = (sent(talk, metadata_request(number)[:8]) for number in given)
+    for other in {second, second + 1, 0} - {first}:
+        with pytest.raises(FrameError, match="not asked next"):
+            talk.response(head(other))
+
+
+def test_no_id_is_used_twice() -> None:
+    talk = ConnectionState()
+    assert len({sent(talk, metadata_request(5)[:8]) for _ in range(1000)}) == 1000
 
 
 def test_a_response_to_nothing_ends_the_connection() -> None:
@@ -43,34 +53,49 @@ def test_a_response_to_nothing_ends_the_connection() -> None:
 @pytest.mark.parametrize("version", [3, 9, 12])
 def test_a_produce_without_acks_waits_for_no_response(version: int) -> None:
     talk = ConnectionState()
-    silent = produce_request(0, version)
-    assert talk.request(silent) == silent
+    sent(talk, produce_request(0, version))
     assert talk.idle
-    talk.request(produce_request(-1, version, correlation_id=2))
-    assert talk.response(head(2)).handling is (Handling.REWRITE if version >= 10 else Handling.PASS)
+    answered = sent(talk, produce_request(-1, version))
+    assert talk.response(head(answered)).handling is (Handling.REWRITE if version >= 10 else Handling.PASS)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize(("acks", "answered"), [("0000", False), ("0001", True), ("ffff", True)])
+def test_a_produce_of_old_has_acks_where_later_ones_have_a_transactional_id(
+    version: int, acks: str, answered: bool
+) -> None:
+    # A timeout of 30,000 ms: read as a transactional id's length and acks, it would be acks 0.
+    content = bytes.fromhex(f"0000 000{version} 00000007 0001 63 {acks} 00007530 00000000")
+    talk = ConnectionState()
+    number = sent(talk, content)
+    assert talk.idle is not answered
+    if answered:
+        assert talk.response(head(number)).handling is Handling.PASS
 
 
 def test_other_requests_are_passed_on_unread() -> None:
     talk = ConnectionState()
-    talk.request(request_bytes := bytes.fromhex("0024 0002 00000005") + b"token")
-    assert talk.response(head(5)).handling is Handling.PASS
-    assert request_bytes
+    number = sent(talk, bytes.fromhex("0024 0002 00000005") + b"token")
+    assert talk.response(head(number)).handling is Handling.PASS
 
 
 def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
     talk = ConnectionState()
     content = location_fetch({0: (0, 9)}, correlation_id=3)
-    assert talk.request(content) is None
-    wanted = location_request(request_head(content), content)
+    passed, may_ask = talk.request(content)
+    assert may_ask
+    wanted = location_request(request_head(content), passed)
     talk.locate(request_head(content), wanted)
-    pending = talk.response(head(3))
+    pending = talk.response(passed[4:8])
+    assert pending.head.correlation_id == 3
     assert pending.handling is Handling.LOCATE and pending.locations is wanted
 
 
 def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
     talk = ConnectionState()
+    passed, _ = talk.request(location_fetch({0: (0, 9)}))
     talk.locate(RequestHead(1, 15, 3), None)
-    assert talk.response(head(3)).handling is Handling.PASS
+    assert talk.response(passed[4:8]).handling is Handling.PASS
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,8 @@ OTHER_API = bytes.fromhex("0024 0002")
 """SaslAuthenticate v2: passed on unread."""
 
 
-class Desk:
-    """Leave at offset 77, answers that are the broker's own; what it was given is kept."""
+class Locations:
+    """Authorization at offset 77, answers that are the broker's own; what it was given is kept."""
 
     def __init__(self) -> None:
         self.answered: list[bytes] = []
@@ -48,7 +48,7 @@ class Ends:
     """The client's and the broker's ends of a relayed connection."""
 
     def __init__(
-        self, client: Streams, broker: Streams, relay: Relay, running: asyncio.Task[None], locations: Desk
+        self, client: Streams, broker: Streams, relay: Relay, running: asyncio.Task[None], locations: Locations
     ) -> None:
         self.client, self.broker, self.relay, self.running, self.locations = client, broker, relay, running, locations
 
@@ -85,7 +85,7 @@ def relayed(work: Callable[[Ends], Awaitable[None]]) -> None:
     """Run `work` with a relay between its ends, and see that nothing is left of it."""
 
     async def run() -> None:
-        (client, outer), (inner, broker), locations = await pair(), await pair(), Desk()
+        (client, outer), (inner, broker), locations = await pair(), await pair(), Locations()
 
         async def listen() -> None:
             return
@@ -109,20 +109,23 @@ def test_requests_and_responses_go_through_and_addresses_are_replaced() -> None:
     async def work(ends: Ends) -> None:
         await ends.ask(OTHER_API + b"\0\0\0\5token")
         await ends.ask(metadata_request(6))
-        assert await received(ends.broker) == OTHER_API + b"\0\0\0\5token"
-        assert await received(ends.broker) == metadata_request(6)
-        await ends.answer(b"\0\0\0\5granted")
-        await ends.answer(metadata_response({1: ("broker", 9092)}, correlation_id=6))
+        # The gateway has correlation ids of its own.
+        assert await received(ends.broker) == OTHER_API + b"\0\0\0\1token"
+        assert await received(ends.broker) == metadata_request(2)
+        await ends.answer(b"\0\0\0\1granted")
+        await ends.answer(metadata_response({1: ("broker", 9092)}, correlation_id=2))
         assert await received(ends.client) == b"\0\0\0\5granted"
-        (found,) = read(MetadataResponse, await received(ends.client), 12).brokers
-        assert (found.host, found.port) == ("gateway", 1)
+        answer = read(MetadataResponse, await received(ends.client), 12)
+        (found,) = answer.brokers
+        assert answer.header.correlation_id == 6 and (found.host, found.port) == ("gateway", 1)
 
     relayed(work)
 
 
 def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
     async def work(ends: Ends) -> None:
-        for content in (metadata_request(1), produce_request(-1, 9, "id", 2), location_fetch({0: (1, 2)})):
+        requests = metadata_request(1), produce_request(-1, 9, "id", 2), location_fetch({0: (1, 2)}, correlation_id=3)
+        for content in requests:
             for byte in frame(content):
                 ends.client.writer.write(bytes([byte]))
                 await ends.client.writer.drain()
@@ -150,6 +153,30 @@ def test_a_location_request_goes_on_as_one_for_authorization_and_its_answer_wait
         assert read(FetchResponse, await received(ends.client), 15).header.correlation_id == 2
         await received(ends.client)
         assert len(ends.locations.answered) == 1
+
+    relayed(work)
+
+
+def test_bytes_that_a_client_chose_are_not_taken_for_an_authorization() -> None:
+    """All requests have one id. The broker answers a Produce of old, and a SyncGroup with bytes that would authorize."""
+
+    async def work(ends: Ends) -> None:
+        produce = bytes.fromhex("0000 0002 00000001 0000 ffff 00007530 00000000")
+        sync_group = bytes.fromhex("000e 0005 00000001") + b"chosen"
+        for content in (produce, sync_group, location_fetch({0: (1, 2)}, correlation_id=1)):
+            await ends.ask(content)
+        sent = [(await received(ends.broker))[4:8] for _ in range(3)]
+        authorizing = fetch_response({0: {}})[4:]
+        await ends.answer(sent[0] + b"produced")
+        await ends.answer(sent[1] + authorizing)
+        assert await received(ends.client) == b"\0\0\0\1produced"
+        assert await received(ends.client) == b"\0\0\0\1" + authorizing
+        assert ends.locations.answered == []
+        # Nor by a broker that has left a request without an answer.
+        await ends.answer(sent[1] + authorizing)
+        with pytest.raises(FrameError, match="not asked next"):
+            await ends.running
+        assert ends.locations.answered == []
 
     relayed(work)
 

@@ -1,8 +1,10 @@
 """One client connection, seen from between client and broker: what to do with each request and each response. No I/O.
 
 A broker answers the requests of one connection in their order, so each response belongs to the oldest request that
-has none yet. A request that asks for locations goes on as a Fetch that asks for nothing but authorization to read (see
-`location_requests`); its response becomes the answer.
+has none yet. Requests go on with correlation ids of our own, each used once, and responses come back with the client's:
+so a response is taken for the answer to that very request, whatever ids a client gives and whatever was misread before
+it. A request that asks for locations goes on as a Fetch that asks for nothing but authorization to read (see
+`authorization`); its response becomes the answer.
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ from tiered_stream.gateway.frames import (
     correlation_id,
     produce_acks,
     request_head,
+    with_correlation_id,
 )
 from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationRequest, may_ask
 
+_CORRELATION_IDS = 1 << 31
+_FIRST_TRANSACTIONAL_PRODUCE = 3
 _PRODUCE_HEAD_BYTES = 68 << 10  # client id and transactional id of the greatest length, and some
 
 
@@ -38,9 +43,10 @@ class Handling(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request whose response is still to come."""
+    """A request whose response is still to come; `correlation_id` is ours, `head` has the client's."""
 
     head: RequestHead
+    correlation_id: int
     handling: Handling
     locations: LocationRequest | None = None
 
@@ -50,6 +56,7 @@ class ConnectionState:
 
     def __init__(self) -> None:
         self._in_flight: deque[Pending] = deque()
+        self._correlation_id = 0
 
     @property
     def idle(self) -> bool:
@@ -65,29 +72,34 @@ class ConnectionState:
             return size
         return HEAD_BYTES
 
-    def request(self, content: bytes) -> bytes | None:
+    def request(self, content: bytes) -> tuple[bytes, bool]:
         """What goes to the broker in place of `content`, as much of a request as `bytes_needed` says.
 
-        None: it may ask for locations; the caller must find out and call `locate` before the next request.
+        With True it may ask for locations; the caller must find out and call `locate` before the next request.
 
         Raises:
             FrameError: the client sends what the gateway cannot pass on.
         """
         head = request_head(content)
         rewrite.check_version(head.api_key, head.api_version)
+        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
+        sent = with_correlation_id(content, self._correlation_id)
         if head.api_key == rewrite.FETCH and may_ask(head, content):
-            return None
-        if head.api_key == rewrite.PRODUCE and not produce_acks(content, _is_flexible_produce(head.api_version)):
-            return content
+            return sent, True
+        if head.api_key == rewrite.PRODUCE and not _produce_acks(head, content):
+            return sent, False
         if rewrite.is_too_new(head.api_key, head.api_version):
-            content = rewrite.oldest_api_versions(head.correlation_id, client_id(content))
+            sent = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
-        self._in_flight.append(Pending(head, Handling.REWRITE if rewritten else Handling.PASS))
-        return content
+        self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
+        return sent, False
 
     def locate(self, head: RequestHead, wanted: LocationRequest | None) -> None:
         """A Fetch that `request` left open goes to the broker; None: as the plain one that it also is."""
-        self._in_flight.append(Pending(head, Handling.LOCATE if wanted else Handling.PASS, wanted))
+        self._await(head, Handling.LOCATE if wanted else Handling.PASS, wanted)
+
+    def _await(self, head: RequestHead, handling: Handling, wanted: LocationRequest | None = None) -> None:
+        self._in_flight.append(Pending(head, self._correlation_id, handling, wanted))
 
     def response(self, head: bytes) -> Pending:
         """Whose response begins with these four bytes; it counts as in flight until `answered`.
@@ -96,8 +108,8 @@ class ConnectionState:
             FrameError: it is nobody's.
         """
         found = correlation_id(head)
-        if not self._in_flight or self._in_flight[0].head.correlation_id != found:
-            raise FrameError(f"a response to request {found}, which was not asked next")
+        if not self._in_flight or self._in_flight[0].correlation_id != found:
+            raise FrameError(f"a response to request {found} of this connection, which was not asked next")
         return self._in_flight[0]
 
     def answered(self) -> None:
@@ -105,5 +117,6 @@ class ConnectionState:
         self._in_flight.popleft()
 
 
-def _is_flexible_produce(api_version: int) -> bool:
-    return bool(ProduceRequest.flexible_version_q(api_version))
+def _produce_acks(head: RequestHead, content: bytes) -> int:
+    flexible = bool(ProduceRequest.flexible_version_q(head.api_version))
+    return produce_acks(content, flexible, transactional=head.api_version >= _FIRST_TRANSACTIONAL_PRODUCE)

@@ -76,6 +76,16 @@ def correlation_id(content: bytes) -> int:
     return int(_CORRELATION_ID.unpack_from(content)[0])
 
 
+def with_correlation_id(content: bytes, number: int) -> bytes:
+    """A request's content with this id in place of its own."""
+    return content[: HEAD_BYTES - CORRELATION_ID_BYTES] + correlation_id_bytes(number) + content[HEAD_BYTES:]
+
+
+def correlation_id_bytes(number: int) -> bytes:
+    """As a response's content begins with it."""
+    return _CORRELATION_ID.pack(number)
+
+
 def body_of_flexible(content: bytes) -> Reader:
     """What follows the header of a request of a flexible version.
 
@@ -101,8 +111,10 @@ def client_id(content: bytes) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def produce_acks(content: bytes, flexible: bool) -> int:
+def produce_acks(content: bytes, flexible: bool, transactional: bool = True) -> int:
     """`acks` of a Produce request: the broker does not answer when it is 0.
+
+    `transactional`: the version has a transactional id before it, as those from 3 on.
 
     Raises:
         FrameError: the content ends before it.
@@ -113,8 +125,8 @@ def produce_acks(content: bytes, flexible: bool) -> int:
             body.compact_bytes()  # transactional id
         else:
             body = Reader(content, HEAD_BYTES)
-            _nullable_string(body)
-            _nullable_string(body)
+            for _ in range(1 + transactional):  # client id, transactional id
+                _nullable_string(body)
         (acks,) = body.unpack(_LENGTH)
     except ValueError as error:
         raise FrameError(f"a Produce request without acks: {error}") from error

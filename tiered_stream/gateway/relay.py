@@ -17,6 +17,7 @@ from tiered_stream.gateway.frames import (
     LARGEST_WHOLE_FRAME,
     SIZE_BYTES,
     FrameError,
+    correlation_id_bytes,
     frame,
     frame_size,
     request_head,
@@ -105,9 +106,9 @@ class Relay:
             head = request_head(content)
             content += await client.readexactly(state.bytes_needed(head, size) - len(content))
             rest = size - len(content)
-            passed = state.request(content)
-            if passed is None:
-                wanted, passed = await self._services.locations.authorization(head, content)
+            passed, may_ask = state.request(content)
+            if may_ask:
+                wanted, passed = await self._services.locations.authorization(head, passed)
                 state.locate(head, wanted)
             broker.write((len(passed) + rest).to_bytes(SIZE_BYTES, "big") + passed)
             await broker.drain()
@@ -120,6 +121,7 @@ class Relay:
             size = frame_size(await broker.readexactly(SIZE_BYTES), _LARGEST_RESPONSE)
             content = await broker.readexactly(CORRELATION_ID_BYTES)
             pending = state.response(content)
+            content = correlation_id_bytes(pending.head.correlation_id)
             if pending.handling is Handling.PASS:
                 client.write(size.to_bytes(SIZE_BYTES, "big") + content)
                 await client.drain()
