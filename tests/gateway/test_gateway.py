@@ -171,7 +171,7 @@ def test_a_topic_that_is_made_again_has_its_own_segments(
 def test_the_monitor_tells_of_health_and_counts(gateway: RunningGateway) -> None:
     assert gateway.health() == (200, "healthy\n")
     assert gateway.metric('located_partitions_total{result="answered"}') > 0
-    assert gateway.metric("signed_locations") > 0
+    assert gateway.metric("signed_locations_total") > 0
     assert gateway._get("nothing")[0] == 404
 
 

@@ -13,5 +13,5 @@ def test_every_segment_of_every_partition_is_named_and_again() -> None:
     with made_up_gateway(60, 20) as gateway:
         seconds, named = locate_all(gateway, 60, 20)
         assert named == 60 * 20 and len(seconds) == 3
-        assert gateway.metric("named_segments") == 60 * 20, "what was named once is not made anew"
+        assert gateway.metric("named_segments_total") == 60 * 20, "what was named once is not made anew"
         assert gateway.metric('requests_total{handling="located"}') == 3, "one request for all partitions"

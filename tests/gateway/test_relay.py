@@ -158,7 +158,7 @@ def test_a_location_request_goes_on_as_one_for_authorization_and_its_answer_wait
 
 
 def test_bytes_that_a_client_chose_are_not_taken_for_an_authorization() -> None:
-    """All requests have one id. The broker answers a Produce of old, and a SyncGroup with bytes that would authorize."""
+    """All requests have one id; the broker answers a Produce of old, and a SyncGroup by bytes that would authorize."""
 
     async def work(ends: Ends) -> None:
         produce = bytes.fromhex("0000 0002 00000001 0000 ffff 00007530 00000000")

@@ -79,11 +79,11 @@ def test_a_new_leader_in_a_produce_answer_is_reached_through_the_gateway() -> No
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_offers_what_the_gateway_can_read_and_the_feature(version: int) -> None:
-    offered = {0: (0, 13), 1: (4, 18), 3: (0, 99), 17: (0, 1), 18: (0, 9), 36: (0, 2), 99: (0, 7)}
+    offered = {0: (0, 13), 1: (4, 18), 3: (0, 99), 17: (0, 1), 18: (0, 9), 36: (0, 2), 55: (0, 2), 99: (0, 7)}
     content = rewritten(rewrite.API_VERSIONS, version, api_versions_response(offered, version))
     found = read(ApiVersionsResponse, content, version)
     versions = {api.api_key: (api.min_version, api.max_version) for api in found.api_keys}
-    assert versions == {0: (0, 13), 1: (4, 15), 3: (0, 13), 17: (1, 1), 18: (0, 4), 36: (0, 2), 99: (0, 7)}
+    assert versions == {0: (0, 13), 1: (4, 15), 3: (0, 13), 17: (1, 1), 18: (0, 4), 36: (0, 2), 55: (0, 1), 99: (0, 7)}
     features = {each.name: (each.min_version, each.max_version) for each in found.supported_features or ()}
     assert features == ({} if version < 3 else {"metadata.version": (1, 30), LOCATION_FEATURE: (1, 2)})
 
@@ -102,9 +102,11 @@ def test_an_api_versions_of_the_future_hears_which_version_to_use() -> None:
 
 
 def test_versions_that_were_not_offered_are_refused_where_they_would_tell_addresses() -> None:
-    for api_key in (rewrite.METADATA, rewrite.FIND_COORDINATOR, rewrite.DESCRIBE_CLUSTER):
+    for api_key in rewrite.NEWEST_VERSIONS.keys() - {rewrite.API_VERSIONS}:
         with pytest.raises(FrameError, match="was not offered"):
-            check_version(api_key, 99)
+            check_version(api_key, rewrite.NEWEST_VERSIONS[api_key] + 1)
+        check_version(api_key, rewrite.NEWEST_VERSIONS[api_key])
+    check_version(rewrite.API_VERSIONS, 99)
     with pytest.raises(FrameError, match="SASL"):
         check_version(rewrite.SASL_HANDSHAKE, 0)
     check_version(99, 99)

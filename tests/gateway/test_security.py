@@ -124,13 +124,13 @@ def test_with_read_there_are_locations(secure: SecureGateway) -> None:
 
 
 def test_without_read_there_is_the_broker_s_own_error_and_no_location(secure: SecureGateway) -> None:
-    before = secure.gateway.metric("signed_locations")
+    before = secure.gateway.metric("signed_locations_total")
     with secure.client("alice") as client:
         with pytest.raises(BrokerAuthorizationError, match="secret-0, offset 0: the user may not: grant READ"):
             located(client, MAY_NOT)
         with pytest.raises(BrokerAuthorizationError, match="grant READ"):
             fetch_records(client, MAY_NOT, 0, isolation=COMMITTED, max_bytes=1, max_wait_ms=0)
-    assert secure.gateway.metric("signed_locations") == before
+    assert secure.gateway.metric("signed_locations_total") == before
     assert secure.gateway.metric('located_partitions_total{result="refused"}') >= 1
 
 

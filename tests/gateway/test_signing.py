@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 
 from tests.storage.segment import segment
 from tiered_stream.gateway import signing
@@ -14,6 +15,8 @@ from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
+
+MADE = Counter("made", "Signed.", registry=None)
 
 
 class Numbered(LocalLayoutFetcher):
@@ -37,9 +40,10 @@ def fetcher(tmp_path: Path) -> Numbered:
 
 
 def test_a_location_is_signed_once_while_it_is_fresh(fetcher: Numbered) -> None:
-    signer = LocationSigner(fetcher, 900)
+    registry = CollectorRegistry()
+    signer = LocationSigner(fetcher, 900, Counter("made", "Signed.", registry=registry))
     assert [signer.sign(segment(3)) for _ in range(3)] == ["https://storage/0"] * 3
-    assert signer.signed_total == 1
+    assert registry.get_sample_value("made_total") == 1
 
 
 @pytest.mark.parametrize("step", [10.0, 30.0, 100.0, 1000.0])
@@ -49,10 +53,10 @@ def test_a_location_that_expires_at_any_moment_is_signed_anew(
     """However much time passes between two looks at the clock."""
     clock = ticking(step)
     monkeypatch.setattr(signing.time, "monotonic", lambda: next(clock))
-    signer = LocationSigner(fetcher, 900)
+    signer = LocationSigner(fetcher, 900, MADE)
     signed = [signer.sign(segment(3)) for _ in range(100)]
     assert None not in signed and len(set(signed)) > 1
 
 
 def test_without_a_lifetime_nothing_is_signed(fetcher: Numbered) -> None:
-    assert LocationSigner(fetcher, 0).sign(segment(3)) is None
+    assert LocationSigner(fetcher, 0, MADE).sign(segment(3)) is None

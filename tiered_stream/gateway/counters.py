@@ -27,8 +27,8 @@ class GatewayMetrics:
         self.location_seconds = Histogram(
             f"{prefix}location_seconds", "From a location request to its answer.", registry=self.registry
         )
-        self.segments = gauge(
+        self.segments = counter(
             f"{prefix}named_segments", "Segments that answers named, those kept from before left out."
         )
-        self.failed_segments = gauge(f"{prefix}failed_segments", "Segments left to the brokers because of a failure.")
-        self.signed = gauge(f"{prefix}signed_locations", "Signed locations that were made.")
+        self.failed_segments = counter(f"{prefix}failed_segments", "Segments left to the brokers because of a failure.")
+        self.signed = counter(f"{prefix}signed_locations", "Signed locations that were made.")

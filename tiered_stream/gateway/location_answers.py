@@ -21,6 +21,7 @@ from tiered_stream.broker.location_messages import (
 )
 from tiered_stream.errors import BrokerError, TieredStreamError
 from tiered_stream.gateway.authorization import PartitionAnswer, ReadablePartition
+from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex
 from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.gateway.tiered_segments import TieredSegments
@@ -68,6 +69,8 @@ class _Named:
     segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
     located_end: int = 0
     complete: bool = True
+    holes: bool = False
+    """Whether one in between could not be named: the next request may have more luck."""
 
 
 class LocationAnswers:
@@ -77,13 +80,14 @@ class LocationAnswers:
         kept_bytes: the most encoded bytes that are kept for the next request.
     """
 
-    def __init__(self, segments: TieredSegments, signer: LocationSigner, kept_bytes: int) -> None:
+    def __init__(
+        self, segments: TieredSegments, signer: LocationSigner, kept_bytes: int, metrics: GatewayMetrics
+    ) -> None:
         self._segments = segments
         self._signer = signer
         self._lock = threading.Lock()
         self._kept: LRUCache[tuple[object, ...], _Kept] = LRUCache(kept_bytes, _cost)
-        self.named_total = 0
-        self.failed_total = 0
+        self._metrics = metrics
 
     def log_ends(self, request: LocationRequest) -> dict[TopicIdIndex, int]:
         """Where the logs end now, of those partitions that exist.
@@ -141,8 +145,8 @@ class LocationAnswers:
         answer = PartitionAnswer(encode_segments(named.segments) if named.segments else None, located_end)
         lifetime = self._signer.fresh_seconds if self._signer.enabled else float("inf")
         made = _Kept(visible, time.monotonic() + lifetime, answer, len(named.segments))
-        self.named_total += made.count
-        if named.complete:
+        self._metrics.segments.inc(made.count)
+        if named.complete and not named.holes:
             with self._lock, suppress(ValueError):  # it is larger than the whole cache
                 self._kept[key] = made
         return made
@@ -160,7 +164,8 @@ class LocationAnswers:
             try:
                 named.segments += self._entries(request, visible, at, part, each.partition.topic_id)
             except TieredStreamError as error:  # the client reads this one from the broker
-                self.failed_total += 1
+                named.holes = True
+                self._metrics.failed_segments.inc()
                 log.warning("no location for %s of %s: %s", part, visible[at].segment.topic_partition, error)
                 if isinstance(error, BrokerError):  # what comes after it needs the same answer
                     break

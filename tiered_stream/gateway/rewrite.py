@@ -1,7 +1,8 @@
 """Responses that name brokers' addresses or API versions, rewritten for clients of the gateway. No I/O.
 
 Fetch and Produce name the new leader's address when a leader moved (KIP-951). Produce's answers are small and are
-rewritten; of Fetch, versions without that field are offered. DescribeTopicPartitions names brokers by id only.
+rewritten; of Fetch, versions without that field are offered, and so they are of DescribeQuorum, which names the
+controllers' addresses. DescribeTopicPartitions names brokers by id only.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_CLUSTER = 0, 1, 3, 10, 17, 18, 60
+DESCRIBE_QUORUM = 55
 
 Advertise = Callable[[int, Address], Address]
 """From a broker's node id and own address to the address that clients are told."""
 
 _BROKERS = 1  # DescribeCluster's endpoint type; controllers are not reached through the gateway
-_NEWEST_FETCH = 15
+_WITHOUT_ADDRESSES = {FETCH: 15, DESCRIBE_QUORUM: 1}
 _UNSUPPORTED_VERSION = 35
 _REWRITTEN: dict[int, Any] = {
     PRODUCE: ProduceResponse,
@@ -39,7 +41,7 @@ _REWRITTEN: dict[int, Any] = {
 }
 _FIRST_PRODUCE_WITH_ENDPOINTS = 10
 _FIRST_API_VERSIONS_WITH_FEATURES = 3
-NEWEST_VERSIONS = {FETCH: _NEWEST_FETCH, **{key: message.max_version for key, message in _REWRITTEN.items()}}
+NEWEST_VERSIONS = {**_WITHOUT_ADDRESSES, **{key: message.max_version for key, message in _REWRITTEN.items()}}
 """The newest versions that clients are offered: of those that the gateway reads, the ones it knows."""
 
 
@@ -56,7 +58,7 @@ def check_version(api_key: int, api_version: int) -> None:
     Raises:
         FrameError: the version is not one that was offered.
     """
-    if api_key in (METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER) and api_version > NEWEST_VERSIONS[api_key]:
+    if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
         raise FrameError(f"API {api_key} was not offered in version {api_version}")
     if api_key == SASL_HANDSHAKE and api_version == 0:
         raise FrameError("a SASL login without Kafka's headers (clients before Kafka 1.0)")

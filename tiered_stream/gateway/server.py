@@ -45,10 +45,10 @@ class Gateway:
         self._client = BrokerClient(settings.kafka)
         self._bootstrap = [_address(server) for server in self._client.config.bootstrap_servers.split(",")]
         fetcher = open_fetcher(settings.storage)
-        self._signer = LocationSigner(fetcher, settings.signed_location_seconds)
+        self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
         self._segments_known = TieredSegments(self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds)
-        self._answers = LocationAnswers(self._segments_known, self._signer, settings.answer_cache_bytes)
-        self._workers = LocationWorkers(self._answers, self.metrics)
+        answers = LocationAnswers(self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics)
+        self._workers = LocationWorkers(answers, self.metrics)
         self._services = RelayServices(
             self._endpoints.learn,
             self._listen,
@@ -56,9 +56,6 @@ class Gateway:
             self._workers,
             self.metrics,
         )
-        self.metrics.segments.set_function(lambda: self._answers.named_total)
-        self.metrics.failed_segments.set_function(lambda: self._answers.failed_total)
-        self.metrics.signed.set_function(lambda: self._signer.signed_total)
         self._servers: dict[int, asyncio.Server] = {}
         self._opening = asyncio.Lock()
         self._connections: dict[asyncio.Task[None], Relay | None] = {}
@@ -116,9 +113,15 @@ class Gateway:
                     self.unhealthy_reason = ""
                 await asyncio.sleep(_BROKERS_SECONDS)
             except (TieredStreamError, OSError) as error:
-                self.unhealthy_reason = str(error)
-                log.error("the gateway cannot work: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._wait_to_retry(str(error))
+            except Exception as error:  # this task is all that keeps the gateway up to date: it must not end unseen
+                log.exception("an error that the gateway does not expect")
+                await self._wait_to_retry(f"an unexpected {type(error).__name__}: {error}")
+
+    async def _wait_to_retry(self, reason: str) -> None:
+        self.unhealthy_reason = reason
+        log.error("the gateway cannot work: %s", reason)
+        await asyncio.sleep(_RETRY_SECONDS)
 
     def _ports(self) -> str:
         return ", ".join(str(server.sockets[0].getsockname()[1]) for server in self._servers.values())

@@ -8,6 +8,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from cachetools import TTLCache
+from prometheus_client import Counter
 
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -16,14 +17,14 @@ _CACHED = 200_000  # some 100 MB
 
 
 class LocationSigner:
-    """Serves many threads. `lifetime_seconds`: 0 signs nothing."""
+    """Serves many threads. `lifetime_seconds`: 0 signs nothing. `made` counts those that are not given out again."""
 
-    def __init__(self, fetcher: RemoteStorageFetcher, lifetime_seconds: int) -> None:
+    def __init__(self, fetcher: RemoteStorageFetcher, lifetime_seconds: int, made: Counter) -> None:
         self._fetcher = fetcher
+        self._made = made
         self._lifetime_seconds = lifetime_seconds
         self._lock = threading.Lock()
         self._signed: TTLCache[UUID, str | None] = TTLCache(_CACHED, self.fresh_seconds, time.monotonic)
-        self.signed_total = 0
 
     @property
     def enabled(self) -> bool:
@@ -45,7 +46,7 @@ class LocationSigner:
         with self._lock, suppress(KeyError):  # by one look: between two it may expire
             return self._signed[segment.segment_id]
         url = self._fetcher.signed_location(segment, self._lifetime_seconds)
+        self._made.inc(url is not None)
         with self._lock:
-            self.signed_total += url is not None
             self._signed[segment.segment_id] = url
         return url
