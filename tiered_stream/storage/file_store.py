@@ -46,7 +46,8 @@ class FileStore(ObjectStore):
 
     def list(self, prefix: str) -> Iterator[str]:
         folder = self._path(prefix.rpartition("/")[0])
-        self._check_root()
+        if not self._root.is_dir():
+            raise self._no_folder()
         for parent, folders, names in os.walk(folder):
             folders.sort()
             for name in sorted(names):
@@ -69,17 +70,16 @@ class FileStore(ObjectStore):
             with open(self._path(key), "rb", opener=_open_without_blocking) as file:
                 yield file
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            self._check_root(f"; wanted in it: {key}")
+            if not self._root.is_dir():
+                raise self._no_folder(f"; wanted in it: {key}") from error
             raise StorageObjectNotFoundError(f"{self.describe(key)} does not exist") from error
         except PermissionError as error:
             raise StorageAccessError(f"{self.describe(key)} may not be read by this process's user") from error
         except (OSError, ValueError) as error:  # ValueError: a NUL in the key
             raise StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 
-    def _check_root(self, wanted: str = "") -> None:
-        if not self._root.is_dir():
-            reason = f"the folder {self._root} (option remote.storage.uri) does not exist{wanted}"
-            raise StorageBucketNotFoundError(reason)
+    def _no_folder(self, wanted: str = "") -> StorageBucketNotFoundError:
+        return StorageBucketNotFoundError(f"the folder {self._root} (option remote.storage.uri) does not exist{wanted}")
 
 
 def _open_without_blocking(path: str, flags: int) -> int:
