@@ -38,11 +38,11 @@ class UnsupportedDataError(TieredStreamError):
 
 @contextmanager
 def naming(what: object) -> Iterator[None]:
-    """Errors about data say what it is."""
+    """Errors about data say what it is, by its text or by a function that makes one only then."""
     try:
         yield
     except (CorruptDataError, UnsupportedDataError) as error:
-        raise type(error)(f"{what}: {error}") from error
+        raise type(error)(f"{what() if callable(what) else what}: {error}") from error
 
 
 class StorageError(TieredStreamError):

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 from uuid import UUID
 
+STORAGE_FORMAT = "ApacheKafkaV1"
+"""KIP-1248's name for segments as Kafka writes them."""
+
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -164,7 +167,7 @@ class SegmentLocation:
     bytes: ByteRange
     aborted_transactions: tuple[AbortedTransaction, ...] = ()
     signed_url: str | None = field(default=None, repr=False)
-    storage_format: str = "ApacheKafkaV1"
+    storage_format: str = STORAGE_FORMAT
     following: tuple[int, int] | None = None
 
 

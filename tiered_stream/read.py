@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -18,7 +19,14 @@ from tiered_stream.errors import (
     TopicRecreatedError,
     naming,
 )
-from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment, SegmentLocation, Split
+from tiered_stream.model import (
+    STORAGE_FORMAT,
+    AbortedTransaction,
+    OffsetRange,
+    RemoteLogSegment,
+    SegmentLocation,
+    Split,
+)
 from tiered_stream.observe.metrics import ReadMetrics, send
 from tiered_stream.options.choices import Fallback, IsolationLevel
 from tiered_stream.options.parsing import Options
@@ -34,7 +42,6 @@ from tiered_stream.storage.throttle import pace_of
 log = logging.getLogger(__name__)
 
 _INT64_MAX = (1 << 63) - 1
-_STORAGE_FORMAT = "ApacheKafkaV1"
 
 
 def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
@@ -89,14 +96,14 @@ class SplitReader:
                 self._finish(fetcher, locations[current], decoder)
                 current += 1
                 decoder = self._location_decoder(locations[current])
-            with naming(fetcher.describe(locations[current].segment)):
+            with naming(partial(fetcher.describe, locations[current].segment)):
                 yield from decoder.feed(data)
             self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
         self._finish(fetcher, locations[current], decoder)
         self._position = self._split.offsets.end
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
-        with naming(fetcher.describe(location.segment)):
+        with naming(partial(fetcher.describe, location.segment)):
             decoder.finish()
         self._position = location.offsets.end
 
@@ -228,8 +235,8 @@ def _bounds(location: SegmentLocation) -> PartBounds:
 
 def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:
     for location in locations:
-        if location.storage_format != _STORAGE_FORMAT:
+        if location.storage_format != STORAGE_FORMAT:
             raise StorageFormatError(
                 f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
-                f"{_STORAGE_FORMAT}"
+                f"{STORAGE_FORMAT}"
             )

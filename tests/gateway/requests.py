@@ -12,7 +12,6 @@ from kafka.protocol.producer import ProduceRequest
 
 from tiered_stream.broker.flexible_versions import Reader
 from tiered_stream.broker.location_messages import (
-    STORAGE_FORMAT,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
@@ -21,6 +20,7 @@ from tiered_stream.broker.location_messages import (
 )
 from tiered_stream.gateway.frames import request_head
 from tiered_stream.gateway.location_requests import LocationRequest, location_request
+from tiered_stream.model import STORAGE_FORMAT
 
 TOPIC_ID = UUID(int=9)
 

@@ -11,7 +11,6 @@ from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.broker.location_messages import (
-    STORAGE_FORMAT,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
@@ -19,7 +18,7 @@ from tiered_stream.broker.location_messages import (
     WantedPartition,
 )
 from tiered_stream.errors import UnsupportedDataError
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import STORAGE_FORMAT, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000

@@ -49,9 +49,6 @@ LOCATION_FEATURE = "remote.log.segment.location"
 LOCATIONS, SIGNED_LOCATIONS = 1, 2
 """Its versions: the second signs them, too."""
 
-STORAGE_FORMAT = "ApacheKafkaV1"
-"""KIP-1248's name for segments as Kafka writes them."""
-
 LOCATION_TAG = 1248
 FIRST_VERSION = 13
 """Fetch versions with locations: flexible, topics by id."""

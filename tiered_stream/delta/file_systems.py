@@ -96,7 +96,7 @@ class _StreamedFiles:
         file.close()
 
     def wait(self) -> None:
-        """They are."""
+        """Each was there when it was finished."""
 
     def close(self) -> None:
         """There is nothing to let go of."""

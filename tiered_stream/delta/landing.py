@@ -314,12 +314,14 @@ def _look(
             if committer.by == COMMIT_BY_SPARK:
                 # With the checksum from which Delta's commits go on: without one the first reads the table's state.
                 make(address)
+                table = open_table(files)
+                if table is None:
+                    raise TableAccessError(
+                        f"Spark has made the table {address}, but tasks do not find it at {files.uri}"
+                    )
             else:
-                make_table(files, schema, properties)
-            table = open_table(files)
-        if table is None:
-            raise TableAccessError(f"Spark has made the table {address}, but tasks do not find it at {files.uri}")
-        found = describe(table)
+                table = make_table(files, schema, properties)
+            found = describe(table)
     except TableAccessError:
         raise  # Spark would be refused too, or would find another table
     except TableError as error:

@@ -21,6 +21,7 @@ from botocore.config import Config
 from tiered_stream.delta.file_systems import region_of
 from tiered_stream.delta.ingest_settings import TableStorage
 from tiered_stream.process import PerProcess
+from tiered_stream.storage.object_store import ATTEMPTS
 from tiered_stream.storage.s3_store import s3_client
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ MOST_BYTES = 128 << 20
 """Of a file in memory."""
 IN_FLIGHT = 2
 """Files of one task that are uploaded at once; the next one waits before it is handed over."""
-
-_ATTEMPTS = 4
 
 
 class S3Uploads:
@@ -129,7 +128,7 @@ def _make_client(storage: TableStorage) -> S3Client:
     style: Literal["virtual", "auto"] = "virtual" if storage.s3_endpoint_url else "auto"
     config = Config(
         signature_version=UNSIGNED if storage.anonymous else "s3v4",
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         max_pool_connections=IN_FLIGHT,
         request_checksum_calculation="when_required",
         s3={"addressing_style": "path" if storage.s3_path_style else style, "payload_signing_enabled": False},

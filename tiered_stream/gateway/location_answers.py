@@ -13,7 +13,6 @@ from uuid import UUID
 from cachetools import LRUCache
 
 from tiered_stream.broker.location_messages import (
-    STORAGE_FORMAT,
     RemoteLogSegmentLocation,
     SegmentAbortedTransaction,
     SegmentLeaderEpoch,
@@ -26,7 +25,7 @@ from tiered_stream.gateway.location_requests import LocationRequest, TopicIdInde
 from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.gateway.tiered_segments import TieredSegments
 from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
-from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from tiered_stream.broker.location_messages import FIRST_VERSION, NO_SESSION, STORAGE_FORMAT, LocationFetchRequest
+from tiered_stream.broker.location_messages import FIRST_VERSION, NO_SESSION, LocationFetchRequest
 from tiered_stream.gateway.frames import FrameError, RequestHead, body_of_flexible
 from tiered_stream.gateway.rewrite import FETCH, NEWEST_VERSIONS
+from tiered_stream.model import STORAGE_FORMAT
 
 LARGEST_REQUEST = 4 << 20
 """Of a Fetch that may ask for locations: about 100,000 partitions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -127,7 +128,7 @@ class RecordBatchDecoder:
         from tiered_stream.records.legacy import decode_legacy
 
         for position, size, offset in batches[:, [kernels.POSITION, kernels.SIZE, kernels.BASE_OFFSET]].tolist():
-            with naming(self._name(offset)):
+            with naming(partial(self._name, offset)):
                 rows = decode_legacy(
                     data[position : position + size], self._topic, self._partition, self._start_offset,
                     self._end_offset, include_headers=self._include_headers, check_crc=self._check_crcs,

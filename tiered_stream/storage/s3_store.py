@@ -43,10 +43,10 @@ _CREDENTIALS_HINT = (
     "instance or pod role)"
 )
 # AWS answers 403 to most of these, but 400 to an expired or malformed token or a wrong region.
-_ACCESS_CODES = """
-AccessDenied AccountProblem AllAccessDisabled AuthorizationHeaderMalformed ExpiredToken InvalidAccessKeyId InvalidToken
-RequestTimeTooSkewed SignatureDoesNotMatch
-"""
+_ACCESS_CODES = frozenset((
+    "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
+    "InvalidAccessKeyId", "InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch",
+))  # fmt: skip
 _NO_CREDENTIALS = (
     aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
     aws.NoAuthTokenError, aws.SSOError,
@@ -166,7 +166,7 @@ class S3Store(ObjectStore):
             )
         if status == 404:
             return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
-        if status in (401, 403) or code in _ACCESS_CODES.split():
+        if status in (401, 403) or code in _ACCESS_CODES:
             return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
         if status == 429 or status >= 500 or code == "SlowDown":
             return StorageUnavailableError(f"{answer} to each of {ATTEMPTS} requests for {name}")
