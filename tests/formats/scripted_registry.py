@@ -1,0 +1,44 @@
+"""A schema registry that answers what a test says, and keeps what it was asked."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.local_http import Answer, LocalHttp, respond
+
+
+class ScriptedRegistry(LocalHttp):
+    """`schemas` by their ids, `versions` by (subject, version); the first of `answers` goes in place of anything."""
+
+    def __init__(self, identity: ssl.SSLContext | None = None) -> None:
+        self.schemas: dict[int, dict[str, Any]] = {}
+        self.versions: dict[tuple[str, str], dict[str, Any]] = {}
+        self.answers: list[Answer] = []
+        self.asked: list[str] = []
+        self.authorizations: set[str | None] = set()
+        super().__init__(type("Handler", (_Handler,), {"registry": self}), identity)
+
+    def answer(self, path: str) -> Answer:
+        if self.answers:
+            return self.answers.pop(0)
+        parts = path.strip("/").split("/")
+        if parts[:2] == ["schemas", "ids"]:
+            found, code = self.schemas.get(int(parts[2])), 40403
+        else:
+            found, code = self.versions.get((parts[1], parts[3])), 40402
+        if found is None:
+            return Answer(404, json.dumps({"error_code": code, "message": "not found"}).encode())
+        return Answer(200, json.dumps(found).encode())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    registry: ScriptedRegistry
+
+    def do_GET(self) -> None:
+        self.registry.asked.append(self.path)
+        self.registry.authorizations.add(self.headers["Authorization"])
+        respond(self, self.registry.answer(self.path))

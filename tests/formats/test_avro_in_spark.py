@@ -1,0 +1,101 @@
+"""What a value is here, it is by Spark's `from_avro`, too.
+
+Spark takes for values what are none here, as docs/guides say; what is a value here is the same there.
+"""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.avro.functions import from_avro
+
+from tests.formats.avro_cases import Schemas, encoded, value
+from tests.fuzz.mutation import spoiled
+from tiered_stream.formats.avro_decoder import AvroDecoder
+
+pytestmark = pytest.mark.stack
+
+VALUES = 12
+TAKEN_BY_SPARK = ("bytes after its end", "neither 0 nor 1", "not UTF-8", "a key twice", "longer than its type",
+                  "not as long as it says", "more digits", "into microseconds", "more items")  # fmt: skip
+
+
+def by_spark(spark: SparkSession, schema: Any, values: list[bytes], reader: Any) -> pa.Array:
+    """As a column; a value that it takes for none is null, or a row of nulls."""
+    rows = spark.createDataFrame(list(enumerate(values)), "at int, value binary").repartition(1)
+    options = {"mode": "PERMISSIVE", **({} if reader is None else {"avroSchema": json.dumps(reader)})}
+    decoded = rows.select("at", from_avro("value", json.dumps(schema), options).alias("v")).orderBy("at")
+    return decoded.toArrow()["v"].combine_chunks()
+
+
+def comparable(found: Any) -> Any:
+    """Spark has a map's entries in another order; NaN is not itself."""
+    if isinstance(found, dict):
+        return {key: comparable(each) for key, each in found.items()}
+    if isinstance(found, list):
+        items = [comparable(each) for each in found]
+        return sorted(items, key=repr) if items and all(isinstance(each, tuple) for each in items) else items
+    if isinstance(found, tuple):
+        return tuple(map(comparable, found))
+    return "NaN" if found != found else found
+
+
+def row(column: pa.Array, at: int) -> Any:
+    try:
+        return comparable(column[at].as_py())
+    except OverflowError:
+        return "a time that Python cannot tell"
+
+
+def is_null(row: Any) -> bool:
+    return row is None or (isinstance(row, dict) and all(map(is_null, row.values())))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_values_and_types_are_those_of_from_avro(spark: SparkSession, seed: int) -> None:
+    random = Random(seed)
+    schema = Schemas(random).record()
+    values = [encoded(schema, value(random, schema), sized_blocks=seed % 2 == 0) for _ in range(VALUES)]
+    values += [spoiled(random, each) for each in values]
+    ours = AvroDecoder(json.dumps(schema)).decode(pa.array(values, pa.binary()))
+    theirs = by_spark(spark, schema, values, None)
+    assert theirs.type == ours.column.type
+    assert not {row for row in ours.reasons if row < VALUES}
+    for at in range(len(values)):
+        if at not in ours.reasons:
+            assert row(ours.column, at) == row(theirs, at)
+        elif not any(each in ours.reasons[at] for each in TAKEN_BY_SPARK):
+            assert is_null(row(theirs, at)), ours.reasons[at]
+
+
+def test_values_of_an_older_schema_are_those_of_from_avro(spark: SparkSession) -> None:
+    def record(*fields: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "record", "name": "r", "fields": list(fields)}
+
+    written = record(
+        {"name": "a", "type": "int"},
+        {"name": "gone", "type": {"type": "array", "items": "string"}},
+        {"name": "old", "type": ["null", "string"]},
+        {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["A", "B"]}},
+        {"name": "u", "type": ["int", "string"]},
+    )
+    reader = record(
+        {"name": "new", "type": ["null", "double"], "default": None},
+        {"name": "u", "type": ["string", "long"]},
+        {"name": "renamed", "aliases": ["old"], "type": ["null", "string"]},
+        {"name": "a", "type": "double"},
+        {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["B", "C"], "default": "C"}},
+        {"name": "list", "type": {"type": "array", "items": "int"}, "default": [1, 2]},
+    )
+    random = Random(1)
+    values = [encoded(written, value(random, written)) for _ in range(20)]
+    ours = AvroDecoder(json.dumps(written), json.dumps(reader)).decode(pa.array(values, pa.binary()))
+    theirs = by_spark(spark, written, values, reader)
+    assert ours.reasons == {}
+    assert theirs.type == ours.column.type
+    assert ours.column.to_pylist() == theirs.to_pylist()

@@ -1,0 +1,162 @@
+"""Values that name their schemas come out in their order, each read by its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.formats.avro_cases import Schemas, encoded, in_column, value, varint
+from tests.formats.scripted_registry import ScriptedRegistry
+from tests.local_http import Answer
+from tiered_stream.errors import SchemaRegistryUnavailableError
+from tiered_stream.formats import registry_connection, writer_schemas
+from tiered_stream.formats.decoded import Decoded
+from tiered_stream.formats.registry_connection import RegistrySettings
+from tiered_stream.formats.registry_decoder import RegistryDecoder
+from tiered_stream.formats.writer_schemas import NOT_FRAMED
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
+    monkeypatch.setattr(registry_connection, "_FIRST_WAIT", 0)
+    with ScriptedRegistry() as server:
+        yield server
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+def register(registry: ScriptedRegistry, schema_id: int, schema: Any) -> None:
+    registry.schemas[schema_id] = {"schema": json.dumps(schema)}
+
+
+def framed(schema_id: int, content: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4) + content
+
+
+def decoder(registry: ScriptedRegistry, reader: Any, grow: bool = False) -> RegistryDecoder:
+    return RegistryDecoder(RegistrySettings.parse({"url": registry.url}), json.dumps(reader), grow=grow)
+
+
+def decode(of: RegistryDecoder, *values: bytes | None) -> Decoded:
+    decoded = of.decode(pa.array(values, pa.binary()))
+    decoded.column.validate(full=True)
+    return decoded
+
+
+ONE, TWO = record(("a", "int"), ("b", "string")), record(("c", "double"), ("a", "long"))
+READER = {"type": "record", "name": "r", "fields": [
+    {"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"], "default": None}]}  # fmt: skip
+
+
+def test_each_value_is_read_by_the_schema_that_it_names(registry: ScriptedRegistry) -> None:
+    register(registry, 1, ONE)
+    register(registry, 1 << 30, TWO)
+    one, two = framed(1, b"\x02\x02x"), framed(1 << 30, b"\0" * 8 + b"\x04")
+    decoded = decode(decoder(registry, READER), two, one, None, one, two, b"", b"\1\0\0\0\1", framed(9, b""))
+    assert decoded.column.to_pylist()[:5] == [
+        {"a": 2, "b": None}, {"a": 1, "b": "x"}, None, {"a": 1, "b": "x"}, {"a": 2, "b": None}
+    ]  # fmt: skip
+    assert decoded.column.null_count == 4
+    assert decoded.reasons[5] == decoded.reasons[6] == NOT_FRAMED
+    assert "/schemas/ids/9" in decoded.reasons[7]
+    assert len(registry.asked) == 3
+
+
+def test_values_of_any_type_keep_their_order_among_those_of_other_schemas(registry: ScriptedRegistry) -> None:
+    random = Random(5)
+    for _ in range(5):
+        schema = Schemas(random).record()
+        first, second = random.randrange(1 << 31), random.randrange(1 << 31)
+        register(registry, first, schema)
+        register(registry, second, {**schema, "fields": [{"name": "more", "type": "int"}, *schema["fields"]]})
+        values = [value(random, schema) for _ in range(20)]
+        contents = [encoded(schema, each) for each in values]
+        chosen = random.choices([framed(first, b""), framed(second, b"\x02")], k=20)
+        decoded = decode(decoder(registry, schema), *map(bytes.__add__, chosen, contents))
+        assert decoded.reasons == {}
+        assert decoded.column.to_pylist() == [in_column(schema, each) for each in values]
+
+
+def test_a_column_grows_by_the_fields_that_writers_add(registry: ScriptedRegistry) -> None:
+    inner = {**record(("y", "int")), "name": "q"}
+    register(registry, 1, ONE)
+    register(registry, 2, record(("a", "int"), ("b", "string"), ("new", inner), ("A", "int")))
+    one, two = framed(1, b"\x02\x02x"), framed(2, b"\x02\x02x\x06\0")
+    growing = decoder(registry, READER, grow=True)
+    before = growing.kind
+    assert decode(growing, one).column.type == before
+    decoded = decode(growing, one, two)
+    assert decoded.reasons == {}
+    assert decoded.column.to_pylist() == [{"a": 1, "b": "x", "new": None}, {"a": 1, "b": "x", "new": {"y": 3}}]
+    assert decoded.column.type == growing.kind != before
+    assert decode(growing, one).column.type == growing.kind
+    assert decode(decoder(registry, READER), two).column.to_pylist() == [{"a": 1, "b": "x"}]
+
+
+def test_fields_within_lists_and_maps_are_added_too(registry: ScriptedRegistry) -> None:
+    def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
+        inner = ["null", {**record(*fields), "name": "q"}]
+        return record(("l", {"type": "array", "items": {"type": "map", "values": inner}}))
+
+    register(registry, 1, schema(("x", "int"), ("y", "int")))
+    growing = decoder(registry, schema(("x", "int")), grow=True)
+    decoded = decode(growing, framed(1, b"\x02\x02\x02k\x02\x02\x04\0\0"))
+    assert decoded.column.to_pylist() == [{"l": [[("k", {"x": 1, "y": 2})]]}]
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        ({"schema": json.dumps(record(("a", "string")))}, "schema 3: values of the writer's schema cannot be read"),
+        ({"schema": "{}"}, "schema 3: the schema: this is no Avro type"),
+        ({"schema": "x", "schemaType": "JSON"}, "schema 3 is of the format JSON, not AVRO"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_the_reason_of_its_values(
+    registry: ScriptedRegistry, stored: dict[str, Any], why: str
+) -> None:
+    registry.schemas[3] = stored
+    register(registry, 1, ONE)
+    decoded = decode(decoder(registry, READER), framed(3, b"\x02"), framed(1, b"\x02\x02x"))
+    assert decoded.column.to_pylist() == [None, {"a": 1, "b": "x"}]
+    assert list(decoded.reasons) == [0] and why in decoded.reasons[0]
+
+
+def test_a_schema_may_refer_to_others(registry: ScriptedRegistry) -> None:
+    registry.versions["other", "1"] = {"schema": json.dumps({"type": "enum", "name": "x.e", "symbols": ["A"]})}
+    reference = {"name": "x.e", "subject": "other", "version": 1}
+    registry.schemas[1] = {"schema": json.dumps(record(("b", "x.e"))), "references": [reference]}
+    reader = record(("b", {"type": "enum", "name": "x.e", "symbols": ["A"]}))
+    assert decode(decoder(registry, reader), framed(1, b"\0")).column.to_pylist() == [{"b": "A"}]
+
+
+def test_a_registry_that_is_down_is_no_reason_but_an_error(registry: ScriptedRegistry) -> None:
+    registry.answers += [Answer(503)] * 5
+    register(registry, 1, ONE)
+    asking = decoder(registry, READER)
+    with pytest.raises(SchemaRegistryUnavailableError):
+        decode(asking, framed(1, b"\x02\x02x"))
+    assert decode(asking, framed(1, b"\x02\x02x")).reasons == {}
+
+
+def test_garbage_is_no_flood_of_requests(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_schemas, "_MOST_UNKNOWN", 5)
+    register(registry, 1000, "int")
+    good = [framed(1000, varint(1))] * 2
+    decoded = decode(decoder(registry, "int"), *good, *(framed(each, b"") for each in range(50)))
+    assert decoded.column.to_pylist() == [1, 1, *[None] * 50]
+    assert len(registry.asked) == 6
+    assert sum("was not asked for" in why for why in decoded.reasons.values()) == 45
+
+
+def test_no_values_are_no_rows(registry: ScriptedRegistry) -> None:
+    asking = decoder(registry, READER)
+    assert decode(asking).column == pa.array([], asking.kind)
+    assert decode(asking, None, None).column.null_count == 2

@@ -1,0 +1,140 @@
+"""Records to rows and dead letters."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from tests.delta.made_batches import decoded
+from tests.stack.rows import Record
+from tiered_stream.errors import ConfigurationError, TableError, UndecodableRecordError
+from tiered_stream.formats.kafka_columns import find_column, kafka_column
+from tiered_stream.formats.row_choices import Format, OnDecodeError
+from tiered_stream.formats.row_decoder import RowDecoder
+from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows, row_format
+from tiered_stream.formats.table_rules import TableRules
+
+TEXT = PartFormat(Format.STRING, kind=pa.string())
+KEPT = (("offset", "kafka_offset"),)
+DEAD = OnDecodeError.DEAD_LETTER
+
+
+def upper(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(0, "value", pa.compute.utf8_upper(batch.column("value")))
+
+
+def without_first(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.slice(1)
+
+
+def fickle(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch if batch.num_rows == 0 else batch.select([])
+
+
+def failing(batch: pa.RecordBatch) -> pa.RecordBatch:
+    raise RuntimeError("not today")
+
+
+def records(*values: bytes | None) -> pa.RecordBatch:
+    return decoded([Record(b"k", value) for value in values], 10)
+
+
+def test_what_decodes_is_a_row_and_what_does_not_a_dead_letter_with_its_reason() -> None:
+    found = RowDecoder(RowFormat(KEPT, value=TEXT, on_error=DEAD)).decode(records(b"a", b"b\xff", None, b"d"))
+    assert found.rows.select(["value", "kafka_offset"]).to_pydict() == {
+        "value": ["a", None, "d"],
+        "kafka_offset": [10, 12, 13],
+    }
+    assert found.dead is not None and found.dead.schema.equals(DEAD_LETTER_SCHEMA)
+    (letter,) = found.dead.to_pylist()
+    assert (letter["key"], letter["value"], letter["topic"], letter["offset"]) == (b"k", b"b\xff", "orders", 11)
+    assert (letter["failed"], letter["reason"]) == ("value", "not UTF-8: invalid start byte at byte 1")
+
+
+def test_a_record_that_may_not_be_left_out_is_named_but_its_value_is_not() -> None:
+    with pytest.raises(UndecodableRecordError) as raised:
+        RowDecoder(RowFormat(KEPT, value=TEXT)).decode(records(b"a", b"secret\xff"))
+    assert str(raised.value).startswith("the value of topic orders, partition 3, offset 11: not UTF-8")
+    assert "secret" not in str(raised.value)
+
+
+def test_what_does_not_decode_may_become_null() -> None:
+    found = RowDecoder(RowFormat(KEPT, value=TEXT, on_error=OnDecodeError.NULL)).decode(records(b"a", b"\xff"))
+    assert found.dead is None
+    assert found.rows.column("value").to_pylist() == ["a", None]
+
+
+def test_kafkas_columns_are_found_under_any_name_and_hidden_where_the_table_has_none() -> None:
+    kept = RowDecoder(RowFormat(KEPT, value=TEXT)).decode(records(b"a")).rows
+    hidden = RowDecoder(RowFormat((), value=TEXT)).decode(records(b"a")).rows
+    for rows in kept, hidden:
+        assert kafka_column(rows, "offset").to_pylist() == [10]
+        assert kafka_column(rows, "timestamp").type == pa.timestamp("us", tz="UTC")
+    assert find_column(hidden.schema, "topic") == -1
+    assert RowFormat((), value=TEXT).written.names == ["value"]
+    assert RowFormat(KEPT, key=TEXT, value=TEXT).written.names == ["key", "value", "kafka_offset"]
+
+
+def test_rows_that_break_a_rule_of_the_table_go_the_way_of_what_does_not_decode() -> None:
+    rules = TableRules(("value",), (("short", "kafka_offset < 12"),))
+    how = RowFormat(KEPT, value=TEXT, on_error=DEAD, rules=rules)
+    found = RowDecoder(how).decode(records(b"\xff", None, b"c", b"d"))
+    assert found.rows.num_rows == 0 and found.dead is not None
+    assert found.dead.select(["offset", "failed", "reason"]).to_pydict() == {
+        "offset": [10, 11, 12, 13],
+        "failed": ["value", "row", "row", "row"],
+        "reason": [
+            "not UTF-8: invalid start byte at byte 0", "the column value is NOT NULL",
+            "the constraint short does not hold", "the constraint short does not hold",
+        ],
+    }  # fmt: skip
+    with pytest.raises(UndecodableRecordError, match=r"the row of topic orders, .* offset 11: the column value is NOT"):
+        RowDecoder(RowFormat(KEPT, value=TEXT, rules=rules)).decode(records(b"a", None))
+
+
+def transformed(function: str, **changes: pa.DataType) -> RowFormat:
+    name = f"{__name__}:{function}"
+    return RowFormat(KEPT, value=TEXT, transform=name, transformed=RowFormat(KEPT, value=TEXT).decoded)
+
+
+def test_the_users_function_makes_the_rows() -> None:
+    rows = RowDecoder(transformed("upper")).decode(records(b"a", b"b")).rows
+    assert rows.column("value").to_pylist() == ["A", "B"]
+    assert kafka_column(rows, "offset").to_pylist() == [10, 11]
+
+
+def test_rows_that_the_users_function_leaves_out_are_still_counted() -> None:
+    rows = RowDecoder(transformed("without_first")).decode(records(b"a", b"b", b"c")).rows
+    assert rows.column("value").to_pylist() == ["b", "c"]
+    assert kafka_column(rows, "offset").to_pylist() == [10, 12]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [("fickle", "gave , but of a batch without rows"), ("failing", "not today")]
+)
+def test_a_function_that_fails_or_breaks_its_promise_is_named(function: str, said: str) -> None:
+    with pytest.raises(TableError, match=f"{function}.*{said}"):
+        RowDecoder(transformed(function)).decode(records(b"a"))
+
+
+def test_a_function_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="ingest.transform no.such:thing cannot be imported"):
+        RowDecoder(RowFormat(KEPT, transform="no.such:thing"))
+
+
+def test_what_rows_are_travels_as_text_without_the_registrys_password() -> None:
+    schema = pa.schema([("a", pa.decimal128(10, 2)), ("b", pa.list_(pa.field("element", pa.int32())))])
+    how = RowFormat(
+        KEPT, TEXT, PartFormat(Format.JSON, "s", "m", True, pa.struct(list(schema))), "v", DEAD, transform="a:b",
+        transformed=schema, rules=TableRules(("a",), (("n", "b > 1"),)), registry={"basic.auth.user.info": "u:p"},
+    )  # fmt: skip
+    assert "u:p" not in how.to_json()
+    assert row_format(how.to_json(), how.registry) == how == pickle.loads(pickle.dumps(how))
+    assert row_format(plain_rows(True).to_json(), {}) == plain_rows(True)
+
+
+def test_records_as_they_are_are_plain() -> None:
+    assert plain_rows(True).is_plain and plain_rows(False).is_plain
+    assert not RowFormat(KEPT).is_plain and not RowFormat((), value=TEXT).is_plain

@@ -1,0 +1,67 @@
+"""Which Arrow type an Avro schema gets: that of Spark's `from_avro` (Spark: `SchemaConverters.toSqlType`).
+
+Everything is nullable, as in its mode PERMISSIVE. Unions of null and one type are that type; int and long are a long,
+float and double a double; other unions are a struct of `member0`, `member1` and so on, one of which is not null.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tiered_stream.formats.avro_schema import Array, AvroType, Decimal, Enum, Fixed, Map, Primitive, Record, Union
+
+_PRIMITIVES = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
+
+
+def arrow_type(node: AvroType) -> pa.DataType:
+    """The type of a column for values of a schema."""
+    match node:
+        case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
+            return pa.decimal128(decimal.precision, decimal.scale)
+        case Primitive(logical=str(logical)):
+            zone = None if logical.startswith("local-") else "UTC"
+            return pa.date32() if logical == "date" else pa.timestamp("us", tz=zone)
+        case Primitive():
+            return _PRIMITIVES[node.kind]
+        case Fixed():
+            return pa.binary()
+        case Enum():
+            return pa.string()
+        case Array():
+            return pa.list_(pa.field("element", arrow_type(node.items)))
+        case Map():
+            return pa.map_(pa.string(), arrow_type(node.values))
+        case Record():
+            return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in node.fields])
+        case Union():
+            one = single_type(node)
+            return pa.struct(member_fields(node)) if one is None else arrow_type(one)
+
+
+def member_fields(union: Union) -> list[pa.Field]:
+    """The fields of the struct that a union becomes, by its branches that are not null."""
+    return [pa.field(f"member{at}", arrow_type(each)) for at, each in enumerate(union.values)]
+
+
+def single_type(union: Union) -> AvroType | None:
+    """The one type that a union's values have in a column, None when it takes a struct."""
+    values = union.values
+    kinds = frozenset(each.kind for each in values if isinstance(each, Primitive))
+    match len(values):
+        case 0:
+            return Primitive("null")
+        case 1:
+            return values[0]
+        case 2 if kinds in _WIDER:
+            return Primitive(_WIDER[kinds])
+    return None

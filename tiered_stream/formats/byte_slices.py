@@ -1,0 +1,64 @@
+"""Values as the kernels take them: where each begins and ends in one piece of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ByteSlices:
+    """Value i is `data[starts[i]:stops[i]]`, or null where `valid[i]` is 0."""
+
+    data: Array
+    starts: Array
+    stops: Array
+    valid: Array
+
+    @classmethod
+    def of(cls, values: pa.BinaryArray) -> ByteSlices:
+        validity, ends, data = values.buffers()
+        bounds = (
+            np.frombuffer(ends, np.int32)[values.offset :][: len(values) + 1] if len(values) else np.zeros(1, np.int32)
+        )
+        content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+        return cls(content, bounds[:-1], bounds[1:], _valid(validity, values.offset, len(values)))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, rows: Array) -> ByteSlices:
+        """Some of the values."""
+        return ByteSlices(self.data, self.starts[rows], self.stops[rows], self.valid[rows])
+
+    def after(self, sizes: Array | int) -> ByteSlices:
+        """The values without their first bytes, which are there, or the value is null."""
+        return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, self.valid)
+
+    def only(self, rows: Array) -> ByteSlices:
+        """The same values, all others being null; `rows` has a flag for each."""
+        return ByteSlices(self.data, self.starts, self.stops, (self.valid * rows).astype(np.uint8))
+
+    def value(self, row: int) -> bytes:
+        return self.data[self.starts[row] : self.stops[row]].tobytes()
+
+    def kernel_arguments(self) -> tuple[Array, ...]:
+        """Arrays that are not written to: for others a kernel would be compiled once more."""
+        return tuple(map(_read_only, (self.data, self.starts, self.stops, self.valid)))
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _valid(validity: pa.Buffer | None, offset: int, size: int) -> Array:
+    if validity is None:
+        return np.ones(size, np.uint8)
+    return np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[offset : offset + size]

@@ -1,0 +1,124 @@
+"""JSON text to Python values that keep what a float or an int would lose, and back to text as Jackson writes it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from tiered_stream.errors import CorruptDataError
+
+MOST_NESTING = 200
+_LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
+
+
+class Integer(str):
+    """An integer's text."""
+
+    __slots__ = ()
+
+
+class Real(str):
+    """The text of a number with a fraction or an exponent, or `NaN`, `Infinity`, `-Infinity`."""
+
+    __slots__ = ()
+
+
+class Fields(list[tuple[str, Any]]):
+    """An object: keys with their values, in order, as often as they are there."""
+
+    __slots__ = ()
+
+
+# A string that does not end is taken all the same: else each quote in it would be looked at as a beginning.
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+
+
+def parse_json(data: bytes) -> Any:
+    """One document, made of None, bool, str, list, and the classes above.
+
+    Raises:
+        CorruptDataError: it is none, is not UTF-8, or goes too deep.
+    """
+    depth = 0
+    for found in _BRACKETS.finditer(data):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
+        if depth > MOST_NESTING:
+            raise CorruptDataError(f"more than {MOST_NESTING} levels of nesting")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptDataError(f"byte {error.start} is not UTF-8") from error
+    if not text.strip(" \t\r\n"):
+        raise CorruptDataError("the value is empty")
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise CorruptDataError(f"no JSON: {error.msg} at character {error.pos}") from error
+
+
+def _integer(text: str) -> Integer:
+    _check_length(text)
+    return Integer(text)
+
+
+def _real(text: str) -> Real:
+    _check_length(text)
+    return Real(text)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > _LONGEST_NUMBER:
+        raise CorruptDataError(f"a number of {len(text)} characters")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=Fields, parse_int=_integer, parse_float=_real, parse_constant=Real, strict=True
+)
+
+
+def double_text(number: float) -> str:
+    """A double as Java writes it (`Double.toString`, of JDK 19 on, which knows the fewest digits)."""
+    if not math.isfinite(number):
+        return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
+    if number == 0:
+        return "-0.0" if math.copysign(1, number) < 0 else "0.0"
+    digits, _, power = f"{abs(number)!r}".partition("e")
+    whole, _, fraction = digits.partition(".")
+    significant = (whole + fraction).lstrip("0")
+    # The number is 0.significant times ten to the exponent.
+    exponent = int(power or 0) + len(whole) - (len(whole + fraction) - len(significant))
+    significant = significant.rstrip("0") or "0"
+    sign = "-" if number < 0 else ""
+    if -3 < exponent <= 0:
+        return f"{sign}0.{'0' * -exponent}{significant}"
+    if 0 < exponent <= 7:
+        padded = significant.ljust(exponent, "0")
+        return f"{sign}{padded[:exponent]}.{padded[exponent:] or '0'}"
+    return f"{sign}{significant[0]}.{significant[1:] or '0'}E{exponent - 1}"
+
+
+def write_json(value: Any) -> str:
+    """A parsed value as Jackson's generator writes it: no blanks, each number as Java does."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case Integer():
+            return "0" if value == "-0" else value
+        case Real():
+            text = double_text(float(value))
+            return text if text[-1].isdigit() else f'"{text}"'
+        case str():
+            return _string(value)
+        case Fields():
+            return "{" + ",".join(f"{_string(key)}:{write_json(each)}" for key, each in value) + "}"
+    return "[" + ",".join(map(write_json, value)) + "]"
+
+
+def _string(text: str) -> str:
+    return re.sub(
+        r"\\u00[01][0-9a-f]", lambda found: "\\u" + found[0][2:].upper(), json.dumps(text, ensure_ascii=False)
+    )

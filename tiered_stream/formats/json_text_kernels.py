@@ -1,0 +1,291 @@
+"""What JSON text is made of, for compiled code: strings, numbers, dates, and values that nobody wants.
+
+Each function takes the bytes, a position and the value's end, and answers with the position after what it read, or
+DOUBTFUL where it is not certain what stands there: `exact_json.py` then looks at the whole value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiered_stream.records.compiled import Int, inlined, kernel
+from tiered_stream.records.intrinsics import load_8_bytes, trailing_zeros
+
+DOUBTFUL, FULL = -1, -2
+
+MOST_NESTING = 64
+"""Levels that the quick way goes down."""
+
+_ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+_QUOTES, _BACKSLASHES = _ONES * np.uint64(0x22), _ONES * np.uint64(0x5C)
+_BLANKS = _ONES * np.uint64(0x20)
+
+
+@inlined
+def skip_blanks(data: Any, at: Int, stop: Int) -> Int:
+    while at < stop and data[at] <= 32 and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
+        at += 1
+    return at
+
+
+@kernel
+def _character(data: Any, at: Int, stop: Int) -> Int:
+    """Past one UTF-8 sequence of two to four bytes (Unicode's table 3-7)."""
+    first = data[at]
+    size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+    if first < 0xC2 or first > 0xF4 or size > stop - at:
+        return np.int64(DOUBTFUL)
+    second = data[at + 1]
+    low = 0xA0 if first == 0xE0 else 0x90 if first == 0xF0 else 0x80
+    high = 0x9F if first == 0xED else 0x8F if first == 0xF4 else 0xBF
+    if second < low or second > high:
+        return np.int64(DOUBTFUL)
+    for more in range(at + 2, at + size):
+        if data[more] & 0xC0 != 0x80:
+            return np.int64(DOUBTFUL)
+    return at + size
+
+
+@inlined
+def string_end(data: Any, at: Int, stop: Int) -> Int:
+    """From behind the opening quote to the closing one; doubtful are escapes, controls, and what is not UTF-8."""
+    loadable = data.shape[0] - 8
+    while at < stop:
+        if at <= loadable:
+            word = load_8_bytes(data, at)
+            quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
+            # The lowest bit that is set is right; those above may be set by a borrow.
+            marks = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _BLANKS) & ~word | word
+            marks &= _HIGHS
+            if marks == 0:
+                at += 8
+                continue
+            at += np.int64(trailing_zeros(marks) >> np.uint64(3))
+            if at >= stop:
+                break
+        byte = data[at]
+        if byte == 34:
+            return at
+        if byte == 92 or byte < 32:
+            break
+        at = at + 1 if byte < 128 else _character(data, at, stop)
+        if at < 0:
+            break
+    return np.int64(DOUBTFUL)
+
+
+@inlined
+def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -> Any:
+    """Whether `size` bytes of `text` stand there; after `text` are 8 more bytes."""
+    if size > stop - at:
+        return False
+    while size >= 8:
+        if load_8_bytes(data, at) != load_8_bytes(text, text_at):
+            return False
+        at, text_at, size = at + 8, text_at + 8, size - 8
+    if at + 8 <= data.shape[0]:
+        different = load_8_bytes(data, at) ^ load_8_bytes(text, text_at)
+        return different & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)) == 0
+    while size > 0 and data[at] == text[text_at]:
+        at, text_at, size = at + 1, text_at + 1, size - 1
+    return size == 0
+
+
+@inlined
+def literal_end(data: Any, at: Int, stop: Int) -> Int:
+    """Past `true`, `false` or `null`."""
+    if stop - at < 4:
+        return np.int64(DOUBTFUL)
+    first, second, third, fourth = data[at], data[at + 1], data[at + 2], data[at + 3]
+    if first == 116 and second == 114 and third == 117 and fourth == 101:
+        return at + 4
+    if first == 110 and second == 117 and third == 108 and fourth == 108:
+        return at + 4
+    if stop - at > 4 and first == 102 and second == 97 and third == 108 and fourth == 115 and data[at + 4] == 101:
+        return at + 5
+    return np.int64(DOUBTFUL)
+
+
+@inlined
+def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
+    """Appends decimal digits to `value`: it, which may overflow, and the position after them."""
+    while at < stop:
+        digit = np.int64(data[at]) - 48
+        if digit < 0 or digit > 9:
+            break
+        value = value * 10 + digit
+        at += 1
+    return value, at
+
+
+@inlined
+def read_number(data: Any, at: Int, stop: Int) -> Any:
+    """A number as (digits, exponent, is negative, is integer, position after it): digits times ten to the exponent.
+
+    Doubtful are more than 18 digits.
+    """
+    negative = data[at] == 45
+    at += negative
+    begin = at
+    mantissa, at = _digits(data, at, stop, np.int64(0))
+    count, exponent, integer = at - begin, np.int64(0), True
+    if count == 0 or (count > 1 and data[begin] == 48):
+        return mantissa, exponent, negative, integer, np.int64(DOUBTFUL)
+    if at < stop and data[at] == 46:
+        mantissa, after = _digits(data, at + 1, stop, mantissa)
+        exponent, integer = at + 1 - after, False
+        count, at = count - exponent, after
+        if exponent == 0:
+            return mantissa, exponent, negative, integer, np.int64(DOUBTFUL)
+    if at < stop and (data[at] == 101 or data[at] == 69):
+        at, integer = at + 1, False
+        minus = at < stop and data[at] == 45
+        at += minus or (at < stop and data[at] == 43)
+        power, after = _digits(data, at, stop, np.int64(0))
+        if after == at or after - at > 9:
+            return mantissa, exponent, negative, integer, np.int64(DOUBTFUL)
+        exponent, at = exponent - power if minus else exponent + power, after
+    if count > 18:
+        while begin < at and (data[begin] == 48 or data[begin] == 46):
+            count, begin = count - (data[begin] == 48), begin + 1  # zeros in front count for nothing
+    return mantissa, exponent, negative, integer, at if count <= 18 else np.int64(DOUBTFUL)
+
+
+@inlined
+def _two(data: Any, at: Int) -> Int:
+    """Two digits, -100 or less when they are none."""
+    tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
+    return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-10000)
+
+
+@inlined
+def read_date(data: Any, at: Int, stop: Int) -> Any:
+    """Days since 1970 of a text `YYYY-MM-DD`, years from 1 on, and the position after it."""
+    if stop - at < 10 or data[at + 4] != 45 or data[at + 7] != 45:
+        return np.int64(0), np.int64(DOUBTFUL)
+    year, month, day = _two(data, at) * 100 + _two(data, at + 2), _two(data, at + 5), _two(data, at + 8)
+    if year < 1 or month < 1 or month > 12 or day < 1:
+        return np.int64(0), np.int64(DOUBTFUL)
+    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    most = 28 + is_leap if month == 2 else 30 if month in (4, 6, 9, 11) else 31
+    if day > most:
+        return np.int64(0), np.int64(DOUBTFUL)
+    # Days from a 1 March on, where the leap day ends a year.
+    shifted, months = year - (month <= 2), (month + 9) % 12
+    days = 365 * shifted + shifted // 4 - shifted // 100 + shifted // 400 + (153 * months + 2) // 5 + day - 1
+    return days - 719468, at + 10
+
+
+@inlined
+def _read_zone(data: Any, at: Int, stop: Int) -> Any:
+    """Seconds east of a zone `Z` or `+HH:MM` that ends at `stop`, and whether it is one."""
+    if stop - at == 1:
+        return np.int64(0), data[at] == 90
+    if stop - at != 6 or (data[at] != 43 and data[at] != 45) or data[at + 3] != 58:
+        return np.int64(0), False
+    hours, minutes = _two(data, at + 1), _two(data, at + 4)
+    seconds = hours * 3600 + minutes * 60
+    return -seconds if data[at] == 45 else seconds, 0 <= hours <= 17 and 0 <= minutes <= 59
+
+
+@inlined
+def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> Any:
+    """Microseconds of `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]` that ends at `stop`, and whether it is that.
+
+    `zoned`, `unzoned`: whether a text with, without a zone is known to be understood.
+    """
+    days, at = read_date(data, at, stop)
+    if at < 0 or stop - at < 9 or (data[at] != 84 and data[at] != 32) or data[at + 3] != 58 or data[at + 6] != 58:
+        return np.int64(0), False
+    hours, minutes, seconds = _two(data, at + 1), _two(data, at + 4), _two(data, at + 7)
+    if hours < 0 or hours > 23 or minutes < 0 or minutes > 59 or seconds < 0 or seconds > 59:
+        return np.int64(0), False
+    at, fraction = at + 9, np.int64(0)
+    if at < stop and data[at] == 46:
+        fraction, after = _digits(data, at + 1, stop, fraction)
+        if after == at + 1 or after > at + 7:
+            return np.int64(0), False
+        for _ in range(after, at + 7):
+            fraction *= 10
+        at = after
+    time = hours * 3600 + minutes * 60 + seconds
+    if at == stop:
+        return ((days * 86400 + time) * 1000000) + fraction, unzoned
+    east, is_zone = _read_zone(data, at, stop)
+    return ((days * 86400 + time - east) * 1000000) + fraction, zoned and is_zone
+
+
+@inlined
+def _skip_simple(data: Any, at: Int, stop: Int) -> Int:
+    """Past a string, a number or a literal."""
+    byte = data[at]
+    if byte == 34:
+        at = string_end(data, at + 1, stop)
+        return at + 1 if at >= 0 else at
+    if byte == 45 or 48 <= byte <= 57:
+        _, _, _, _, at = read_number(data, at, stop)
+        return at
+    return literal_end(data, at, stop)
+
+
+@kernel
+def skip_value(data: Any, at: Int, stop: Int) -> Int:
+    """Past any value, which is read to the letter all the same."""
+    objects, depth = np.uint64(0), 0
+    while at < stop:
+        byte = data[at]
+        if byte == 123 or byte == 91:
+            if depth == MOST_NESTING:
+                break
+            objects, depth = objects << np.uint64(1) | np.uint64(byte == 123), depth + 1
+            at = skip_blanks(data, at + 1, stop)
+            is_open = at < stop and data[at] != 125 and data[at] != 93
+        else:
+            at = _skip_simple(data, at, stop)
+            if at < 0:
+                break
+            is_open = False
+        at, objects, depth = _close(data, at, stop, objects, depth) if not is_open else (at, objects, depth)
+        if at < 0 or depth == 0:
+            return at
+        if objects & np.uint64(1):
+            at = _skip_key(data, at, stop)
+            if at < 0:
+                break
+    return np.int64(DOUBTFUL)
+
+
+@inlined
+def _close(data: Any, at: Int, stop: Int, objects: Any, depth: Int) -> Any:
+    """From behind a value, or an opening bracket, past all that close, to the next key or value, if there is one."""
+    while depth > 0:
+        at = skip_blanks(data, at, stop)
+        if at >= stop:
+            return np.int64(DOUBTFUL), objects, depth
+        if data[at] == 44:
+            return skip_blanks(data, at + 1, stop), objects, depth
+        if data[at] != (125 if objects & np.uint64(1) else 93):
+            return np.int64(DOUBTFUL), objects, depth
+        at, objects, depth = at + 1, objects >> np.uint64(1), depth - 1
+    return at, objects, depth
+
+
+@inlined
+def _skip_key(data: Any, at: Int, stop: Int) -> Int:
+    """Past a key and its colon, to its value."""
+    if at >= stop or data[at] != 34:
+        return np.int64(DOUBTFUL)
+    at = string_end(data, at + 1, stop)
+    return skip_colon(data, at + 1, stop) if at >= 0 else at
+
+
+@inlined
+def skip_colon(data: Any, at: Int, stop: Int) -> Int:
+    """Past a colon, to the value behind it."""
+    if at < stop and data[at] != 58:
+        at = skip_blanks(data, at, stop)
+    if at >= stop or data[at] != 58:
+        return np.int64(DOUBTFUL)
+    return skip_blanks(data, at + 1, stop)

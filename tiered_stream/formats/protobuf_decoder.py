@@ -1,0 +1,172 @@
+"""Protobuf messages to a column, as Spark's `from_protobuf` gives it.
+
+Compiled code decodes what is plain (`protobuf_kernels.py`). Google's library decodes the rest in Python, each value by
+itself: what it takes for a message is one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tiered_stream.formats import protobuf_kernels as kernels
+from tiered_stream.formats.byte_kernels import hash_room
+from tiered_stream.formats.byte_slices import ByteSlices
+from tiered_stream.formats.column_builder import TOO_LARGE, ColumnBuilder, Columns
+from tiered_stream.formats.decoded import REASON_SIZE, Decoded, spliced
+from tiered_stream.formats.google_protobuf import (
+    DecodeError,
+    Descriptor,
+    EnumDescriptor,
+    FieldDescriptor,
+    Message,
+    descriptor_pb2,
+    message_factory,
+)
+from tiered_stream.formats.protobuf_program import protobuf_program, symbols
+from tiered_stream.formats.protobuf_schema import MOST_DEPTH, is_map, message_descriptor, message_type, time_type
+
+_LARGEST_MICROSECONDS = 2**63 - 1
+_MOST_AT_ONCE = 8 << 20
+"""Bytes of the messages that are Python's objects at one time, unless one alone is larger."""
+
+_Convert = Callable[[Any], Any]
+
+
+class _NoValueError(Exception):
+    """A message has no row."""
+
+
+class ProtobufDecoder:
+    """Messages of one type, each a value."""
+
+    def __init__(self, descriptor_set: bytes, message: str) -> None:
+        """`message` is the full name of a message of a descriptor set (`protoc --descriptor_set_out`).
+
+        Raises:
+            ConfigurationError: there is no such message, or it has no columns.
+        """
+        descriptor = message_descriptor(descriptor_set, message)
+        self._kind = message_type(descriptor)
+        self._class = message_factory.GetMessageClass(descriptor)
+        self._row = _struct_of(descriptor, self._kind)
+        self._builder = ColumnBuilder(self._kind)
+        self._program = protobuf_program(descriptor, self._builder)
+        marks = np.zeros((len(self._program.fields) + 1, kernels.MARK_COLUMNS), np.int64)
+        stack = np.zeros((2 * MOST_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
+        self._room = marks, stack, hash_room()
+
+    @property
+    def kind(self) -> pa.DataType:
+        return self._kind
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        return self.read(ByteSlices.of(values))
+
+    def read(self, slices: ByteSlices) -> Decoded:
+        program = self._program.kernel_arguments()
+        not_plain = np.zeros(len(slices), np.bool_)
+
+        def write(columns: Columns, row: int) -> int:
+            given = slices.kernel_arguments()
+            return int(kernels.decode_messages(given, program, row, columns, self._room, not_plain))
+
+        column, too_large = self._builder.build(len(slices), write)
+        reasons = dict.fromkeys(too_large, TOO_LARGE)
+        for slots in _pieces(np.flatnonzero(not_plain).tolist(), slices):
+            column = spliced(column, {slot: self._decoded(slices.value(slot), slot, reasons) for slot in slots})
+        return Decoded(column, reasons)
+
+    def _decoded(self, content: bytes, at: int, reasons: dict[int, str]) -> Any:
+        try:
+            message = self._class.FromString(content)
+            if not message.IsInitialized():
+                # Which one the library does not say without faults: its look for them can end the process.
+                raise _NoValueError("the value lacks a required field")
+            return self._row(message)
+        except (DecodeError, UnicodeDecodeError) as error:
+            reasons[at] = f"the value is no message {self._class.DESCRIPTOR.full_name}: {error}"[:REASON_SIZE]
+        except _NoValueError as error:
+            reasons[at] = str(error)[:REASON_SIZE]
+        return None
+
+
+def _pieces(slots: list[int], slices: ByteSlices) -> Iterator[list[int]]:
+    """The slots, so many at a time as may be Python's objects at once."""
+    piece, size = [], 0
+    for slot in slots:
+        piece.append(slot)
+        size += int(slices.stops[slot] - slices.starts[slot])
+        if size > _MOST_AT_ONCE:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _struct_of(message: Descriptor, kind: pa.StructType) -> _Convert:
+    getters = [(name, _getter(message.fields_by_name[name], kind.field(name).type)) for name in kind.names]
+    return lambda found: {name: get(found) for name, get in getters}
+
+
+def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
+    """What a message's field is in its column: null where it was not written, and has no default of its own."""
+    name = field.name
+    if is_map(field):
+        key, value = (field.message_type.fields_by_name[each] for each in ("key", "value"))
+        of_key, of_value = _converter(key, kind.key_type), _converter(value, kind.item_type)
+        return lambda found: [(of_key(each), of_value(getattr(found, name)[each])) for each in getattr(found, name)]
+    if field.is_repeated:
+        convert = _converter(field, kind.value_type)
+        return lambda found: [convert(each) for each in getattr(found, name)]
+    convert = _converter(field, kind)
+    if not field.has_presence:
+        # Java takes what has no presence, and is the default, for what was not written.
+        return lambda found: None if _is_zero(getattr(found, name)) else convert(getattr(found, name))
+    if field.has_default_value:
+        return lambda found: convert(getattr(found, name))
+    return lambda found: convert(getattr(found, name)) if found.HasField(name) else None
+
+
+def _is_zero(value: Any) -> bool:
+    return not value and not (isinstance(value, float) and math.copysign(1, value) < 0)
+
+
+def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
+    if field.enum_type is not None:
+        return _symbol_of(field.enum_type)
+    if field.message_type is not None:
+        is_time = time_type(field.message_type) is not None
+        return (lambda found: _microseconds(field, found)) if is_time else _struct_of(field.message_type, kind)
+    match field.cpp_type:
+        case FieldDescriptor.CPPTYPE_UINT32:
+            return lambda number: number - (1 << 32) if number >> 31 else number
+        case FieldDescriptor.CPPTYPE_UINT64:
+            return lambda number: number - (1 << 64) if number >> 63 else number
+    return lambda value: value
+
+
+def _symbol_of(enum: EnumDescriptor) -> _Convert:
+    """A number's name; of one without a name what Java makes of it."""
+    names = symbols(enum)
+    return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
+
+
+def _microseconds(field: FieldDescriptor, found: Message) -> int:
+    seconds, nanos = found.seconds, found.nanos
+    micros: int = int(seconds) * 1_000_000 + math.trunc(nanos / 1000)
+    if abs(micros) > _LARGEST_MICROSECONDS:
+        raise _NoValueError(f"{field.full_name}: a time does not fit into microseconds")
+    return micros
+
+
+def compile_kernels() -> None:
+    """Have what protobuf needs compiled, for `tiered-stream warm`."""
+    empty = descriptor_pb2.DescriptorProto(name="Empty")
+    file = descriptor_pb2.FileDescriptorProto(name="empty.proto", message_type=[empty])
+    decoder = ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString(), "Empty")
+    decoder.decode(pa.scalar([b""], pa.list_(pa.binary())).values)

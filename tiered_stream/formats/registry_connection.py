@@ -1,0 +1,182 @@
+"""One GET after the other to a schema registry: over TLS, with a password, from whichever of its servers answers."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import urllib3
+from urllib3.util.ssl_ import create_urllib3_context
+
+from tiered_stream.errors import (
+    ConfigurationError,
+    SchemaRegistryError,
+    SchemaRegistryUnavailableError,
+    UnknownSchemaError,
+)
+from tiered_stream.process import muted
+
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
+_ROUNDS, _FIRST_WAIT = 5, 0.2
+"""Every server is asked so often; the waits between the rounds double, in seconds."""
+_MOST_BYTES, _AT_A_TIME = 8 << 20, 1 << 16
+_HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
+"""Statuses after which the same request may succeed."""
+_UNKNOWN = (40401, 40402, 40403)
+"""Its own codes for a subject, a version and a schema that are not there; a 404 without them says something else."""
+_PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+               "ssl.key.password")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """Where a schema registry is, and how to log in: the settings of Confluent's Python client, by their names.
+
+    `url` may be several, with commas between. Files are PEM. Made by `parse`.
+    """
+
+    urls: tuple[str, ...]
+    properties: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str], prefix: str = "schema.registry.") -> RegistrySettings:
+        """Raises ConfigurationError: a setting, whose name begins with `prefix`, is missing, unknown or malformed."""
+        if unknown := sorted(set(properties) - set(_PROPERTIES)):
+            raise ConfigurationError(f"there is no setting {prefix}{unknown[0]}; there are {', '.join(_PROPERTIES)}")
+        urls = tuple(each.strip().rstrip("/") for each in properties.get("url", "").split(",") if each.strip())
+        if not urls:
+            raise ConfigurationError(f"{prefix}url is missing: where is the schema registry?")
+        for url in urls:
+            _check_url(url, f"{prefix}url")
+        if ":" not in properties.get("basic.auth.user.info", ":"):
+            raise ConfigurationError(f"{prefix}basic.auth.user.info is not of the form user:password")
+        if "ssl.key.location" in properties and "ssl.certificate.location" not in properties:
+            raise ConfigurationError(f"{prefix}ssl.key.location has no {prefix}ssl.certificate.location")
+        return cls(urls, dict(properties))
+
+
+def _check_url(url: str, name: str) -> None:
+    try:
+        parts = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError:
+        raise ConfigurationError(f"{name}: one of the addresses is no URL") from None
+    if parts.auth is not None:
+        raise ConfigurationError(f"{name} has a user in it; say user:password in basic.auth.user.info instead")
+    if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
+        raise ConfigurationError(f"{name}: {url!r} is not of the form http(s)://host:port/path")
+
+
+class RegistryConnection:
+    """Raises ConfigurationError: TLS's files cannot be used."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._urls = settings.urls
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if user_info := settings.properties.get("basic.auth.user.info"):
+            headers |= urllib3.make_headers(basic_auth=user_info)
+        self._pools = urllib3.PoolManager(
+            headers=headers, retries=False, ssl_context=_tls(settings.properties),
+            timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
+        )  # fmt: skip
+
+    def get(self, path: str) -> dict[str, Any]:
+        """What is there, an object of JSON; asked for again, of each server in its turn, where that may help.
+
+        Raises:
+            UnknownSchemaError: the registry does not have it.
+            SchemaRegistryUnavailableError: no server could be reached, or could answer.
+            SchemaRegistryError: the registry refused the request, or it is none.
+        """
+        wait, why = _FIRST_WAIT, ""
+        for left in reversed(range(_ROUNDS)):
+            for url in self._urls:
+                try:
+                    return self._ask(url, path)
+                except SchemaRegistryUnavailableError as error:
+                    why = str(error)
+            if left:
+                time.sleep(wait * random.uniform(0.8, 1.2))
+                wait *= 2
+        raise SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
+
+    def _ask(self, url: str, path: str) -> dict[str, Any]:
+        try:
+            with muted("urllib3"):
+                # A redirect could take the password elsewhere.
+                answer = self._pools.request("GET", url + path, redirect=False, preload_content=False)
+                try:
+                    status, content = answer.status, _read(answer)
+                finally:
+                    answer.close()
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _unreached(url, error) from error
+        try:
+            found: Any = orjson.loads(content)
+        except ValueError:
+            found = None
+        if status == 200 and isinstance(found, dict):
+            return found
+        raise _refused(url, path, status, found.get("error_code") if isinstance(found, dict) else None)
+
+
+def _read(answer: urllib3.BaseHTTPResponse) -> bytes:
+    content, end = bytearray(), time.monotonic() + _READ_SECONDS
+    while piece := answer.read1(_AT_A_TIME):
+        content += piece
+        if len(content) > _MOST_BYTES or time.monotonic() > end:
+            raise ValueError("its answer does not come to an end")
+    return bytes(content)
+
+
+def _unreached(url: str, error: Exception) -> SchemaRegistryError:
+    causes = (error, *error.args, error.__cause__, error.__context__)
+    untrusted = next((each for each in causes if isinstance(each, ssl.SSLCertVerificationError)), None)
+    if untrusted is not None:
+        return SchemaRegistryError(
+            f"the schema registry {url}: TLS failed: {untrusted.verify_message}; is its authority in ssl.ca.location?"
+        )
+    detail = str(error) if type(error) is ValueError else type(error).__name__
+    return SchemaRegistryUnavailableError(f"the schema registry {url} was not reached: {detail}")
+
+
+def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryError:
+    said = f"{status} ({code})" if isinstance(code, int) else str(status)
+    if status in _HOPEFUL:
+        return SchemaRegistryUnavailableError(f"the schema registry {url} answered {said}")
+    if status == 404 and code in _UNKNOWN:
+        return UnknownSchemaError(f"the schema registry {url} has no {path}")
+    hints = {401: "check basic.auth.user.info", 403: "may this user read schemas?", 200: "that is no object of JSON"}
+    hint = hints.get(status, "is this the address of a schema registry that speaks Confluent's API?")
+    return SchemaRegistryError(f"the schema registry {url} answered {path} with {said}; {hint}")
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = create_urllib3_context()
+    authority, certificate = properties.get("ssl.ca.location"), properties.get("ssl.certificate.location")
+    try:
+        if authority is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(authority)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"ssl.ca.location: {authority!r} has no certificates: {_why(error)}") from None
+    if certificate is not None:
+        # Without a password OpenSSL would ask for one on the terminal.
+        key, password = properties.get("ssl.key.location"), properties.get("ssl.key.password", "")
+        try:
+            context.load_cert_chain(certificate, key, password)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"ssl.certificate.location, ssl.key.location: {certificate!r} and {key!r} are no certificate with its "
+                f"key, or ssl.key.password does not open it: {_why(error)}"
+            ) from None
+    return context
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or type(error).__name__)

@@ -1,0 +1,116 @@
+"""Avro values that name their schema by its id in a registry (Confluent's wire format), to a column of one schema.
+
+A value is a zero byte, the schema's id (int32, big endian), and an Avro datum. Values of one id are decoded together,
+each by its writer's schema, and put back in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from cachetools import LRUCache
+
+from tiered_stream.errors import ConfigurationError, UnsupportedDataError
+from tiered_stream.formats.avro_decoder import AvroReader
+from tiered_stream.formats.avro_schema import AvroType, parse_avro_schema
+from tiered_stream.formats.avro_types import arrow_type
+from tiered_stream.formats.avro_widening import widened
+from tiered_stream.formats.byte_slices import ByteSlices
+from tiered_stream.formats.decoded import REASON_SIZE, Decoded
+from tiered_stream.formats.registry_connection import RegistrySettings
+from tiered_stream.formats.schema_registry import RegisteredSchema, schema_registry
+from tiered_stream.formats.writer_schemas import HEADER_SIZE, NOT_FRAMED, WriterSchemas, schema_ids
+
+_MOST_READERS = 100
+
+Rows = np.ndarray[Any, Any]
+
+
+class RegistryDecoder:
+    """Values of any schemas of a registry, read as those of the schema `reader`."""
+
+    def __init__(self, settings: RegistrySettings, reader: str, *, grow: bool = False) -> None:
+        """`grow`: fields that a writer has and the reader has not become fields of the column, from then on.
+
+        Raises:
+            ConfigurationError: the settings or the schema are none.
+            UnsupportedDataError: no column can have such a type.
+        """
+        self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), _parsed)
+        self._grow = grow
+        self._wanted = parse_avro_schema(reader)
+        self._nulls = AvroReader(self._wanted, self._wanted)
+        self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MOST_READERS)
+
+    @property
+    def kind(self) -> pa.DataType:
+        return arrow_type(self._wanted)
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Raises SchemaRegistryError: the registry cannot be asked. What it does not know is a value's reason."""
+        slices = ByteSlices.of(values)
+        ids = schema_ids(slices)
+        found, inverse = np.unique(ids, return_inverse=True)
+        writers = self._writers.of(ids)
+        if self._grow:
+            self._widen(writers.values())
+        if len(found) == 1:
+            return self._read(slices, int(found[0]), writers)
+        groups = [np.flatnonzero(inverse == at) for at in range(len(found))]
+        parts = [self._read(slices.take(rows), int(each), writers) for rows, each in zip(groups, found, strict=True)]
+        return in_order(parts, groups, self.kind)
+
+    def _widen(self, writers: Collection[AvroType | str]) -> None:
+        wanted = self._wanted
+        for writer in writers:
+            if not isinstance(writer, str):
+                wanted = widened(wanted, writer)
+        if wanted != self._wanted:
+            self._nulls = AvroReader(wanted, wanted)
+            self._wanted = wanted
+            self._readers.clear()
+
+    def _read(self, slices: ByteSlices, schema_id: int, writers: Mapping[int, AvroType | str]) -> Decoded:
+        """Values of one id, -1 being those that have none, or are null."""
+        if schema_id < 0:
+            return self._without(slices, NOT_FRAMED)
+        writer = writers[schema_id]
+        reader = writer if isinstance(writer, str) else self._reader(schema_id, writer)
+        return self._without(slices, reader) if isinstance(reader, str) else reader.read(slices.after(HEADER_SIZE))
+
+    def _reader(self, schema_id: int, writer: AvroType) -> AvroReader | str:
+        reader = self._readers.get(schema_id)
+        if reader is None:
+            try:
+                reader = AvroReader(writer, self._wanted)
+            except (ConfigurationError, UnsupportedDataError) as error:
+                reader = f"schema {schema_id}: {error}"
+            self._readers[schema_id] = reader
+        return reader
+
+    def _without(self, slices: ByteSlices, reason: str) -> Decoded:
+        nulls = pa.nulls(len(slices), self._nulls.kind)
+        return Decoded(nulls, dict.fromkeys(np.flatnonzero(slices.valid).tolist(), reason[:REASON_SIZE]))
+
+
+def _parsed(schema_id: int, found: RegisteredSchema) -> AvroType | str:
+    if found.kind != "AVRO":
+        return f"schema {schema_id} is of the format {found.kind[:20]}, not AVRO"
+    try:
+        return parse_avro_schema(found.text, [text for _, text in found.references])
+    except ConfigurationError as error:
+        return f"schema {schema_id}: {error}"
+
+
+def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
+    """The values of all parts, each where it was: of `parts[i]` in the rows `groups[i]`."""
+    if not parts:
+        return Decoded(pa.nulls(0, kind), {})
+    column = pa.concat_arrays([part.column for part in parts])
+    places = np.argsort(np.concatenate(groups), kind="stable")
+    pairs = zip(parts, groups, strict=True)
+    reasons = {int(rows[row]): why for part, rows in pairs for row, why in part.reasons.items()}
+    return Decoded(column.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])), reasons)

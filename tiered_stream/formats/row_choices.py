@@ -1,0 +1,40 @@
+"""What may be chosen for the rows of a table. Apart from the rest: options know it without Arrow."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+REGISTRY_PREFIX = "ingest.schema.registry."
+"""Of the settings of the schema registry's client, which have Confluent's names behind it."""
+
+
+class Format(StrEnum):
+    """`ingest.key.format`, `ingest.value.format`."""
+
+    BINARY = "binary"
+    STRING = "string"
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+class OnDecodeError(StrEnum):
+    """`ingest.onDecodeError`: what becomes of a record that does not decode."""
+
+    FAIL = "fail"
+    DEAD_LETTER = "deadLetter"
+    NULL = "null"
+
+
+class Evolution(StrEnum):
+    """`ingest.schemaEvolution`: whether new fields become columns."""
+
+    NONE = "none"
+    ADD = "add"
+
+
+class Envelope(StrEnum):
+    """`ingest.envelope`: what values are wrapped in."""
+
+    NONE = "none"
+    DEBEZIUM = "debezium"

@@ -1,0 +1,144 @@
+"""Kafka's records to the rows of a table, in the task that reads them; those that are no rows, to dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.errors import UndecodableRecordError
+from tiered_stream.formats.conform import conform
+from tiered_stream.formats.decoded import REASON_SIZE
+from tiered_stream.formats.envelope import unwrapped
+from tiered_stream.formats.kafka_columns import OFFSET, kafka_column, table_columns
+from tiered_stream.formats.open_decoder import open_decoder
+from tiered_stream.formats.row_choices import Envelope, Evolution, OnDecodeError
+from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
+from tiered_stream.formats.row_transformation import UserTransform
+from tiered_stream.formats.schema_growth import grown, mark_grown
+from tiered_stream.formats.table_rules import RowRules
+
+ROW = "row"
+"""What is wrong with a record whose key and value decode, but whose row the table does not take."""
+_Failures = dict[int, tuple[str, str]]
+"""By number of the record: which of key, value and row, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedRows:
+    """What became of a batch of records: each is in one of the two, unless the user's function left it out."""
+
+    rows: pa.RecordBatch
+    """The table's columns, and hidden ones (`kafka_columns`)."""
+    dead: pa.RecordBatch | None
+    """Of `DEAD_LETTER_SCHEMA`; None: there are none."""
+
+
+class RowDecoder:
+    """Decodes records for a table, in one thread. Raises ConfigurationError as `open_decoder`."""
+
+    def __init__(self, how: RowFormat) -> None:
+        self._how = how
+        self._decoders = {name: open_decoder(how, name) for name in (KEY, VALUE)}
+        self._rules = RowRules(how.rules, how.written)
+        self._transform = UserTransform(how.transform) if how.transform else None
+
+    def decode(self, records: pa.RecordBatch) -> DecodedRows:
+        """Records of one partition in offset order, with headers where there may be dead letters.
+
+        Raises:
+            UndecodableRecordError: there is a record that is no row, and it may not be left out.
+            TableError: the user's function failed, or gave something else than it promised.
+        """
+        failures: _Failures = {}
+        key = self._part(self._how.key, KEY, records.column(KEY), failures)
+        value = self._part(self._how.value, VALUE, records.column(VALUE), failures)
+        if failures and self._how.on_error is OnDecodeError.FAIL:
+            raise _error(records, failures)
+        if self._how.on_error is OnDecodeError.NULL:
+            failures = {}
+        rows = self._assembled(records, key, value)
+        if failures:
+            alive = np.ones(rows.num_rows, bool)
+            alive[list(failures)] = False
+            rows = rows.filter(pa.array(alive))
+        if self._transform is not None and rows.num_rows:
+            rows = self._transform.apply(rows, self._how.written)
+        rows = self._within_rules(records, rows, failures)
+        return DecodedRows(rows, _dead_letters(records, failures) if failures else None)
+
+    def _part(self, part: PartFormat, name: str, values: pa.Array, failures: _Failures) -> pa.Array:
+        """A decoded key or value, as the table has it; with `ingest.schemaEvolution` new fields stay."""
+        decoder = self._decoders[name]
+        if decoder is None:
+            return values
+        found = decoder.decode(values)
+        column, reasons = found.column, dict(found.reasons)
+        if name == VALUE and self._how.envelope is Envelope.DEBEZIUM:
+            column, foreign = unwrapped(column)
+            reasons |= foreign
+        grows = name == VALUE and self._how.evolution is Evolution.ADD
+        conformed, misfit = conform(column, grown(part.kind, column.type) if grows else part.kind)
+        if misfit is not None and misfit.true_count:
+            reason = f"its schema has {column.type}, which the table's {part.kind} does not take"[:REASON_SIZE]
+            reasons = dict.fromkeys(pc.indices_nonzero(misfit).to_pylist(), reason) | reasons
+            conformed = pc.if_else(misfit, pa.scalar(None, conformed.type), conformed)
+        for slot, reason in reasons.items():
+            failures.setdefault(slot, (name, reason))
+        return conformed
+
+    def _assembled(self, records: pa.RecordBatch, key: pa.Array, value: pa.Array) -> pa.RecordBatch:
+        kind = None if self._decoders[VALUE] is None else value.type
+
+        def column(source: Source) -> pa.Array:
+            if source.kafka:
+                return records.column(source.kafka)
+            whole = key if source.part == KEY else value
+            return whole if source.field is None else pc.struct_field(whole, [source.field])
+
+        layout = list(self._how.layout(kind))
+        arrays = [column(source) for _, source in layout]
+        schema = pa.schema([field for field, _ in layout])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema if kind == self._how.value.kind else mark_grown(schema))
+
+    def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
+        """The rows that the table takes; the records of the others are failures, with all rows that they have."""
+        broken = self._rules.broken(rows) if self._how.rules else {}
+        if not broken:
+            return rows
+        offsets = kafka_column(rows, OFFSET).to_numpy()
+        of_records = records.column(OFFSET).to_numpy()
+        for row, reason in broken.items():
+            failures.setdefault(int(np.searchsorted(of_records, offsets[row])), (ROW, reason))
+        if self._how.on_error is not OnDecodeError.DEAD_LETTER:
+            raise _error(records, failures)
+        return rows.filter(pa.array(~np.isin(offsets, offsets[list(broken)])))
+
+
+def _error(records: pa.RecordBatch, failures: _Failures) -> UndecodableRecordError:
+    slot = min(failures)
+    topic, partition, offset = (records.column(name)[slot].as_py() for name in ("topic", "partition", "offset"))
+    part, reason = failures[slot]
+    return UndecodableRecordError(
+        f"the {part} of topic {topic}, partition {partition}, offset {offset}: {reason}. To keep such records aside, "
+        "set ingest.onDecodeError=deadLetter and ingest.deadLetterTable"
+    )
+
+
+def _dead_letters(records: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
+    slots = sorted(failures)
+    dead = records.take(pa.array(slots, pa.int64()))
+    names = [name for name in DEAD_LETTER_SCHEMA.names if name in records.schema.names]
+    columns = {name: dead.column(name) for name in names}
+    columns["failed"] = pa.array([failures[slot][0] for slot in slots], pa.string())
+    columns["reason"] = pa.array([failures[slot][1] for slot in slots], pa.string())
+    made = [columns.get(each.name, pa.nulls(len(slots), each.type)) for each in DEAD_LETTER_SCHEMA]
+    return pa.RecordBatch.from_arrays(made, schema=DEAD_LETTER_SCHEMA)
+
+
+def table_view(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows without hidden columns."""
+    shown = table_columns(rows.schema)
+    return rows if len(shown) == rows.num_columns else rows.select(shown.names)

@@ -1,0 +1,169 @@
+"""What the rows of a table are: resolved once, on the driver, from settings and schemas; tasks get it as JSON."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from tiered_stream.formats.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
+from tiered_stream.formats.row_choices import Envelope, Evolution, Format, OnDecodeError
+from tiered_stream.formats.table_rules import NO_RULES, TableRules
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+
+KEY, VALUE = "key", "value"
+DEAD_LETTER_SCHEMA = pa.schema(
+    [*SCHEMA_WITH_HEADERS, ("reason", pa.string()), ("failed", pa.string()), ("redrive", pa.int64())]
+)
+"""Of a dead letter: Kafka's record, why it is no row, and which of it: `key`, `value` or `row`. `redrive` is null, but
+while a redrive brings the record into its table."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartFormat:
+    """How keys are decoded, or values.
+
+    `schema` is what the format's decoder takes: of JSON an Arrow schema (`schema_to_text`), of Avro its JSON, of
+    protobuf a descriptor set in base64, with the `message` that is meant. With `registered`, each value names a schema
+    of its own in a registry, and `schema` is the topic's newest one; empty until it was asked for. `kind` is the type
+    that the table has of it, in binary format none.
+    """
+
+    format: Format = Format.BINARY
+    schema: str = ""
+    message: str = ""
+    registered: bool = False
+    kind: pa.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a column comes from: the whole `key` or `value`, a `field` of the value, or Kafka's column `kafka`."""
+
+    part: str = ""
+    field: int | None = None
+    kafka: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFormat:
+    """The rows of one table."""
+
+    kafka_columns: tuple[tuple[str, str], ...]
+    """Kafka's columns that stay, each with its name in the table."""
+    key: PartFormat = PartFormat()
+    value: PartFormat = PartFormat()
+    struct_column: str | None = None
+    """The column that has the whole value; None: each of its fields is a column."""
+    on_error: OnDecodeError = OnDecodeError.FAIL
+    evolution: Evolution = Evolution.NONE
+    envelope: Envelope = Envelope.NONE
+    transform: str = ""
+    """The user's function, `package.module:function`, or nothing."""
+    transformed: pa.Schema | None = None
+    """What that function gives."""
+    rules: TableRules = NO_RULES
+    zone: str = "UTC"
+    """The session's time zone: of times that name none."""
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The properties of the schema registry's client; they may hold a password, so they do not go into the JSON."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows are Kafka's records as they are."""
+        renamed = any(name != own for name, own in self.kafka_columns)
+        kept = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
+        decodes = self.key.kind is not None or self.value.kind is not None
+        return kept and not (decodes or renamed or self.transform or self.rules)
+
+    @property
+    def keeps_headers(self) -> bool:
+        """Whether the table has them."""
+        return "headers" in dict(self.kafka_columns)
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the types of all columns are known."""
+        return all(part.kind is not None or part.format is Format.BINARY for part in (self.key, self.value))
+
+    @property
+    def decoded(self) -> pa.Schema:
+        """The table's columns before the user's function."""
+        return table_columns(pa.schema([each for each, _ in self.layout(self.value.kind)]))
+
+    @property
+    def written(self) -> pa.Schema:
+        """The table's columns, but for that of the day."""
+        return self.decoded if self.transformed is None else self.transformed
+
+    def layout(self, value_kind: pa.DataType | None) -> Iterator[tuple[pa.Field, Source]]:
+        """All columns of a row whose value has this type; hidden ones last."""
+        names = dict(self.kafka_columns)
+        for column in SCHEMA_WITH_HEADERS:
+            if column.name == KEY and self.key.kind is not None:
+                yield pa.field(KEY, self.key.kind), Source(KEY)
+            if column.name == VALUE and value_kind is not None:
+                yield from self._of_value(value_kind)
+            if column.name in names:
+                yield marked(pa.field(names[column.name], column.type), column.name), Source(kafka=column.name)
+        for name in (OFFSET, TIMESTAMP):
+            if name not in names:
+                yield hidden(name, SCHEMA_WITH_HEADERS.field(name).type), Source(kafka=name)
+
+    def _of_value(self, kind: pa.DataType) -> Iterator[tuple[pa.Field, Source]]:
+        if self.struct_column is None and pa.types.is_struct(kind):
+            for number, each in enumerate(kind):
+                yield pa.field(each.name, each.type), Source(VALUE, number)
+        else:
+            yield pa.field(self.struct_column or VALUE, kind), Source(VALUE)
+
+    def to_json(self) -> str:
+        """All but `registry`, as text."""
+        told = asdict(replace(self, registry={}))
+        return orjson.dumps(told, default=_type_to_text).decode()
+
+
+def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
+    """Inverse of `RowFormat.to_json`."""
+    found: dict[str, Any] = orjson.loads(text)
+    for name in (KEY, VALUE):
+        part = found[name]
+        kind = schema_from_text(part["kind"]).field(0).type if part["kind"] else None
+        found[name] = PartFormat(Format(part["format"]), part["schema"], part["message"], part["registered"], kind)
+    rules, transformed = found["rules"], found["transformed"]
+    return RowFormat(
+        **found
+        | {
+            "kafka_columns": tuple((name, own) for name, own in found["kafka_columns"]),
+            "on_error": OnDecodeError(found["on_error"]),
+            "evolution": Evolution(found["evolution"]),
+            "envelope": Envelope(found["envelope"]),
+            "transformed": schema_from_text(transformed) if transformed else None,
+            "rules": TableRules(tuple(rules["not_null"]), tuple((name, text) for name, text in rules["checks"])),
+            "registry": registry,
+        }
+    )
+
+
+def plain_rows(include_headers: bool) -> RowFormat:
+    """Kafka's records as they are."""
+    names = SCHEMA_WITH_HEADERS.names if include_headers else SCHEMA_WITH_HEADERS.names[:-1]
+    return RowFormat(tuple((name, name) for name in names))
+
+
+def schema_to_text(schema: pa.Schema) -> str:
+    """An Arrow schema as text."""
+    return b64encode(schema.serialize()).decode()
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    """Inverse of `schema_to_text`."""
+    return pa.ipc.read_schema(pa.BufferReader(b64decode(text)))
+
+
+def _type_to_text(value: pa.DataType | pa.Schema) -> str:
+    return schema_to_text(value if isinstance(value, pa.Schema) else pa.schema([("kind", value)]))

@@ -1,0 +1,121 @@
+"""Schemas by their ids in a schema registry (Confluent's REST API; Karapace and Apicurio speak it, too).
+
+A schema never changes under its id, so each is asked for once in a process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from urllib.parse import quote
+
+from cachetools import LRUCache
+
+from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
+from tiered_stream.formats.registry_connection import RegistryConnection, RegistrySettings
+from tiered_stream.process import PerProcess
+from tiered_stream.single_flight import SingleFlightCache
+
+_MOST_CHARACTERS, _MOST_UNKNOWN, _UNKNOWN_SECONDS = 64 << 20, 100_000, 60.0
+_MOST_REFERENCES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema and all that it refers to, directly or not: (name, text) of each, after those that it needs itself.
+
+    `kind` is AVRO, PROTOBUF or JSON. `id` is -1 where the registry did not say it.
+    """
+
+    id: int
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...]
+
+    @property
+    def size(self) -> int:
+        return len(self.text) + sum(len(text) for _, text in self.references)
+
+
+class SchemaRegistry:
+    """Schemas of one registry; `schema_registry` gives a process's own. Safe to use from several threads."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._connection = RegistryConnection(settings)
+        self._schemas: SingleFlightCache[int, RegisteredSchema] = SingleFlightCache(
+            _MOST_CHARACTERS, lambda schema: schema.size + 1000
+        )
+        self._unknown: LRUCache[int, float] = LRUCache(_MOST_UNKNOWN)
+        self._lock = Lock()
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """The schema that writers name by this id.
+
+        Raises:
+            UnknownSchemaError: there is none; it is not asked for again for a minute.
+            SchemaRegistryError: see `RegistryConnection.get`.
+        """
+        with self._lock:
+            if time.monotonic() < self._unknown.get(schema_id, 0):
+                raise UnknownSchemaError(f"the schema registry has no schema {schema_id}")
+        try:
+            return self._schemas.get(schema_id, lambda: self._load(f"/schemas/ids/{schema_id}", schema_id))
+        except UnknownSchemaError:
+            with self._lock:
+                self._unknown[schema_id] = time.monotonic() + _UNKNOWN_SECONDS
+            raise
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The newest schema of a subject, asked for at each call. Raises as `by_id`."""
+        return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest", -1)
+
+    def _load(self, path: str, schema_id: int) -> RegisteredSchema:
+        found = self._connection.get(path)
+        references: dict[tuple[str, int], tuple[str, str] | None] = {}
+        try:
+            self._refer(found, references)
+        except UnknownSchemaError as error:
+            raise SchemaRegistryError(f"{path} refers to what is not there: {error}") from error
+        known = found.get("id", schema_id)
+        kind = found.get("schemaType", "AVRO")
+        return RegisteredSchema(known if isinstance(known, int) else -1, str(kind), _text(path, found),
+                                tuple(each for each in references.values() if each))  # fmt: skip
+
+    def _refer(self, found: Mapping[str, Any], known: dict[tuple[str, int], tuple[str, str] | None]) -> None:
+        """Add what a schema refers to, each after what it needs itself; None: it is being asked for."""
+        listed = found.get("references") or []
+        for each in listed if isinstance(listed, list) else [listed]:
+            match each:
+                case {"name": str(name), "subject": str(subject), "version": int(version)}:
+                    pass
+                case _:
+                    raise SchemaRegistryError(f"the schema registry gives a malformed reference: {str(each)[:100]}")
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+            if known.get((subject, version)) is not None:
+                continue
+            if (subject, version) in known or len(known) >= _MOST_REFERENCES:
+                raise SchemaRegistryError(f"{path} refers to itself, or to more than {_MOST_REFERENCES} schemas")
+            known[subject, version] = None
+            below = self._connection.get(path)
+            self._refer(below, known)
+            # At the end of the order, now that what it needs is there.
+            del known[subject, version]
+            known[subject, version] = name, _text(path, below)
+
+
+def _text(path: str, found: Mapping[str, Any]) -> str:
+    text = found.get("schema")
+    if not isinstance(text, str):
+        raise SchemaRegistryError(f"the schema registry answers {path} without a schema")
+    return text
+
+
+_registries: PerProcess[SchemaRegistry] = PerProcess()
+
+
+def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
+    """The process's own, with all that it was told. Raises ConfigurationError as `RegistryConnection`."""
+    return _registries.get(settings, lambda: SchemaRegistry(settings))

@@ -1,0 +1,260 @@
+"""What a table asks of its rows: columns that are NOT NULL, and CHECK constraints, as far as they are simple.
+
+A check is parsed only where its meaning is certain: comparisons of one column with literals, IS [NOT] NULL, IN,
+BETWEEN, and AND, OR, NOT of these. As in Delta (`CheckDeltaInvariant`) a row passes where a check is true, so that
+one that is NULL does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_Check = Callable[[pa.RecordBatch], pa.Array]
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_]\w*|`[^`]+`)|(?P<number>\d+(?:\.\d+)?)(?![\w.])|(?P<text>'[^'\\]*')(?!\s*')"
+    r"|(?P<mark><=|>=|<>|!=|==|[-=<>(),]))",
+    re.ASCII,
+)
+_WORDS = frozenset(("and", "or", "not", "is", "null", "in", "between", "true", "false"))
+_COMPARED = {
+    "=": pc.equal, "==": pc.equal, "<>": pc.not_equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal,
+    ">": pc.greater, ">=": pc.greater_equal,
+}  # fmt: skip
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_EXACT_IN_FLOAT = 1 << 24
+"""Spark compares a float with a whole number as floats."""
+_DEEPEST = 50
+_LONGEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """`not_null` are columns; `checks` constraints, each with its name and its SQL."""
+
+    not_null: tuple[str, ...] = ()
+    checks: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.not_null or self.checks)
+
+
+NO_RULES = TableRules()
+
+
+class UncertainCheckError(ValueError):
+    """The check is more than what is certain here."""
+
+
+class RowRules:
+    """The rules of a table, ready to be asked. Raises UncertainCheckError when it is made."""
+
+    def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
+        self._not_null = rules.not_null
+        self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
+
+    def broken(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """Rows that may not be in the table, by number, each with the reason."""
+        found: dict[int, str] = {}
+        for name, check in self._checks:
+            passed = pc.fill_null(check(batch), False)
+            _note(found, pc.invert(passed), f"the constraint {name} does not hold")
+        for name in self._not_null:
+            column = batch.column(name)
+            if column.null_count:
+                _note(found, column.is_null(), f"the column {name} is NOT NULL")
+        return found
+
+
+def _note(found: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:
+    if rows.true_count:
+        found.update(dict.fromkeys(pc.indices_nonzero(rows).to_pylist(), reason))
+
+
+def parse_check(text: str, schema: pa.Schema) -> _Check:
+    """What gives true, false or null for each row of a batch of this schema.
+
+    Raises:
+        UncertainCheckError: its meaning is not certain.
+    """
+    parser = _Parser(text, schema)
+    check = parser.either()
+    parser.expect_end()
+    return check
+
+
+class _Parser:
+    """By recursive descent; each method takes what it names."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._tokens: list[tuple[str, str]] = list(_tokens(text))
+        self._at = 0
+        self._depth = 0
+        self._columns: dict[str, str] = {name.lower(): name for name in schema.names}
+        self._schema = schema
+
+    def either(self) -> _Check:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise UncertainCheckError("too deep")
+        found = self._all_of()
+        while self._takes("or"):
+            found = _joined(pc.or_kleene, found, self._all_of())
+        self._depth -= 1
+        return found
+
+    def expect_end(self) -> None:
+        if self._at < len(self._tokens):
+            raise UncertainCheckError(f"{self._tokens[self._at][1]!r} is not expected")
+
+    def _all_of(self) -> _Check:
+        found = self._negated()
+        while self._takes("and"):
+            found = _joined(pc.and_kleene, found, self._negated())
+        return found
+
+    def _negated(self) -> _Check:
+        turns = 0
+        while self._takes("not"):
+            turns += 1
+        found = self._condition()
+        return _not(found) if turns % 2 else found
+
+    def _condition(self) -> _Check:
+        if self._takes("("):
+            found = self.either()
+            self._expect(")")
+            return found
+        kind, token = self._peek()
+        if kind == "name" and token.lower() not in _WORDS:
+            return self._of_column(self._column())
+        literal = self._literal()
+        operator = self._operator()
+        return _compare(self._schema, self._column(), _TURNED.get(operator, operator), literal)
+
+    def _of_column(self, name: str) -> _Check:
+        if self._takes("is"):
+            negated = self._takes("not")
+            self._expect("null")
+            asked = pc.is_valid if negated else pc.is_null
+            return lambda batch: asked(batch.column(name))
+        negated = self._takes("not")
+        if self._takes("in"):
+            found = self._one_of(name)
+        elif self._takes("between"):
+            low = self._literal()
+            self._expect("and")
+            bounds = _compare(self._schema, name, ">=", low), _compare(self._schema, name, "<=", self._literal())
+            found = _joined(pc.and_kleene, *bounds)
+        elif negated:
+            raise UncertainCheckError("NOT is not expected")
+        else:
+            return _compare(self._schema, name, self._operator(), self._literal())
+        return _not(found) if negated else found
+
+    def _one_of(self, name: str) -> _Check:
+        self._expect("(")
+        checks = [_compare(self._schema, name, "=", self._literal())]
+        while self._takes(","):
+            checks.append(_compare(self._schema, name, "=", self._literal()))
+        self._expect(")")
+        return reduce(lambda one, other: _joined(pc.or_kleene, one, other), checks)
+
+    def _column(self) -> str:
+        kind, token = self._next()
+        name = token.strip("`").lower()
+        if kind != "name" or (not token.startswith("`") and name in _WORDS) or name not in self._columns:
+            raise UncertainCheckError(f"{token!r} is no column that is written")
+        return self._columns[name]
+
+    def _operator(self) -> str:
+        _, token = self._next()
+        if token not in _COMPARED:
+            raise UncertainCheckError(f"{token!r} is no comparison")
+        return token
+
+    def _literal(self) -> int | Decimal | str | bool:
+        kind, token = self._next()
+        if kind == "text":
+            return token[1:-1]
+        if kind == "name" and token.lower() in ("true", "false"):
+            return token.lower() == "true"
+        negative = kind == "mark"
+        if negative:
+            self._at -= 1
+            self._expect("-")
+            kind, token = self._next()
+        if kind != "number":
+            raise UncertainCheckError(f"{token!r} is no literal")
+        number: int | Decimal = Decimal(token) if "." in token else int(token)
+        return -number if negative else number
+
+    def _peek(self) -> tuple[str, str]:
+        if self._at >= len(self._tokens):
+            raise UncertainCheckError("it ends too soon")
+        return self._tokens[self._at]
+
+    def _next(self) -> tuple[str, str]:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _takes(self, word: str) -> bool:
+        if self._at < len(self._tokens) and self._tokens[self._at] in (("name", word), ("mark", word)):
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, word: str) -> None:
+        if not self._takes(word):
+            raise UncertainCheckError(f"{word} is expected")
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    if len(text) > _LONGEST:
+        raise UncertainCheckError("too long")
+    at, text = 0, text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise UncertainCheckError(f"{text[at : at + 20]!r} is not known here")
+        token = match[match.lastgroup]
+        yield match.lastgroup, token.lower() if token.lower() in _WORDS else token
+        at = match.end()
+
+
+def _joined(by: Callable[[pa.Array, pa.Array], pa.Array], one: _Check, other: _Check) -> _Check:
+    return lambda batch: by(one(batch), other(batch))
+
+
+def _not(check: _Check) -> _Check:
+    return lambda batch: pc.invert(check(batch))
+
+
+def _compare(schema: pa.Schema, name: str, operator: str, literal: int | Decimal | str | bool) -> _Check:
+    """The comparison, as Spark makes it: numbers in the wider type, NaN above all others and equal to itself."""
+    kind, compared = schema.field(name).type, _COMPARED[operator]
+    if isinstance(literal, bool | str):
+        fits = pa.types.is_boolean(kind) if isinstance(literal, bool) else pa.types.is_string(kind)
+        if not fits:
+            raise UncertainCheckError(f"{name} is {kind}, compared with {literal!r}")
+        return lambda batch: compared(batch.column(name), pa.scalar(literal))
+    if pa.types.is_float64(kind) or (pa.types.is_float32(kind) and -_EXACT_IN_FLOAT <= literal <= _EXACT_IN_FLOAT):
+        number = pa.scalar(float(literal))
+        above = operator in (">", ">=", "<>", "!=")
+
+        def floating(batch: pa.RecordBatch) -> pa.Array:
+            column = batch.column(name).cast(pa.float64())
+            found = compared(column, number)
+            return pc.or_kleene(found, pc.is_nan(column)) if above else found
+
+        return floating
+    if pa.types.is_integer(kind) and isinstance(literal, int) and -(2**63) <= literal < 2**63:
+        return lambda batch: compared(batch.column(name).cast(pa.int64()), pa.scalar(literal, pa.int64()))
+    raise UncertainCheckError(f"{name} is {kind}, compared with {literal}")

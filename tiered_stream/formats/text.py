@@ -1,0 +1,43 @@
+"""The format `string`: UTF-8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tiered_stream.formats.decoded import Decoded
+
+_FEW = 64
+
+
+class TextDecoder:
+    """See `decoded.ValueDecoder`. Spark's `CAST(value AS STRING)` checks nothing; here what is no UTF-8 is a reason."""
+
+    @property
+    def kind(self) -> pa.DataType:
+        return pa.string()
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        reasons = dict(_malformed(values, 0))
+        if not reasons:
+            return Decoded(values.cast(pa.string()), reasons)
+        good = pa.array([slot not in reasons for slot in range(len(values))])
+        return Decoded(pa.compute.if_else(good, values, None).cast(pa.string()), reasons)
+
+
+def _malformed(values: pa.BinaryArray, first: int) -> Iterator[tuple[int, str]]:
+    """Slots, counted from `first`, and reasons. By halves: good values are looked at together."""
+    try:
+        values.cast(pa.string())
+    except pa.ArrowInvalid:
+        if len(values) > _FEW:
+            half = len(values) // 2
+            yield from _malformed(values.slice(0, half), first)
+            yield from _malformed(values.slice(half), first + half)
+            return
+        for slot, value in enumerate(values.to_pylist(), first):
+            try:
+                (value or b"").decode()
+            except UnicodeDecodeError as error:
+                yield slot, f"not UTF-8: {error.reason} at byte {error.start}"
