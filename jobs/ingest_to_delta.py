@@ -4,8 +4,9 @@ r"""Kafka topics into Delta tables, from tiered storage where they are tiered.
         --settings conf/ingest_to_delta.properties
 
 Settings come from the file; the command line comes on top. `ingest.*` settings say where and how the rows land,
-everything else is an option of `format("tiered_stream")`. With `{topic}` in `ingest.table`, each topic of `subscribe`
-goes to a table of its own; `ingest.checkpointLocation` then needs it too. A query that fails leaves the others alone.
+everything else is an option of `format("tiered_stream")`. With `{topic}` in `ingest.table`, each topic goes to a table
+of its own, by one query of the direct lane; with `{topic}` in `ingest.checkpointLocation` too, by a query for each
+topic of `subscribe`, in whichever lane. A query that fails leaves the others alone.
 
 The exit status is 0 when all is landed, 1 when a query failed, and 2 when the settings are wrong and none was started.
 """
@@ -17,7 +18,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -29,22 +30,35 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from tiered_stream.delta.ingest_settings import check_names
-from tiered_stream.delta.landing import AVAILABLE_NOW, check_settings, plan_landing
+from tiered_stream.delta.ingest_settings import (
+    CHECKPOINT,
+    JOB_SETTINGS,
+    LANE,
+    METRICS_LINES,
+    METRICS_OTLP,
+    METRICS_PROMETHEUS,
+    ROUTE,
+    TABLE,
+    TOPIC_PREFIX,
+    TRIGGER,
+    check_names,
+    topic_overrides,
+    with_overrides,
+)
+from tiered_stream.delta.landing import check_settings, plan_query
+from tiered_stream.delta.query_run import AVAILABLE_NOW
+from tiered_stream.delta.routing import TOPIC
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics, describe
+from tiered_stream.observe.metrics import ReadMetrics, describe
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_progress
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.properties_files import parse_assignment, read_settings
 from tiered_stream.options.spark_options import SUBSCRIBE
+from tiered_stream.reporting import report_queries
 
 console = Console(highlight=False, soft_wrap=True)
 
-TABLE = "ingest.table"
-CHECKPOINT = "ingest.checkpointLocation"
-TRIGGER = "ingest.trigger"
-LANE = "ingest.lane"
-OWN = (TABLE, CHECKPOINT, TRIGGER, LANE)
 MOST_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
 """Queries: each starts a Python process on the driver, and one that waits too long for a core is given up by Spark."""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
@@ -62,34 +76,41 @@ class Ingest:
 
 
 def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
-    """One query, or one a topic where the table's name holds `{topic}`.
+    """One query, or one a topic where the names of both table and checkpoint hold `{topic}`.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or malformed.
     """
-    check_names(settings, OWN)
-    own = {name: each for name in OWN for given, each in settings.items() if given.lower() == name.lower()}
+    check_names(settings, JOB_SETTINGS)
+    own = own_settings(settings)
     missing = [name for name in (TABLE, CHECKPOINT) if not own.get(name)]
     if missing:
         raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
     table, checkpoint = own[TABLE], own[CHECKPOINT]
     how = own.get(TRIGGER, AVAILABLE_NOW), own.get(LANE, "auto")
-    options = {name: value for name, value in settings.items() if name.lower() not in map(str.lower, OWN)}
-    if "{topic}" not in table:
+    options = {name: value for name, value in settings.items() if name.lower() not in map(str.lower, JOB_SETTINGS)}
+    if TOPIC not in checkpoint:
         return [Ingest(options, table, checkpoint, *how)]
     topics = GivenOptions(options).read(SUBSCRIBE)
-    if "{topic}" not in checkpoint or not topics:
-        raise ConfigurationError(f"with {{topic}} in {TABLE}, {CHECKPOINT} needs it too, and topics come by subscribe")
-    others = {name: value for name, value in options.items() if name.lower() != SUBSCRIBE.name}
-    return [
-        Ingest(
-            others | {SUBSCRIBE.name: topic},
-            table.replace("{topic}", topic),
-            checkpoint.replace("{topic}", topic),
-            *how,
+    if TOPIC not in table or not topics or GivenOptions(options).read(ROUTE):
+        raise ConfigurationError(
+            f"with {TOPIC} in {CHECKPOINT}, which is a query for each topic, {TABLE} needs it too, topics come by "
+            f"subscribe, and there is no {ROUTE.name}. For one query take {TOPIC} out of {CHECKPOINT}: it is a new one"
         )
-        for topic in topics
-    ]
+    return [Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *how) for topic in topics]
+
+
+def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
+    """The options of a topic's own query, and its table."""
+    own = {SUBSCRIBE.name: topic, **topic_overrides(options).get(topic, {})}
+    table = own.pop(TABLE, table).replace(TOPIC, topic)
+    others = {name: value for name, value in options.items() if not name.lower().startswith(TOPIC_PREFIX)}
+    return with_overrides(others, own), table
+
+
+def own_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those of the job alone."""
+    return {name: each for name in JOB_SETTINGS for given, each in settings.items() if given.lower() == name.lower()}
 
 
 class IngestQuery:
@@ -116,7 +137,7 @@ class IngestQuery:
         console.print(f"{self.name}: started, query id {self._query.id}", markup=False)
 
     def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
-        landing = plan_landing(
+        landing = plan_query(
             spark,
             options={"remote.metrics.address": self._receiver.address, **ingest.options},
             table=ingest.table,
@@ -181,19 +202,39 @@ def run(settings: Mapping[str, str]) -> Outcome:
     """Run every query to its end; one that fails leaves the others alone.
 
     Raises:
-        ConfigurationError: a setting is wrong, whatever the table; nothing was started.
+        ConfigurationError: a setting is wrong, or Spark lacks what the tables take; nothing was started.
     """
-    waiting = deque(plan_ingests(settings))
-    count = len(waiting)
-    check_settings(waiting[0].options, waiting[0].lane)  # the others differ in the topic alone
+    ingests = plan_ingests(settings)
+    check_settings(ingests[0].options, ingests[0].lane)  # the others differ in the topic alone
     spark = SparkSession.builder.appName("ingest_to_delta").getOrCreate()
+    own = own_settings(settings)
+    if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():
+        return run_all(spark, ingests)
+    lines, prometheus, otlp = own.get(METRICS_LINES, "none"), own.get(METRICS_PROMETHEUS), own.get(METRICS_OTLP)
+    with report_queries(spark, lines=lines, prometheus=prometheus, otlp=otlp):
+        return run_all(spark, ingests)
+
+
+def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
+    """Run them, a few starting at a time.
+
+    Raises:
+        ConfigurationError: all of them were refused, and none was started.
+    """
+    waiting, count = deque(ingests), len(ingests)
     running: list[IngestQuery] = []
     outcome = Outcome()
+    refused: list[ConfigurationError] = []
     while waiting or running:
         while waiting and sum(query.is_starting() for query in running) < MOST_STARTING:
             ingest = waiting.popleft()
             try:
                 running.append(IngestQuery(spark, ingest))
+            except ConfigurationError as error:
+                if count == 1:
+                    raise
+                refused.append(error)
+                _failed(outcome, _name(ingest), error)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
                 _failed(outcome, _name(ingest), error)
         _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
@@ -202,6 +243,8 @@ def run(settings: Mapping[str, str]) -> Outcome:
             outcome.cost[query.name], error = query.close()
             if error is not None:
                 _failed(outcome, query.name, error)
+    if len(refused) == count:
+        raise ConfigurationError(f"none of the {count} queries was started: {refused[0]}")
     _summarize(outcome, count)
     return outcome
 

@@ -43,8 +43,13 @@ def offsets(files: TableFiles) -> list[int]:
     return sorted(found)
 
 
+def folder_of(uri: str) -> Path:
+    """Where the local table is whose URI this is."""
+    return Path(unquote(urlsplit(uri).path))
+
+
 def log_file(files: TableFiles, version: int) -> Path:
-    return Path(unquote(urlsplit(files.uri).path), "_delta_log", f"{version:020d}.json")
+    return folder_of(files.uri) / "_delta_log" / f"{version:020d}.json"
 
 
 def log_of(files: TableFiles, version: int) -> list[dict[str, Any]]:

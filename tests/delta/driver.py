@@ -1,4 +1,4 @@
-"""A driver process that lands topics of the golden archive, and dies, or loses its workers, where it is told to.
+"""A driver process that lands topics of the golden archive, and dies where it is told to.
 
 `python -m tests.delta.driver JSON`; a `Run` says what the JSON holds.
 """
@@ -23,7 +23,6 @@ from tests.stack.spark import ROOT
 
 BEFORE_TASKS, BEFORE_COMMIT = "before tasks", "between tasks and commit"
 IN_COMMIT, AFTER_COMMIT = "during the commit", "after the commit and before Spark's"
-WORKERS = "workers"
 POINTS = (BEFORE_TASKS, BEFORE_COMMIT, IN_COMMIT, AFTER_COMMIT)
 
 LOCAL_TASKS = {"spark.master": "local[2,4]"}
@@ -41,10 +40,7 @@ _SECONDS_BETWEEN_WORKERS = 0.7
 
 @dataclass(frozen=True)
 class Run:
-    """One driver process. It dies at `point` of its batch number `batch`, counted from 1; without a point, never.
-
-    With `WORKERS` it dies as between tasks and commit, and until then one Python worker after the other does.
-    """
+    """One driver process. It dies at `point` of its batch number `batch`, counted from 1; without a point, never."""
 
     table: str
     checkpoint: str
@@ -78,8 +74,8 @@ def kill_group(leader: int) -> None:
         pass
 
 
-def arrange(run: Run) -> None:
-    """Put the death where it is to be."""
+def die_at(point: str, batch: int = 1) -> None:
+    """End this process, and all that it has started, at that point of its next batch but `batch` - 1."""
     from tiered_stream.delta.commit import TableCommits
 
     seen = 0
@@ -90,7 +86,7 @@ def arrange(run: Run) -> None:
         def counted(*arguments: Any) -> Any:
             nonlocal seen
             seen += 1
-            return when(lambda: original(*arguments)) if seen == run.batch else original(*arguments)
+            return when(lambda: original(*arguments)) if seen == batch else original(*arguments)
 
         setattr(TableCommits, method, counted)
 
@@ -104,7 +100,7 @@ def arrange(run: Run) -> None:
         time.sleep(_LONGEST_COMMIT)
         die()
 
-    match run.point:
+    match point:
         case "before tasks":
             die_in("is_committed", lambda _: die())
         case "between tasks and commit":
@@ -113,9 +109,6 @@ def arrange(run: Run) -> None:
             die_in("commit", meanwhile)
         case "after the commit and before Spark's":
             die_in("commit", after)
-        case "workers":
-            threading.Thread(target=kill_workers, daemon=True).start()
-            die_in("commit", lambda _: die())
 
 
 def die() -> None:
@@ -156,7 +149,8 @@ def main() -> None:
 
     config = SPECULATION | {"spark.master": run.speculation[0]} if run.speculation else LOCAL_TASKS
     spark = spark_session("driver", groups=("delta",), config=config)
-    arrange(run)
+    if run.point:
+        die_at(run.point, run.batch)
     limit = {"maxOffsetsPerTrigger": str(run.limit)}
     query = land(
         spark,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pytest
@@ -16,13 +18,14 @@ from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, 
 from tests.delta.made_batches import decoded
 from tests.stack.rows import Record
 from tiered_stream.delta.commit import ATTEMPTS, TableCommits
+from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.deltalake_commit import DeltalakeTable, make_table
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import table_schema
 from tiered_stream.delta.table_writer import TableWriter
 from tiered_stream.delta.transaction import BatchCommit
-from tiered_stream.errors import TableError
-from tiered_stream.model import TopicPartition
+from tiered_stream.errors import DataLossError, TableError
+from tiered_stream.model import TopicPartition, uuid_to_text
 
 
 @pytest.fixture
@@ -322,3 +325,51 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_batch(
     for batch_id in range(11):
         commits.commit(QUERY, batch_id, [])
     assert table(files).version() == 11 and "no checkpoint at version 10: no space" in caplog.text
+
+
+# Topics that were made again
+
+OF_ORDERS, NEW_ORDERS = UUID(int=1), UUID(int=2)
+
+
+def of_topic(files: list[DataFile], topic_id: UUID) -> list[DataFile]:
+    return [replace(file, topic_ids={"orders": topic_id}) for file in files]
+
+
+def restarted(files: TableFiles, *, fail: bool = True) -> TableCommits:
+    plan = replace(planned(files), fail_on_data_loss=fail)
+    return TableCommits(DeltalakeTable(files), plan, no_gap, sleep=lambda _: None)
+
+
+def test_a_commit_keeps_the_topics_ids_and_so_does_one_without_rows(files: TableFiles) -> None:
+    commits = restarted(files)
+    commits.commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
+    commits.commit(QUERY, 1, [])
+    for entry in table(files).history(2):
+        assert orjson.loads(entry["userMetadata"])["topicIds"] == {"orders": uuid_to_text(OF_ORDERS)}
+
+
+def test_a_topic_that_was_made_again_between_two_runs_is_data_loss_and_nothing_is_committed(files: TableFiles) -> None:
+    restarted(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
+    DeltaTable(files.uri).alter.set_table_properties({"delta.appendOnly": "true"})  # somebody else's commit above it
+    again = of_topic(written(files, 10, 10), NEW_ORDERS)
+    with pytest.raises(DataLossError, match=r"KAFKA_DATA_LOSS.TOPIC_RECREATED.*orders was deleted and made again: its"):
+        restarted(files).commit(QUERY, 1, again)
+    assert offsets(files) == list(range(10))
+    restarted(files).commit("another query", 0, again)
+
+
+def test_where_data_loss_may_be_it_is_a_warning_and_the_new_topic_is_the_one_from_then_on(
+    files: TableFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    restarted(files).commit(QUERY, 0, of_topic(written(files, 10), OF_ORDERS))
+    restarted(files, fail=False).commit(QUERY, 1, of_topic(written(files, 10, 10), NEW_ORDERS))
+    assert [record.levelname for record in caplog.records if "made again" in record.message] == ["WARNING"]
+    restarted(files).commit(QUERY, 2, of_topic(written(files, 10, 20), NEW_ORDERS))
+    assert offsets(files) == list(range(30))
+
+
+def test_a_query_whose_commits_have_no_ids_yet_goes_on(files: TableFiles) -> None:
+    restarted(files).commit(QUERY, 0, written(files, 10))
+    restarted(files).commit(QUERY, 1, of_topic(written(files, 10, 10), OF_ORDERS))
+    assert offsets(files) == list(range(20))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -9,6 +10,7 @@ import pytest
 from tests.delta.made_batches import ORDERS, decoded
 from tests.stack.rows import Record
 from tiered_stream.delta.file_statistics import FileStatistics
+from tiered_stream.formats.kafka_columns import hidden
 from tiered_stream.model import TopicPartition
 
 
@@ -73,3 +75,64 @@ def test_microseconds_are_cut_off_below_and_rounded_up_above() -> None:
     found = stats((ORDERS, finer))
     assert found["minValues"]["timestamp"] == "1970-01-01T00:00:00.001Z"
     assert found["maxValues"]["timestamp"] == "1970-01-01T00:00:00.002Z"
+
+
+def typed(**columns: pa.Array) -> dict[str, Any]:
+    """The statistics of a file that has these columns, and none of Kafka's."""
+    rows = len(next(iter(columns.values())))
+    offset = pa.array(range(rows), pa.int64())
+    fields = [*(pa.field(name, each.type) for name, each in columns.items()), hidden("offset", pa.int64())]
+    return stats((ORDERS, pa.RecordBatch.from_arrays([*columns.values(), offset], schema=pa.schema(fields))))
+
+
+def test_columns_of_every_type_have_their_bounds() -> None:
+    found = typed(
+        n=pa.array([3, None, -1], pa.int8()),
+        d=pa.array([Decimal("1.10"), Decimal("-20.00"), None], pa.decimal128(10, 2)),
+        s=pa.array([None, "b", "a"]),
+        day=pa.array([0, 19_000, None], pa.date32()),
+        local=pa.array([1_001, 0, None], pa.timestamp("us")),
+        b=pa.array([True, None, False]),
+        raw=pa.array([b"x", None, b"y"]),
+    )
+    least = {"n": -1, "d": -20.0, "s": "a", "day": "1970-01-01", "local": "1970-01-01T00:00:00.000"}
+    most = {"n": 3, "d": 1.1, "s": "b", "day": "2022-01-08", "local": "1970-01-01T00:00:00.002"}
+    assert (found["minValues"], found["maxValues"]) == (least, most)
+    assert set(found["nullCount"].values()) == {1} and "\0offset" not in found["nullCount"]
+
+
+def test_fields_of_structs_have_bounds_of_their_own_and_lists_only_count_nulls() -> None:
+    inner = pa.array(
+        [{"x": 1, "l": [1]}, {"x": None, "l": None}, None], pa.struct([("x", pa.int32()), ("l", pa.list_(pa.int32()))])
+    )
+    found = typed(a=inner)
+    assert found["minValues"] == found["maxValues"] == {"a": {"x": 1}}
+    assert found["nullCount"] == {"a": {"x": 2, "l": 2}}
+
+
+def test_only_the_first_32_leaves_are_counted() -> None:
+    wide = pa.array([dict.fromkeys(map(str, range(40)), 1)], pa.struct([(str(n), pa.int32()) for n in range(40)]))
+    found = typed(first=pa.array([1]), wide=wide, last=pa.array([1]))
+    assert len(found["nullCount"]["wide"]) == len(found["minValues"]["wide"]) == 31
+    assert "last" not in found["nullCount"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_json_cannot_say_bounds_nothing(value: float) -> None:
+    found = typed(x=pa.array([1.0, value, 2.0]))
+    assert found["minValues"].get("x", -1e400) <= 1.0
+    assert found["maxValues"].get("x", 1e400) >= 2.0 and ("x" in found["maxValues"]) == (value == float("-inf"))
+
+
+@pytest.mark.parametrize("next_character", ["a", "\ufffd", "\U0001f600", "\U0010ffff"])
+def test_a_long_text_is_below_its_maximum(next_character: str) -> None:
+    text = "é" * 32 + next_character + "z"
+    found = typed(s=pa.array([text]))
+    assert found["minValues"]["s"] == "é" * 32
+    assert found["maxValues"].get("s", "\U0010ffff") > text
+
+
+def test_a_column_of_nulls_bounds_nothing() -> None:
+    assert typed(s=pa.array([None], pa.string())) == {
+        "numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {"s": 1},
+    }  # fmt: skip

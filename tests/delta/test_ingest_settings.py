@@ -6,14 +6,18 @@ import pytest
 
 from tiered_stream.delta.file_systems import delta_storage_options
 from tiered_stream.delta.ingest_settings import (
+    ROUTE,
     TableFiles,
     TableStorage,
     as_options,
     check_names,
     table_files,
     table_properties,
+    topic_overrides,
 )
+from tiered_stream.delta.landing import check_settings
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.given import GivenOptions
 
 STORAGE = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret", "token", True)
 
@@ -74,7 +78,7 @@ def test_what_the_tasks_must_know_travels_as_options(storage: TableStorage) -> N
         "ingest.compression": "zstd",
         "ingest.storage.s3.region": "what was asked for, not what was found",
     }
-    files = TableFiles("s3://lake/orders", storage, "day", 64 << 20, "zstd", tasks=8)
+    files = TableFiles("", storage, "day", 64 << 20, "zstd", tasks=8)
     assert table_files(as_options(settings, files)) == files
 
 
@@ -90,9 +94,54 @@ def test_table_properties_keep_their_case() -> None:
     assert table_properties(settings) == {"delta.appendOnly": "true"}
 
 
+def test_a_topics_own_settings_are_those_behind_its_name_which_may_have_dots() -> None:
+    settings = {
+        "ingest.topic.orders.eu.dayColumn": "day",
+        "Ingest.Topic.orders.eu.COMPRESSION": "zstd",
+        "ingest.topic.Orders.tableProperty.delta.appendOnly": "true",
+        "ingest.topic.table.table": "/t",
+        "ingest.topic.a.tableProperty.x.compression": "y",
+        "ingest.compression": "none",
+    }
+    check_names(settings)
+    assert topic_overrides(settings) == {
+        "orders.eu": {"ingest.dayColumn": "day", "ingest.compression": "zstd"},
+        "Orders": {"ingest.tableProperty.delta.appendOnly": "true"},
+        "table": {"ingest.table": "/t"},
+        "a": {"ingest.tableProperty.x.compression": "y"},
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["ingest.topic.orders.commit", "ingest.topic.dayColumn", "ingest.topic.", "ingest.topic.a."]
+)
+def test_what_a_topic_cannot_have_for_itself_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^setting {name} is unknown; a topic may have table, targetFileSize"):
+        check_names({name: "x"})
+
+
+def test_routes_are_patterns_and_tables() -> None:
+    given = {"ingest.route": "orders=bronze.orders, eu-.*=/lake/year=1/eu,"}
+    assert GivenOptions(given).read(ROUTE) == (("orders", "bronze.orders"), ("eu-.*", "/lake/year=1/eu"))
+
+
+@pytest.mark.parametrize("given", ["orders", "=t", "a=", "(=t", "a=t,b"])
+def test_a_malformed_route_is_refused(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="option ingest.route"):
+        GivenOptions({"ingest.route": given}).read(ROUTE)
+
+
 def test_deltalake_gets_what_was_given_and_no_more() -> None:
     assert delta_storage_options(TableStorage()) == {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
     given = delta_storage_options(STORAGE)
     assert given["AWS_ENDPOINT_URL"] == "http://lake:9000" and given["AWS_ALLOW_HTTP"] == "true"
     assert given["AWS_SKIP_SIGNATURE"] == "true" and given["AWS_SESSION_TOKEN"] == "token"
     assert "AWS_VIRTUAL_HOSTED_STYLE_REQUEST" not in given
+
+
+def test_a_table_gets_all_columns_in_either_lane() -> None:
+    given = {"subscribe": "t", "kafka.bootstrap.servers": "b:9092"}
+    check_settings(given, "direct")
+    for lane in ("direct", "spark"):
+        with pytest.raises(ConfigurationError, match="option columns is for queries of your own"):
+            check_settings({**given, "Columns": "offset,value"}, lane)

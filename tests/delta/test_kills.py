@@ -1,4 +1,4 @@
-"""The driver is killed, with all its processes, and another goes on. `make soak` does so at every point, many times."""
+"""The driver is killed, with all its processes, and another goes on. `make chaos` does so at every point."""
 
 from __future__ import annotations
 

@@ -5,9 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
-from tiered_stream.delta.lane import TableDescription, check_fit, table_schema, why_not_direct
+from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, table_schema, why_not_direct
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.table_rules import NO_RULES, TableRules
 
+WRITTEN = table_schema(True, None)
 FIELDS: list[dict[str, Any]] = orjson.loads(table_schema(True, None).json())["fields"]
 DAY = {"name": "day", "type": "date", "nullable": True, "metadata": {}}
 
@@ -28,21 +30,29 @@ def described(
         described(writer_features=frozenset(("appendOnly", "deletionVectors", "changeDataFeed", "invariants"))),
         described(configuration={"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}),
         described(configuration={"delta.columnMapping.mode": "none"}, writer_features=frozenset(("columnMapping",))),
+        described(configuration={"delta.constraints.positive": "offset >= 0"}),
+        described(changed={"offset": {"nullable": False}}),
     ],
 )
 def test_a_table_that_asks_nothing_special_takes_the_direct_lane(found: TableDescription) -> None:
-    assert why_not_direct(found, None) is None
+    assert why_not_direct(found, None, WRITTEN) is None
 
 
 @pytest.mark.parametrize(
     ("found", "reason"),
     [
         (
-            described(configuration={"delta.constraints.positive": "offset >= 0"}),
-            "the table has the constraint positive",
+            described(configuration={"delta.constraints.short": "length(topic) < 9"}),
+            "the table has the constraint short, which only Spark checks ('length' is no column that is written)",
         ),
         (described(configuration={"delta.columnMapping.mode": "name"}), "the table has column mapping"),
-        (described(changed={"offset": {"nullable": False}}), "the column offset is NOT NULL"),
+        (
+            described(
+                {"name": "note", "type": "string", "nullable": True, "metadata": {}},
+                configuration={"delta.constraints.noted": "note = 'x'"},
+            ),
+            "the table has the constraint noted, which only Spark checks ('note' is no column that is written)",
+        ),
         (described(changed={"offset": {"metadata": {"delta.invariants": "{}"}}}), "the column offset has an invariant"),
         (
             described(DAY | {"metadata": {"delta.generationExpression": "CAST(timestamp AS DATE)"}}),
@@ -66,14 +76,14 @@ def test_a_table_that_asks_nothing_special_takes_the_direct_lane(found: TableDes
     ],
 )
 def test_what_the_direct_lane_cannot_honour_is_named_in_one_line(found: TableDescription, reason: str) -> None:
-    assert why_not_direct(found, None) == reason
+    assert why_not_direct(found, None, WRITTEN) == reason
     check_fit("lake.orders", found, table_schema(True, None), None)  # the Spark lane takes them all
 
 
 def test_a_day_partition_takes_the_direct_lane() -> None:
     found = described(DAY, partition_columns=("day",))
     check_fit("lake.orders", found, table_schema(True, "day"), "day")
-    assert why_not_direct(found, "day") is None
+    assert why_not_direct(found, "day", table_schema(True, "day")) is None
 
 
 @pytest.mark.parametrize(
@@ -90,3 +100,25 @@ def test_a_day_partition_takes_the_direct_lane() -> None:
 def test_a_table_that_does_not_fit_is_refused(found: TableDescription, day_column: str | None, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         check_fit("lake.orders", found, table_schema(True, day_column), day_column)
+
+
+def test_a_table_that_changes_its_rules_meanwhile_does_not_fit_its_rows() -> None:
+    found = described(
+        changed={"offset": {"nullable": False}}, configuration={"delta.constraints.positive": "offset >= 0"}
+    )
+    rules = table_rules(found)
+    assert rules == TableRules(("offset",), (("positive", "offset >= 0"),))
+    assert why_not_direct(found, None, WRITTEN, rules) is None
+    unchecked = "the table has the constraint positive, by which rows were not checked"
+    assert why_not_direct(found, None, WRITTEN, NO_RULES) == unchecked
+    unchecked = "the column offset is NOT NULL, which was not checked"
+    assert why_not_direct(found, None, WRITTEN, TableRules(checks=rules.checks)) == unchecked
+    changed = "its constraints, or the columns that are NOT NULL, are others than when the query started"
+    assert why_not_direct(described(), None, WRITTEN, rules) == changed
+
+
+def test_a_day_that_may_not_be_null_is_left_to_spark() -> None:
+    found = described(DAY | {"nullable": False}, partition_columns=("day",))
+    assert why_not_direct(found, "day", table_schema(True, "day")) == "the column day is NOT NULL"
+    found = described(DAY, partition_columns=("day",), configuration={"delta.constraints.c": "day IS NOT NULL"})
+    assert "which only Spark checks" in str(why_not_direct(found, "day", table_schema(True, "day")))

@@ -18,6 +18,7 @@ from tiered_stream.delta.file_systems import open_data_folder
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.s3_upload import S3Uploads
 from tiered_stream.delta.table_writer import TableWriter
+from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.stack
@@ -52,7 +53,7 @@ def rows(files: TableFiles, lake: VersityGateway, paths: list[str]) -> int:
 def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
     files: TableFiles, lake: VersityGateway
 ) -> None:
-    folder = open_data_folder(files)
+    folder = open_data_folder(files, UploadThreads())
     assert isinstance(folder, S3Uploads)
     written = {f"part-{number}": bytes([number]) * (number * 1_500_000) for number in range(5)}
     for path, content in written.items():
@@ -76,7 +77,7 @@ def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles, lak
 
 
 def test_a_file_that_is_not_finished_is_never_seen(files: TableFiles, lake: VersityGateway) -> None:
-    folder = open_data_folder(files)
+    folder = open_data_folder(files, UploadThreads())
     folder.open("part-0").write(b"half of")
     folder.close()
     assert "Contents" not in lake.client().list_objects_v2(Bucket=BUCKET, Prefix=files.uri.rpartition("/")[2])
@@ -103,7 +104,7 @@ def test_a_bit_that_flips_on_the_way_is_noticed_without_tls(files: TableFiles, m
             return bytes(sent)
 
     monkeypatch.setattr(s3_upload, "_Body", Flipped)
-    folder = open_data_folder(files)
+    folder = open_data_folder(files, UploadThreads())
     file = folder.open("part-0")
     file.write(b"all of it")
     folder.finish("part-0", file)
@@ -114,7 +115,7 @@ def test_a_bit_that_flips_on_the_way_is_noticed_without_tls(files: TableFiles, m
 
 @pytest.mark.parametrize("changed", [{"day_column": "day"}, {"target_bytes": s3_upload.MOST_BYTES + 1}])
 def test_many_open_files_and_large_ones_do_not_wait_in_memory(files: TableFiles, changed: dict[str, object]) -> None:
-    folder = open_data_folder(replace(files, **changed))  # type: ignore[arg-type]
+    folder = open_data_folder(replace(files, **changed), UploadThreads())  # type: ignore[arg-type]
     assert not isinstance(folder, S3Uploads)
     with folder.open("day=2026-01-01/part-0") as file:
         assert isinstance(file, pa.NativeFile)

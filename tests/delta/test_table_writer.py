@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,20 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.delta.archive import ODD, everything, in_order, options
 from tests.delta.made_batches import DAY_MS, ORDERS, decoded, plain
 from tests.stack.rows import Record
-from tiered_stream import read as read_module
 from tiered_stream.delta import table_writer as write
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.ingest_settings import TableFiles
-from tiered_stream.delta.table_writer import TableWriter, write_splits
+from tiered_stream.delta.table_writer import TableWriter
 from tiered_stream.errors import TableError
-from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.options.parsing import parse_options
-from tiered_stream.plan.batch import plan_batch
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
-from tiered_stream.storage.throttle import Pace
 
 
 @pytest.fixture
@@ -34,37 +27,6 @@ def files(tmp_path: Path) -> TableFiles:
 
 def read(folder: Path, written: list[DataFile]) -> pa.Table:
     return pa.concat_tables(pq.ParquetFile(folder / file.path).read() for file in written)
-
-
-def test_every_record_of_the_splits_is_in_the_files(files: TableFiles, tmp_path: Path) -> None:
-    parsed = parse_options(options(ODD), streaming=False)
-    tier = open_log_source(parsed)
-    splits = plan_batch(parsed, tier)
-    tier.close()
-    written, metrics = write_splits(splits, parsed, files, task=7)
-    assert len(written) == 1  # small segments of four partitions
-    assert in_order(read(tmp_path, written)).equals(everything(ODD))
-    assert metrics.records == written[0].records == everything(ODD).num_rows
-    assert metrics.remote_fetch_bytes > 0
-
-
-def test_what_a_task_fetches_and_what_it_writes_is_paced(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    paced = Counter[str]()
-
-    def pace_of(side: str, rate: int | None) -> Pace:
-        assert rate == 1 << 20
-        return lambda size: paced.update({side: size})
-
-    monkeypatch.setattr(read_module, "pace_of", pace_of)
-    monkeypatch.setattr(write, "pace_of", pace_of)
-    monkeypatch.setattr(write, "ROW_GROUP_BYTES", 1000)
-    parsed = parse_options(options(ODD, {"remote.max.bytes.per.second": "1m"}), streaming=False)
-    tier = open_log_source(parsed)
-    splits = plan_batch(parsed, tier)
-    tier.close()
-    (file,), metrics = write_splits(splits, parsed, files, task=7)
-    assert paced["fetch"] == metrics.remote_fetch_bytes > 0
-    assert 0.5 * file.size < paced["write"] <= file.size  # all but its footer
 
 
 def test_files_are_named_and_typed_as_spark_does_it(files: TableFiles, tmp_path: Path) -> None:
@@ -88,6 +50,16 @@ def test_a_file_ends_at_its_size_and_the_next_one_begins(
     assert [file.path[-12:] for file in written] == [f"-c{number:03d}.parquet"[1:] for number in range(5)]
     assert all(150_000 <= file.size < 250_000 for file in written)
     assert read(tmp_path, written).column("offset").to_pylist() == list(range(2000))
+
+
+def test_rows_of_another_schema_are_in_files_of_their_own(files: TableFiles, tmp_path: Path) -> None:
+    writer = TableWriter(files, 0)
+    writer.add(ORDERS, plain(3))
+    writer.add(ORDERS, plain(2, 3).append_column("new", pa.array([1, 2])))
+    one, other = writer.finish()
+    assert pq.read_schema(tmp_path / other.path).names == [*pq.read_schema(tmp_path / one.path).names, "new"]
+    assert (one.offsets[ORDERS], other.offsets[ORDERS]) == ((0, 2), (3, 4))
+    assert one.table == other.table == files.uri
 
 
 def test_rows_of_each_day_go_to_its_folder(files: TableFiles, tmp_path: Path) -> None:

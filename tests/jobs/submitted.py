@@ -13,6 +13,11 @@ from tests.stack.processes import LONG
 from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 
 
+def jars(*groups: str) -> dict[str, str]:
+    """The property with the jars of the groups (`jar_paths`), in place of `spark.jars.packages`."""
+    return {"spark.jars": ",".join(map(str, jar_paths(*groups)))}
+
+
 class SubmittedJob:
     """One run of a job; its output goes to `log_file`.
 
@@ -20,14 +25,22 @@ class SubmittedJob:
         folder: for its settings file, its Spark properties and its log.
         settings: the lines of the settings file.
         arguments: more words for its command line.
+        spark: Spark's properties on top of those of a local master; by default Delta's, with its jars.
     """
 
-    def __init__(self, job: str, folder: Path, settings: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        job: str,
+        folder: Path,
+        settings: Mapping[str, str],
+        arguments: Sequence[str] = (),
+        spark: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "job.log"
-        jars = ",".join(map(str, jar_paths("delta")))
-        spark = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.driver.memory": "1g", "spark.jars": jars}
-        (folder / "spark.conf").write_text("".join(f"{name} {value}\n" for name, value in spark.items()))
+        own = {**DELTA, **jars("delta")} if spark is None else spark
+        given = {**LOCAL, **SHORT_LIVED, "spark.driver.memory": "1g", **own}
+        (folder / "spark.conf").write_text("".join(f"{name} {value}\n" for name, value in given.items()))
         (folder / "job.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._command = [
             *(str(SPARK_SUBMIT), "--properties-file", str(folder / "spark.conf"), str(ROOT / "jobs" / job)),

@@ -34,16 +34,21 @@ def landed(spark: SparkSession, folder: Path, topic: str) -> list[tuple[str, int
 
 
 def test_each_topic_lands_in_a_table_of_its_own_and_has_its_own_cost(
-    stack: TieredStack, spark: SparkSession, tmp_path: Path
+    stack: TieredStack, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     counts = {name: tier_segments(stack, name, sizes) for name, sizes in {"ours": [40, 30], "theirs": [20]}.items()}
-    outcome = ingest_to_delta.run({**options(stack, "ours,theirs"), **by_topic(tmp_path)})
+    told = {ingest_to_delta.METRICS_LINES: "json", ingest_to_delta.METRICS_PROMETHEUS: "127.0.0.1:0"}
+    outcome = ingest_to_delta.run({**options(stack, "ours,theirs"), **by_topic(tmp_path), **told})
     assert outcome.failed == {}
     for topic, count in counts.items():
         assert landed(spark, tmp_path, topic) == [(topic, offset) for offset in range(count)]
         cost = outcome.cost[f"ingest {tmp_path}/{topic}"]
         assert cost.records == count and cost.remote_fetch_bytes > 0
     assert outcome.total().records == sum(counts.values())
+    lines = [orjson.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith('{"event"')]
+    assert {line["query"]: line["rows"] for line in lines} == {
+        f"ingest {tmp_path}/{topic}": count for topic, count in counts.items()
+    }
 
 
 def test_sick_topics_cost_themselves_only_and_few_start_at_once(

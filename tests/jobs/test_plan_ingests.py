@@ -59,10 +59,32 @@ def test_a_missing_place_is_named(missing: str) -> None:
         list(plan_ingests({**PLACES, missing: ""}))
 
 
-def test_tables_by_topic_need_topics_by_name() -> None:
-    settings = {TABLE: "/lake/{topic}", CHECKPOINT: "/c/{topic}", "subscribePattern": "o.*"}
-    with pytest.raises(ConfigurationError, match="topics come by subscribe"):
-        list(plan_ingests(settings))
+@pytest.mark.parametrize("read", [{"subscribe": "a,b"}, {"subscribePattern": "o.*"}, {"assign": '{"a":[0]}'}])
+def test_one_checkpoint_is_one_query_for_the_tables_of_all_topics(read: dict[str, str]) -> None:
+    (ingest,) = plan_ingests({TABLE: "/lake/{topic}", CHECKPOINT: "/c", **read})
+    assert (ingest.table, ingest.checkpoint, ingest.options) == ("/lake/{topic}", "/c", read)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {TABLE: "/lake/{topic}", "subscribePattern": "o.*"},
+        {TABLE: "/lake/all", "subscribe": "a"},
+        {TABLE: "/lake/{topic}", "subscribe": "a", "ingest.route": "a=/lake/other"},
+    ],
+)
+def test_a_query_for_each_topic_needs_topics_by_name_and_a_table_for_each(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="which is a query for each topic, .* topics come by subscribe"):
+        plan_ingests({CHECKPOINT: "/c/{topic}", **given})
+
+
+def test_a_query_for_one_topic_has_that_topics_own_settings() -> None:
+    settings = {TABLE: "/lake/{topic}", CHECKPOINT: "/c/{topic}", "subscribe": "a,b", "ingest.compression": "zstd"}
+    own = {"ingest.topic.a.compression": "none", "ingest.topic.a.table": "/other/{topic}"}
+    assert [(each.table, each.options) for each in plan_ingests(settings | own)] == [
+        ("/other/a", {"subscribe": "a", "ingest.compression": "none"}),
+        ("/lake/b", {"subscribe": "b", "ingest.compression": "zstd"}),
+    ]
 
 
 def run(*arguments: str | Path) -> tuple[int, str]:
@@ -75,10 +97,10 @@ def run(*arguments: str | Path) -> tuple[int, str]:
 
 def test_settings_that_do_not_suffice_end_the_job_with_one_line(tmp_path: Path) -> None:
     settings = tmp_path / "job.properties"
-    settings.write_text(f"{TABLE}=/lake/{{topic}}\n{CHECKPOINT}=/c/{{topic}}\n")
-    assert run("--settings", settings, "--checkpoint", "/c/one", "--option", "subscribe=a") == (
+    settings.write_text(f"{TABLE}=/lake/{{topic}}\n{CHECKPOINT}=/c\n")
+    assert run("--settings", settings, "--checkpoint", "", "--option", "subscribe=a,b", "--lane", "quick") == (
         2,
-        f"with {{topic}} in {TABLE}, {CHECKPOINT} needs it too, and topics come by subscribe\n",
+        "the lane is 'quick'; it may be auto, direct, spark\n",
     )
 
 

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,17 +24,18 @@ from tiered_stream.cli import app
 
 COMMAND = [sys.executable, "-c", "from tiered_stream.cli import app; app()"]
 SLOWLY = {"maxOffsetsPerTrigger": "100"}
+"""So that there is a moment to stop it at."""
 
 
 def arguments(folder: Path, *more: str) -> list[str]:
     return ["--from", "0", "--into", str(folder / "table"), "--name", "all", *more]
 
 
-def settings_file(folder: Path) -> str:
+def settings_file(folder: Path, given: Mapping[str, str] | None = None) -> str:
     """That of an ingest job: what it says of another table, and of where to begin, is no matter."""
     file = folder / "job.properties"
     job = {"ingest.table": "elsewhere/table", "ingest.checkpointLocation": "elsewhere/checkpoint"}
-    file.write_text("".join(f"{name}={value}\n" for name, value in {**options(LONG, SLOWLY), **job}.items()))
+    file.write_text("".join(f"{name}={value}\n" for name, value in {**options(LONG, given), **job}.items()))
     return str(file)
 
 
@@ -59,7 +60,7 @@ def start(words: Sequence[str]) -> subprocess.Popen[str]:
 @pytest.mark.stack
 @pytest.mark.slow
 def test_ctrl_c_ends_well_and_the_job_goes_on(tmp_path: Path) -> None:
-    settings, table = settings_file(tmp_path), tmp_path / "table"
+    settings, table = settings_file(tmp_path, SLOWLY), tmp_path / "table"
     commits = table / "_checkpoints" / "replay-all" / "commits"
     running = start(command(*arguments(tmp_path), "--settings", settings))
     wait_until(lambda: (commits / "2").exists() or running.poll() is not None, "micro-batches", pause=0.05)
@@ -138,11 +139,22 @@ def test_a_replay_goes_into_a_folder_and_only_a_table_is_verified(tmp_path: Path
         (["--from", "2026-11-01T00:00:00", "--into", "a/b"], "write 2026-11-01T00:00:00Z for UTC"),
         (["--from", "-3h", "--into", "a/b", "--option", "x"], "name=value"),
         (["--from", "-3h", "--into", "a/b", "--settings", "absent.properties"], "absent.properties cannot be read"),
+        (["--from", "-3h", "--into", "a/b", "--properties-file", "absent.conf"], "absent.conf cannot be read"),
     ],
 )
 def test_wrong_input_is_refused_before_spark_starts(words: list[str], said: str) -> None:
     result = CliRunner().invoke(app, ["replay", *words])
     assert result.exit_code == 2 and said in result.output.replace("\n", " ")
+
+
+def test_sparks_settings_that_come_after_spark_has_started_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")  # as spark-submit sets it for a job
+    (tmp_path / "spark.conf").write_text("spark.master local\n")
+    words = ["replay", "--from", "-3h", "--into", "a/b", "--properties-file", str(tmp_path / "spark.conf")]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2 and "write it before the job" in result.output
 
 
 def test_a_verification_of_nothing_is_refused_before_spark_starts() -> None:

@@ -111,6 +111,13 @@ def test_a_query_of_the_plan_reads_its_ranges_and_nothing_else(streaming: bool) 
     assert PLAN.offsets == 5 and PLAN.transaction_id == "replay-mend"
 
 
+def test_a_replay_takes_over_neither_the_query_s_consumer_group_nor_its_end() -> None:
+    given = {**CLUSTER, "kafka.consumer.commit.groupid": "of-the-query", "boundedStreaming": "true"}
+    options = parse_options(PLAN.stream_options(given), streaming=True)
+    assert options.commit_group_id is None
+    assert not options.bounded_streaming
+
+
 def test_an_exact_plan_reads_its_times_alone() -> None:
     exact = replace(PLAN, arguments=replace(ARGUMENTS, exact=True))
     assert options_of(exact, streaming=True).times == TimeRange(5000, 9000)

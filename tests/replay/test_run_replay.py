@@ -19,7 +19,7 @@ import tiered_stream
 from tests.delta.archive import LONG, ODD, everything, landed, options
 from tests.stack.processes import wait_until
 from tiered_stream.errors import ConfigurationError, DataLossError, ReplayStoppedError, TableError, UnknownTopicError
-from tiered_stream.observe.metrics import MetricsReceiver
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.run_replay import Replay, ReplayReport, plan_replay
 from tiered_stream.replay.targets import DeltaTarget, replace_where

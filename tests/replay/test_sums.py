@@ -14,11 +14,11 @@ from tests.archives import planned
 from tests.delta.archive import ODD, everything, options
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.records.hashed_columns import HASHED
-from tiered_stream.records.row_hash import row_hashes
+from tiered_stream.records.hashed_columns import BUCKET, HASHED
+from tiered_stream.records.row_hash import Numbers, bucket_sums, row_hashes
 from tiered_stream.replay import sums
-from tiered_stream.replay.sums import Numbers, bucket_sums, hashed_split, together
-from tiered_stream.replay.sums_source import BUCKET, Hashing
+from tiered_stream.replay.sums import hashed_split, together
+from tiered_stream.replay.sums_source import Hashing
 
 Sums = dict[int, tuple[int, int, int]]
 ROWS = st.dictionaries(st.integers(0, 5 * BUCKET) | st.integers(0, 2**62), st.integers(-(2**63), 2**63 - 1))

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.positions import TimeRange
-from tiered_stream.replay.times import parse_range, parse_time, show_range, show_time
+from tiered_stream.options.positions import TimeRange, show_time
+from tiered_stream.replay.times import parse_range, parse_time, show_range
 
 NOW = 1_795_000_000_000
 HOUR = 3_600_000

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.broker.certificates import CertificateAuthority
+from tests.golden import STORES
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.replay.topic_settings import connection_config, producer_config, target_properties
 
@@ -51,6 +52,20 @@ def test_keys_and_certificates_as_text_on_one_line(tmp_path: Path) -> None:
         "ssl.truststore.certificates": authority.certificate.replace("\n", " ").strip(),
     }
     Producer(producer_config(SERVERS | given))
+
+
+@pytest.mark.parametrize(("store", "key_password"), [("jks", "key-secret"), ("p12", "store-secret")])
+def test_stores_of_java_are_handed_over_as_text(store: str, key_password: str) -> None:
+    stores = {
+        "ssl.keystore.location": str(STORES / f"key.{store}"), "ssl.keystore.password": "store-secret",
+        "ssl.key.password": key_password,
+        "ssl.truststore.location": str(STORES / f"trust.{store}"), "ssl.truststore.password": "store-secret",
+    }  # fmt: skip
+
+    config = connection_config({"bootstrap.servers": "b:1", "security.protocol": "SSL", **stores})
+
+    assert {"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem"} <= config.keys()
+    Producer(config)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta.file_systems import uri_of
+from tiered_stream.delta.session_checks import check_table
 from tiered_stream.errors import ConfigurationError, TableError
-
-_S3_SCHEMES = ("s3", "s3a", "s3n")
+from tiered_stream.spark_session import is_connect
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,16 @@ def table_location(spark: SparkSession, address: TableAddress) -> str:
 
 def table_uri(spark: SparkSession, path: str) -> str:
     """`file:///folder`, `s3://bucket/prefix`, or what another scheme has."""
-    parts = urlsplit(path)
-    if parts.scheme in _S3_SCHEMES:
-        return parts._replace(scheme="s3").geturl().rstrip("/")
-    if parts.scheme == "file":
-        return Path(parts.path).as_uri()  # Hadoop takes a path's letters as they are: %20 is no blank
-    if parts.scheme:
-        return path
-    home = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///")
+    if is_connect(spark):
+        return uri_of(path) or path  # what it stands for, the server knows
+    return path_uri(path, lambda: spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///"))
+
+
+def path_uri(path: str, default_fs: Callable[[], str]) -> str:
+    """As `table_uri`; `default_fs` gives Hadoop's `fs.defaultFS`, where the path has no scheme."""
+    if (uri := uri_of(path)) is not None:
+        return uri
+    home = default_fs()
     return Path(path).absolute().as_uri() if home.startswith("file:") else f"{home.rstrip('/')}/{path.lstrip('/')}"
 
 
@@ -81,14 +84,34 @@ def make_by_spark(
     """Let Spark make the table, unless it is there.
 
     Raises:
+        ConfigurationError: the session lacks what it takes.
         TableError: Spark cannot.
     """
+    check_table(spark, address.path)
     partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
     properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
     with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
     with spark_errors(str(address), "made"):
         table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{partitioned}{with_properties}")
+
+
+def register_table(spark: SparkSession, address: TableAddress) -> None:
+    """Let the catalog have the table in the folder by its name, unless it has.
+
+    Raises:
+        TableError: Spark cannot, or has another by that name.
+    """
+    with spark_errors(str(address), "entered into the catalog"):
+        place = unquote(known_scheme(spark, address.uri or ""))
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {_quoted(place)}")
+
+
+def known_scheme(spark: SparkSession, path: str) -> str:
+    """`s3://` and `s3n://` as `s3a://`, unless the session has a file system for them."""
+    scheme, _, place = path.partition("://")
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""The driver's commits: all files of a micro-batch in one transaction, exactly once.
+"""The driver's commits into one table: all files of a micro-batch in one transaction, exactly once.
 
 A transaction carries Delta's application transaction under the name that Spark's Delta sink gives it (Delta:
 `DeltaSink`): the query's id, and the batch's id as its version. As in that sink each batch is a commit, one without
 rows as well. A batch that is repeated, in this lane or the other, finds itself there; the batch before has to be there.
+Where a query writes many tables, only those that got rows have a commit of it (`many_tables.py`).
 
 Not every writer of a table excludes every other (a log store of Delta's that checks and then writes knows nothing of
 other processes): a commit that was acknowledged may be overwritten. So the last one is looked for before each.
@@ -15,7 +16,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
+import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -23,9 +26,14 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import TableDescription, check_fit, why_not_direct
+from tiered_stream.delta.query_tables import Landed
+from tiered_stream.delta.table_growth import Grow
 from tiered_stream.delta.table_log import TableLog
 from tiered_stream.delta.transaction import BatchCommit, CommitTable, DeltaTransaction, UncertainCommitError
 from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.table_rules import NO_RULES, TableRules
+from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.partitions import check_topic_ids
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +60,11 @@ class LandingTable:
     table_id: str
     why_not: Callable[[TableDescription], str | None]
     """What keeps the table from the direct lane for the committer's sake (`Committer.why_not_direct`)."""
+    fail_on_data_loss: bool = True
+    rules: TableRules = NO_RULES
+    """By which its rows were checked."""
+    grow: Grow | None = None
+    """Adds the columns that files have more; None: none has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +84,24 @@ class TableCommits:
     """The commits of one query, one at a time."""
 
     def __init__(
-        self, table: CommitTable, planned: LandingTable, on_gap: OnGap, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        table: CommitTable,
+        planned: LandingTable,
+        on_gap: OnGap,
+        landed: Landed | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`landed`: what the table got last, where not each batch is a commit in it; None: the batch before."""
         self._table = table
         self._planned = planned
         self._name = f"the table {planned.files.uri}"
         self._log = TableLog(planned.files)
         self._on_gap = on_gap
+        self._landed = landed
         self._sleep = sleep
         self._last: _Last | None = None
+        self._topic_ids: dict[str, UUID] | None = None
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
         """Whether the table has the batch already; the first time, whether it has those before it.
@@ -89,34 +111,49 @@ class TableCommits:
         """
         return self._last_known(query_id, batch_id).batch_id >= batch_id
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> None:
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
         """Make the files part of the table, unless the batch is in it.
+
+        Returns:
+            A version of the log that is not above the one with the batch; None: it was there already.
 
         Raises:
             TableError: the table is another one, or has changed so that the direct lane no longer fits, or the last
                 commit is gone, or no attempt succeeded.
+            DataLossError: a topic was made again since the query's last commit, and the policy is to fail.
         """
         last = self._last_known(query_id, batch_id)
+        self._check_topics(query_id, last, files)
         try:
-            self._until_committed(last, self._batch(query_id, batch_id, files))
+            return self._until_committed(last, self._batch(query_id, batch_id, files))
         except _LastIsGoneError:
             raise self._put_back(query_id, last) from None
 
     def _batch(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> BatchCommit:
-        return BatchCommit(query_id, batch_id, files, self._planned.files.day_column)
+        return BatchCommit(query_id, batch_id, files, self._planned.files.day_column, self._topic_ids or {})
+
+    def _check_topics(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> None:
+        """The topics are those that the query landed before, as its last commit has their ids."""
+        if self._topic_ids is None:
+            version = last.version - 1
+            first = max(self._landed.version if self._landed else 0, version - MOST_LOG_FILES)
+            self._topic_ids = self._log.topic_ids(query_id, first, version)
+        now = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
+        check_topic_ids(self._topic_ids, now, DataLossPolicy(self._planned.fail_on_data_loss))
+        self._topic_ids |= now
 
     def _last_known(self, query_id: str, batch_id: int) -> _Last:
         """The query's last batch, as this process knows it; the first time, the one in the table."""
         if self._last is None:
-            transaction = self._begin()
-            newest = self._newest_since(0, query_id, transaction)
+            transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
+            newest = self._newest_since(due.version, query_id, transaction)
             found = -1 if newest is None else newest
-            if found < batch_id - 1 and not (found == -1 and _forgets(transaction)):
-                self._on_gap(None if found == -1 else found, batch_id - 1)
+            if found < due.batch and not (found == -1 and _forgets(transaction)):
+                self._on_gap(None if found == -1 else found, due.batch)
             self._last = _Last(transaction.state.version + 1, found)
         return self._last
 
-    def _until_committed(self, last: _Last, batch: BatchCommit) -> None:
+    def _until_committed(self, last: _Last, batch: BatchCommit) -> int | None:
         for attempt in range(ATTEMPTS):
             transaction = self._begin()
             newest = self._newest_since(last.version, batch.query_id, transaction)
@@ -125,17 +162,29 @@ class TableCommits:
             # An attempt that failed may have committed nevertheless: only its answer was lost.
             if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
                 self._last = _Last(transaction.state.version + 1, batch.batch_id)
-                return
+                return None
+            if self._grown(transaction.state.description, batch.files):
+                transaction = self._begin()
             self._check_fit(transaction.state.description)
             try:
                 self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
-                return
+                return self._last.version
             except UncertainCommitError as error:
                 name = f"{self._name}: batch {batch.batch_id}"
                 if attempt + 1 == ATTEMPTS:
                     raise TableError(f"{name} could not be committed in {ATTEMPTS} attempts: {error}") from error
                 log.warning("%s is committed again, since %s", name, error)
                 self._sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
+        raise AssertionError("the last attempt has returned or raised")
+
+    def _grown(self, found: TableDescription, files: Sequence[DataFile]) -> bool:
+        """Whether the table got columns for the files, so that the transaction no longer goes with it."""
+        if self._planned.grow is None:
+            return False
+        # By its rows' own schemas: each may have what others lack.
+        schemas = {file.schema for file in files if file.schema}
+        grown = [self._planned.grow(found.fields, StructType.fromJson(orjson.loads(each))) for each in schemas]
+        return any(grown)
 
     def _begin(self) -> DeltaTransaction:
         transaction = self._table.begin()
@@ -163,7 +212,7 @@ class TableCommits:
 
     def _check_fit(self, found: TableDescription) -> None:
         planned, day_column = self._planned, self._planned.files.day_column
-        reason = planned.why_not(found) or why_not_direct(found, day_column)
+        reason = planned.why_not(found) or why_not_direct(found, day_column, planned.schema, planned.rules)
         if reason:
             raise TableError(
                 f"{self._name} has changed, and can no longer be written to by the direct lane: {reason}. "
@@ -181,7 +230,7 @@ class TableCommits:
             f"{self._name}: the commit of batch {last.batch_id}, which brought "
             f"{self._batch(query_id, last.batch_id, files).offsets()}, is no longer in the log, where it was in "
             f"version {last.version} or soon after: another writer, which does not exclude this one, has overwritten "
-            "it. The README says which writers may share a table (ingest.commit). "
+            "it. The documentation says which writers may share a table (ingest.commit). "
         )
         # From here on anybody may have committed it: another process, or an attempt below whose answer is lost.
         self._last = _Last(last.version, last.batch_id - 1)

@@ -6,21 +6,24 @@ A task's first row carries what the whole task cost; a task that wrote no file h
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sql
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import TopicPartition, uuid_from_text, uuid_to_text
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
 PEAK_MEMORY = "peak_memory"
 _FILE_FIELDS: dict[str, type] = {
-    "path": str, "size": int, "modification_time": int, "day": str, "records": int, "stats": str, "offsets": str,
+    "table": str, "path": str, "size": int, "modification_time": int, "day": str, "records": int, "stats": str,
+    "offsets": str, "topic_ids": str, "schema": str, "held_why": str,
 }  # fmt: skip
 _TASK_FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)} | {PEAK_MEMORY: int}
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -31,12 +34,15 @@ _COLUMNS = _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIE
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of the table, whole but not committed yet.
+    """A Parquet file of a table, whole but not committed yet.
 
-    `path` is relative to the table, `size` in bytes, `modification_time` in milliseconds since the epoch; `offsets`
-    are the first and the last offset of each partition in the file, both inclusive.
+    `table` is its key (`TableTarget.key`), `path` is relative to that, `size` in bytes, `modification_time` in
+    milliseconds since the epoch; `offsets` are the first and the last offset of each partition in the file, both
+    inclusive; `topic_ids` are those of its topics, as far as brokers have told them; `schema` is that of the rows, in
+    Spark's JSON, where it is not the target's.
     """
 
+    table: str
     path: str
     size: int
     modification_time: int
@@ -44,6 +50,17 @@ class DataFile:
     records: int
     stats: str
     offsets: Mapping[TopicPartition, tuple[int, int]]
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRows:
+    """Rows of a task that are in no file, since their table cannot be written, or is parked; `offsets` as of a file."""
+
+    table: str
+    offsets: Mapping[TopicPartition, tuple[int, int]]
+    held_why: str
 
 
 def spark_file_schema() -> StructType:
@@ -51,36 +68,66 @@ def spark_file_schema() -> StructType:
     return StructType([StructField(name, _SPARK[kind]) for name, kind in _COLUMNS.items()])
 
 
-def file_rows(files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int) -> pa.RecordBatch:
+def file_rows(
+    files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int, held: Sequence[HeldRows] = ()
+) -> pa.RecordBatch:
     """What a task has to say: its files, what it cost, and the largest memory (bytes) of its process so far."""
     spent = {_TASK_PREFIX + name: value for name, value in (asdict(metrics) | {PEAK_MEMORY: peak_memory}).items()}
-    rows: list[dict[str, Any]] = [_row(file) for file in files] or [{}]
+    written: list[DataFile | HeldRows] = [*files, *held]
+    rows: list[dict[str, Any]] = [_row(each) for each in written] or [{}]
     rows[0] |= spent
-    schema = pa.schema([(name, _ARROW[kind]) for name, kind in _COLUMNS.items()])
-    return pa.RecordBatch.from_pylist(rows, schema)
+    columns = {name: _array(kind, [row.get(name) for row in rows]) for name, kind in _COLUMNS.items()}
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _row(file: DataFile) -> dict[str, Any]:
-    offsets = [[partition.topic, partition.partition, *ends] for partition, ends in sorted(file.offsets.items())]
-    return {name: getattr(file, name) for name in _FILE_FIELDS} | {"offsets": orjson.dumps(offsets).decode()}
+def _array(kind: type, values: Sequence[Any]) -> pa.Array:
+    """From buffers: to make an array of Python values pyarrow imports pandas (32 MiB, a third of a second)."""
+    known = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
+    if kind is str:
+        texts = [(value or "").encode() for value in values]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        data = [pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+    else:
+        data = [pa.py_buffer(np.array([value or 0 for value in values], kind))]
+    return pa.Array.from_buffers(_ARROW[kind], len(values), [known, *data])
+
+
+def _row(written: DataFile | HeldRows) -> dict[str, Any]:
+    offsets = [[partition.topic, partition.partition, *ends] for partition, ends in sorted(written.offsets.items())]
+    row = {name: getattr(written, name, None) for name in _FILE_FIELDS} | {"offsets": orjson.dumps(offsets).decode()}
+    if isinstance(written, DataFile):
+        ids = {topic: uuid_to_text(topic_id) for topic, topic_id in written.topic_ids.items()}
+        row["topic_ids"] = orjson.dumps(ids).decode()
+    return row
 
 
 def data_files(rows: Iterable[Row]) -> list[DataFile]:
     """Inverse of `file_rows`: the files."""
-    return [_file({name: row[name] for name in _FILE_FIELDS}) for row in rows if row["path"] is not None]
+    names = [name for name in _FILE_FIELDS if name != "held_why"]
+    return [_file({name: row[name] for name in names}) for row in rows if row["path"] is not None]
+
+
+def held_rows(rows: Iterable[Row]) -> list[HeldRows]:
+    """Inverse of `file_rows`: what is in no file."""
+    held = (row for row in rows if row["held_why"] is not None)
+    return [HeldRows(row["table"], _offsets(row["offsets"]), row["held_why"]) for row in held]
+
+
+def _offsets(text: str) -> dict[TopicPartition, tuple[int, int]]:
+    return {TopicPartition(topic, partition): (first, last) for topic, partition, first, last in orjson.loads(text)}
 
 
 def _file(found: dict[str, Any]) -> DataFile:
-    offsets = {
-        TopicPartition(topic, partition): (first, last)
-        for topic, partition, first, last in orjson.loads(found.pop("offsets"))
-    }
-    return DataFile(**found, offsets=offsets)
+    offsets = _offsets(found.pop("offsets"))
+    ids = {topic: uuid_from_text(text) for topic, text in orjson.loads(found.pop("topic_ids")).items()}
+    return DataFile(**found, offsets=offsets, topic_ids=ids)
 
 
 def observed(rows: DataFrame) -> DataFrame:
     """The rows, their sums reported in each `StreamingQueryProgress` under `OBSERVATION`."""
-    return observed_totals(rows, _TASK_FIELDS, "sum(size) AS file_bytes", "count(path) AS files")
+    return observed_totals(
+        rows, _TASK_FIELDS, "sum(size) AS file_bytes", "count(path) AS files", "count(held_why) AS held"
+    )
 
 
 def observed_totals(rows: DataFrame, task_fields: Iterable[str], *others: str) -> DataFrame:

@@ -6,42 +6,46 @@ Offsets, and so the checkpoint, are those of `tiered_stream`: a query may go on 
 from __future__ import annotations
 
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.data_files import file_rows, spark_file_schema
-from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_files
-from tiered_stream.model import Split
+from tiered_stream.delta.ingest_settings import ON_TABLE_ERROR, ONLY_TABLE, PARK, PARKED_FILE, source_options
+from tiered_stream.delta.routing import Routing, routing_of
+from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
+from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.process import settle_worker
-from tiered_stream.source import StreamReader
+from tiered_stream.process import collection_paused, settle_worker, share_heap
+from tiered_stream.source import BatchReader, SplitPartition, StreamReader
 
 SOURCE = "tiered_stream_files"
 SMALLEST_TASK_BYTES = 8 << 20
 """Below this, a task of its own costs more than it gains."""
 FILES = 4
 """Of one task: at its start a core waits for the first bytes, so that fewer tasks are quicker."""
-ASSUMED_RECORD_BYTES = 256
-"""For splits that come from a broker: their size is not known beforehand."""
 
 
 class FilesPartition(InputPartition):
-    """The splits that one task lands, and where else it is to report what they cost."""
+    """The splits that one task lands, where else it is to report what they cost, and the tables that are parked."""
 
-    def __init__(self, splits: tuple[Split, ...], batch_log: tuple[str, ...]) -> None:
+    def __init__(self, splits: tuple[Split, ...], batch_log: tuple[str, ...], held: tuple[str, ...] = ()) -> None:
         super().__init__(splits)
         self.splits = splits
         self.batch_log = batch_log
+        self.held = held
 
 
 class FilesDataSource(DataSource):
-    """For `landing.query` alone: whoever reads it writes files that nobody commits."""
+    """For `landing` alone: whoever reads it writes files that nobody commits."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,38 +54,92 @@ class FilesDataSource(DataSource):
     def schema(self) -> StructType:
         return spark_file_schema()
 
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = parse_options(source_options(self.options), streaming=False)
+        return FilesBatchReader(options, TasksWrite.asked(self.options))
+
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         options = parse_options(source_options(self.options), streaming=True)
-        return FilesReader(options, table_files(self.options))
+        return FilesReader(options, TasksWrite.asked(self.options))
+
+
+@dataclass(frozen=True, slots=True)
+class TasksWrite:
+    """What the tasks of a query write, and how its splits are made tasks."""
+
+    routing: Routing
+    park: bool
+    parked_file: str
+    only: str | None
+
+    @classmethod
+    def asked(cls, options: Mapping[str, str]) -> TasksWrite:
+        given = GivenOptions(options)
+        park = given.read(ON_TABLE_ERROR) == PARK
+        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE))
+
+    def partitions(self, splits: Sequence[Split], batch_log: tuple[str, ...] = ()) -> list[InputPartition]:
+        files = self.routing.files
+        tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks)
+        held = self._parked()
+        return [FilesPartition(task, batch_log, held) for task in tasks]
+
+    def _parked(self) -> tuple[str, ...]:
+        """As far as they are told: what is written for others, the driver does not commit."""
+        try:
+            return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
+        except FileNotFoundError:
+            return ()
+
+    def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+        with collection_paused():
+            from tiered_stream.delta.row_transform import TableRows
+            from tiered_stream.delta.task_writer import TaskTables, write_splits
+            from tiered_stream.observe.metrics import send
+
+        share_heap()
+        if not isinstance(partition, FilesPartition):
+            return
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        tables = TaskTables(partition.held, self.only, self.park and self.only is None)
+        written = write_splits(partition.splits, options, TableRows(self.routing), task, tables)
+        send(written.metrics, (*options.metrics_addresses, *partition.batch_log))
+        peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield file_rows(written.files, written.metrics, peak_memory, written.held)
+        settle_worker()
 
 
 class FilesReader(StreamReader):
     """Plans as `StreamReader` does; its tasks write."""
 
-    def __init__(self, options: Options, files: TableFiles) -> None:
+    def __init__(self, options: Options, tasks: TasksWrite) -> None:
         super().__init__(options)
-        self._files = files
+        self._tasks = tasks
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_files": self._files}
+        return {**super().__getstate__(), "_tasks": self._tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        splits = self.splits(start, end)
-        tasks = tasks_of(splits, target_bytes=self._files.target_bytes, parallelism=self._files.tasks)
-        return [FilesPartition(task, self.batch_log) for task in tasks]
+        return self._tasks.partitions(self.splits(start, end), self.batch_log)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from tiered_stream.delta.table_writer import write_splits
-        from tiered_stream.observe.metrics import send
+        return self._tasks.write(partition, self.options)
 
-        assert isinstance(partition, FilesPartition)
-        context = TaskContext.get()
-        task = context.partitionId() if context else 0
-        files, metrics = write_splits(partition.splits, self.options, self._files, task)
-        send(metrics, (*self.options.metrics_addresses, *partition.batch_log))
-        peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        yield file_rows(files, metrics, peak_memory)
-        settle_worker()
+
+class FilesBatchReader(BatchReader):
+    """Plans as `BatchReader` does; its tasks write."""
+
+    def __init__(self, options: Options, tasks: TasksWrite) -> None:
+        super().__init__(options)
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planned = super().partitions()
+        return self._tasks.partitions([each.split for each in planned if isinstance(each, SplitPartition)]) or planned
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._tasks.write(partition, self.options)
 
 
 def tasks_of(splits: Sequence[Split], *, target_bytes: int, parallelism: int) -> list[tuple[Split, ...]]:

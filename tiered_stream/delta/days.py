@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tiered_stream.formats.kafka_columns import TIMESTAMP, kafka_column
+
 _MICROSECONDS = 86_400_000_000
 _EPOCH = date(1970, 1, 1)
 _FIRST, _LAST = (date.min - _EPOCH).days, (date.max - _EPOCH).days
@@ -29,8 +31,16 @@ def spark_day() -> str:
 
 def day_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int32]:
     """The day of each row, counted from the epoch."""
-    days = batch.column("timestamp").cast(pa.int64()).to_numpy() // _MICROSECONDS
+    column = kafka_column(batch, TIMESTAMP)
+    # As it lies in memory: pyarrow's own way to numpy imports pandas.
+    days = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)] // _MICROSECONDS
     return np.where((days < _FIRST) | (days > _LAST), _LAST + 1, days).astype(np.int32)
+
+
+def day_dates(batch: pa.RecordBatch) -> pa.Array:
+    """The day of each row, as a date."""
+    days = day_numbers(batch)
+    return pa.array(days, mask=days > _LAST).cast(pa.date32())
 
 
 def day_text(day: int) -> str | None:

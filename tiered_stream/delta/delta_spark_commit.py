@@ -16,12 +16,12 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.address import TableAddress, first_line, spark_path, table_uri
+from tiered_stream.delta.address import TableAddress, first_line, known_scheme, spark_path, table_uri
 from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.session_checks import EXTENSION
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.errors import TableError
 
-EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _FINAL = {
     "org.apache.spark.sql.AnalysisException",
     "java.lang.UnsupportedOperationException",
@@ -36,7 +36,7 @@ _INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInt
 
 def has_delta_spark(spark: SparkSession) -> bool:
     """Whether the session can commit to Delta tables."""
-    return EXTENSION in (spark.conf.get("spark.sql.extensions", None) or "") and not isinstance(
+    return EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "") and not isinstance(
         _delta(spark).DeltaLog, JavaPackage
     )
 
@@ -47,7 +47,7 @@ class DeltaSparkTable:
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
         self._address = address
-        self._path = _known_scheme(spark, spark_path(address))
+        self._path = known_scheme(spark, spark_path(address))
 
     def begin(self) -> DeltaSparkTransaction:
         found = self.find()
@@ -125,7 +125,7 @@ class DeltaSparkTransaction:
                 self._java.org.apache.spark.sql.streaming.OutputMode.Append(),
                 batch.query_id,
                 batch.batch_id,
-                self._java.scala.Option.apply(batch.offsets()),
+                self._java.scala.Option.apply(batch.metadata()),
             )
             return int(transaction.commit(self._actions(batch), operation))
 
@@ -158,13 +158,6 @@ class DeltaSparkTransaction:
         for each in ({"txn": transaction}, *({"add": file} for file in files)):
             actions.add(action.fromJson(orjson.dumps(each).decode()))
         return self._java.PythonUtils.toSeq(actions)
-
-
-def _known_scheme(spark: SparkSession, path: str) -> str:
-    """`s3://` and `s3n://` as `s3a://`, unless the session has a file system for them."""
-    scheme, _, place = path.partition("://")
-    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
 
 
 def _describe(transaction: Any) -> TableDescription:

@@ -73,6 +73,16 @@ def make_table(files: TableFiles, schema: StructType, properties: Mapping[str, s
         )
 
 
+def add_columns(files: TableFiles, columns: StructType) -> None:
+    """Give the table these columns, or those of their fields that it lacks.
+
+    Raises:
+        TableError: it refuses them.
+    """
+    with _table_errors(files.uri, "changed"):
+        _open(files).alter.add_columns(Schema.from_json(columns.json()).fields)
+
+
 def describe(table: DeltaTable) -> TableDescription:
     """What the lanes ask of it."""
     metadata = table.metadata()
@@ -169,7 +179,7 @@ def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
     return {
         "operationParameters": {"mode": "Append", "queryId": batch.query_id, "epochId": str(batch.batch_id)},
         "operationMetrics": {name: str(value) for name, value in metrics.items()},
-        "userMetadata": batch.offsets(),
+        "userMetadata": batch.metadata(),
         "readVersion": version,
         "isolationLevel": "WriteSerializable",
         "isBlindAppend": True,

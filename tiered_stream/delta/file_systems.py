@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
-from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.ingest_settings import S3_SCHEMES, TableFiles, TableStorage
+from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.process import PerProcess
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
@@ -35,6 +37,16 @@ def region_of(storage: TableStorage) -> str | None:
     return storage.s3_region or (_REGION_OF_OTHER_SERVICES if storage.s3_endpoint_url else None)
 
 
+def uri_of(path: str) -> str | None:
+    """`file:///folder`, `s3://bucket/prefix`, or what another scheme has; None: the path has no scheme."""
+    parts = urlsplit(path)
+    if parts.scheme in S3_SCHEMES:
+        return parts._replace(scheme="s3").geturl().rstrip("/")
+    if parts.scheme == "file":
+        return Path(parts.path).as_uri()  # Hadoop takes a path's letters as they are: %20 is no blank
+    return path if parts.scheme else None
+
+
 _folders: PerProcess[fs.FileSystem] = PerProcess()
 
 
@@ -51,7 +63,10 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 
 
 class DataFolder(Protocol):
-    """Where the data files of one task go; paths are relative to the table's folder. Errors are `OSError`."""
+    """Where one task's data files of a table go; paths are relative to the table's folder. Errors are `OSError`."""
+
+    in_memory: bool
+    """Whether a file waits there until it is finished."""
 
     def open(self, path: str) -> Any:
         """A new file, to be written as pyarrow does it."""
@@ -70,26 +85,31 @@ class DataFolder(Protocol):
         ...
 
 
-def open_data_folder(files: TableFiles) -> DataFolder:
-    """The folder of a task. Into S3 a file goes as a whole where it fits into memory and one is open at a time."""
+def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
+    """A table's folder, for a task with these threads.
+
+    Into S3 a file goes as a whole where it fits into memory and the table has one open at a time.
+    """
     if urlsplit(files.uri).scheme == "s3" and files.day_column is None:
         from tiered_stream.delta import s3_upload
 
         if files.target_bytes <= s3_upload.MOST_BYTES:
-            return s3_upload.S3Uploads(files.uri, files.storage)
+            return s3_upload.S3Uploads(files.uri, files.storage, threads)
     return _StreamedFiles(open_folder(files.uri, files.storage))
 
 
 class _StreamedFiles:
     """Files that are written while they grow: local ones, and into S3 in parts."""
 
+    in_memory = False
+
     def __init__(self, folder: fs.FileSystem) -> None:
         self._folder = folder
         self._local = isinstance(folder.base_fs, fs.LocalFileSystem)
 
     def open(self, path: str) -> pa.NativeFile:
-        if self._local and "/" in path:
-            self._folder.create_dir(path.rpartition("/")[0])
+        if self._local:  # a new table is made when its first files are committed
+            self._folder.base_fs.create_dir(f"{self._folder.base_path}/{path.rpartition('/')[0]}")
         return self._folder.open_output_stream(path)
 
     def finish(self, path: str, file: pa.NativeFile) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from tiered_stream.delta.row_settings import ROW_OPTIONS, redacted_registry
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.row_choices import REGISTRY_PREFIX
 from tiered_stream.options import types
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
@@ -25,15 +28,55 @@ COMMIT = option(
     "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO,
     "Who commits in the direct lane: the session's delta-spark, or the package deltalake.",
 )  # fmt: skip
-INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMMIT)
+
+
+def _routes(value: str) -> tuple[tuple[str, str], ...]:
+    """`pattern=table`, separated by commas; a pattern is a topic, or a regular expression for its whole name."""
+    routes = []
+    for route in filter(str.strip, value.split(",")):
+        pattern, _, table = (part.strip() for part in route.partition("="))
+        if not pattern or not table:
+            raise ValueError(f"has {route.strip()!r}, which is not pattern=table")
+        routes.append((types.topic_pattern(pattern), table))
+    return tuple(routes)
+
+
+ROUTE: Option[tuple[tuple[str, str], ...]] = Option(
+    "ingest.route", _routes, (), "",
+    "Tables of single topics, before `ingest.table`: `pattern=table`, separated by commas. A pattern is a topic, or a "
+    "regular expression for its whole name; the first that fits counts. Topics may share a table.",
+)  # fmt: skip
+FAIL, PARK = "fail", "park"
+ON_TABLE_ERROR = option(
+    "ingest.onTableError", types.one_of(FAIL, PARK), FAIL,
+    "What becomes of a table that cannot be written: it fails the query, or is parked: the other tables go on, and it "
+    "is caught up when it can be written again.",
+)  # fmt: skip
+INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMMIT, ROUTE, ON_TABLE_ERROR)
+TOPIC_OPTIONS: tuple[Option[Any], ...] = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, *ROW_OPTIONS)
+"""Those that a topic may have for itself: `ingest.topic.orders.dayColumn`."""
+TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
+TRIGGER, LANE = "ingest.trigger", "ingest.lane"
+METRICS_PROMETHEUS, METRICS_OTLP = "ingest.metrics.prometheus", "ingest.metrics.otlp"
+METRICS_LINES = "ingest.metrics.lines"
+JOB_SETTINGS = (TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OTLP, METRICS_LINES)
+"""Those of the ingest job itself: where its queries write and how they run."""
 STORAGE_PREFIX = "ingest.storage."
 """`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
 PROPERTY_PREFIX = "ingest.tableProperty."
 """Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
+TOPIC_PREFIX = "ingest.topic."
+S3_SCHEMES = ("s3", "s3a", "s3n")
+"""Of paths in S3, as Hadoop has them."""
 
 _OURS, _OF_THE_SOURCE = "ingest.", ("kafka.", "remote.", "rsm.")
+_PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
-_URI: Option[str] = Option("ingest.uri", str, "", "", "Where the table is.", internal=True)
+ROUTES: Option[str] = Option("ingest.routes", str, "", "", "Where each topic's table is.", internal=True)
+PARKED_FILE: Option[str] = Option(
+    "ingest.parked.file", str, "", "", "Where planning finds the keys of parked tables.", internal=True
+)
+ONLY_TABLE = optional("ingest.only.table", str, "The key of the one table that is to be written.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
 _ANONYMOUS: Option[bool] = Option(
     "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
@@ -87,13 +130,13 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 
 def table_files(settings: Mapping[str, str]) -> TableFiles:
-    """What the settings say of the table's files; where it is and how it is reached comes from `as_options`.
+    """What the settings say of a table's files, but not where it is; how it is reached comes from `as_options`.
 
     Raises:
         ConfigurationError: a setting is malformed, or as `table_storage`.
     """
     given = GivenOptions(settings)
-    return TableFiles(given.read(_URI), table_storage(settings), **read_fields(TableFiles, given))
+    return TableFiles("", table_storage(settings), **read_fields(TableFiles, given))
 
 
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
@@ -111,10 +154,14 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
         ConfigurationError: names the setting, and the nearest known one.
     """
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
-    known = {name.lower(): name for name in (*(each.name for each in INGEST_OPTIONS), *own, *storage)}
+    ours = [each.name for each in INGEST_OPTIONS] + [each.name for each in ROW_OPTIONS]
+    known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
     for name in settings:
         lower = name.lower()
-        if lower in known or is_known(lower) or lower.startswith((PROPERTY_PREFIX.lower(), *_OF_THE_SOURCE)):
+        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_OF_THE_SOURCE)):
+            continue
+        if lower.startswith(TOPIC_PREFIX):
+            _of_topic(name)
             continue
         # A property may be called anything: only what stands before it can be mistyped.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
@@ -128,9 +175,47 @@ def source_options(settings: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
 
 
+def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """`ingest.topic.NAME.*`: by topic, the settings that it has for itself, by their own names.
+
+    Raises:
+        ConfigurationError: one of them is no setting of a topic.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, value in settings.items():
+        if name.lower().startswith(TOPIC_PREFIX):
+            topic, own = _of_topic(name)
+            found.setdefault(topic, {})[own] = value
+    return found
+
+
+def _of_topic(name: str) -> tuple[str, str]:
+    """The topic, whose name may have dots, and the setting."""
+    rest = name[len(TOPIC_PREFIX) :]
+    # What follows a property's prefix is its own, and may end like a setting.
+    at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_OURS).lower())
+    if at > 0:
+        return rest[:at], _OURS + rest[at + 1 :]
+    known = [each.removeprefix(_OURS) for each in (TABLE, *(each.name for each in TOPIC_OPTIONS))]
+    for own in sorted(known, key=len, reverse=True):
+        if rest.lower().endswith("." + own.lower()) and len(rest) > len(own) + 1:
+            return rest[: -len(own) - 1], _OURS + own
+    of_tables = PROPERTY_PREFIX.removeprefix(_OURS)
+    raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {of_tables}*")
+
+
+def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings, others in place of those of the same names, whatever their case."""
+    if not overrides:
+        return settings
+    taken = {name.lower() for name in overrides}
+    return {**{name: value for name, value in settings.items() if name.lower() not in taken}, **overrides}
+
+
 def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
     """The source's options from which `table_files` knows `files`; Spark redacts those that hold secrets."""
-    others = {name: value for name, value in settings.items() if not name.lower().startswith(STORAGE_PREFIX)}
+    shown = redacted_registry(settings)
+    others = {name: value for name, value in shown.items() if not name.lower().startswith(STORAGE_PREFIX)}
     values = {name: getattr(files.storage, field) for field, name in _STORAGE_NAMES.items()}
     storage = {STORAGE_PREFIX + name: str(value) for name, value in values.items() if value is not None}
-    return {**others, **storage, _URI.name: files.uri, _TASKS.name: str(files.tasks)}
+    return {**others, **storage, _TASKS.name: str(files.tasks)}

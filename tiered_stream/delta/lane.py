@@ -14,7 +14,9 @@ from typing import Any
 import orjson
 from pyspark.sql.types import DateType, StructType
 
+from tiered_stream.delta.row_schema import arrow_schema
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.table_rules import TableRules, UncertainCheckError, parse_check
 from tiered_stream.source import spark_schema
 
 
@@ -72,9 +74,9 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
         if there is None:
             raise ConfigurationError(
                 f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
-                "(includeHeaders, ingest.dayColumn)"
+                "(includeHeaders, ingest.dayColumn, ingest.kafkaColumns)"
             )
-        if _bare(there["type"]) != _bare(column["type"]):
+        if not _takes(there["type"], column["type"]):
             raise ConfigurationError(
                 f"the table {table} has {name} as {_text(there['type'])}, but it is {_text(column['type'])} "
                 "in what is written: land in another table"
@@ -96,17 +98,31 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
             raise ConfigurationError(f"the table {table} has a column {name} NOT NULL, which records do not have")
 
 
-def why_not_direct(found: TableDescription, day_column: str | None) -> str | None:
-    """What keeps the table from the direct lane, in one line; None: nothing does."""
+def table_rules(found: TableDescription) -> TableRules:
+    """What the table asks of its rows."""
+    not_null = (column["name"] for column in found.fields if not column["nullable"])
+    checks = ((name, text) for name, text in found.configuration.items() if name.startswith(_CONSTRAINT))
+    return TableRules(
+        tuple(sorted(not_null)), tuple(sorted((name.removeprefix(_CONSTRAINT), text) for name, text in checks))
+    )
+
+
+def why_not_direct(
+    found: TableDescription, day_column: str | None, written: StructType, honoured: TableRules | None = None
+) -> str | None:
+    """What keeps the table from the direct lane, in one line; None: nothing does.
+
+    `honoured` are the rules that rows were checked by; None: they will be checked by the table's own.
+    """
     for column in found.fields:
         for name, meaning in _COLUMN_FEATURES.items():
             if name in column["metadata"]:
                 return f"the column {column['name']} has {meaning}"
-        if not column["nullable"]:
-            return f"the column {column['name']} is NOT NULL"
-    for name in found.configuration:
-        if name.startswith(_CONSTRAINT):
-            return f"the table has the constraint {name.removeprefix(_CONSTRAINT)}"
+    rules = table_rules(found)
+    if honoured is not None and rules != honoured:
+        return _unhonoured(rules, honoured)
+    if unchecked := _unchecked(rules, written, day_column):
+        return unchecked
     if found.configuration.get("delta.columnMapping.mode", "none") != "none":
         return "the table has column mapping"
     foreign = sorted(found.writer_features - HARMLESS_FEATURES - {"columnMapping"})
@@ -115,6 +131,27 @@ def why_not_direct(found: TableDescription, day_column: str | None) -> str | Non
     if found.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(found)}"
     return None
+
+
+def _unhonoured(rules: TableRules, honoured: TableRules) -> str:
+    for check in rules.checks:
+        if check not in honoured.checks:
+            return f"the table has the constraint {check[0]}, by which rows were not checked"
+    for column in rules.not_null:
+        if column not in honoured.not_null:
+            return f"the column {column} is NOT NULL, which was not checked"
+    return "its constraints, or the columns that are NOT NULL, are others than when the query started"
+
+
+def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
+    """A rule that tasks cannot check: they make the day last."""
+    schema = arrow_schema(StructType([column for column in written if column.name != day_column]))
+    for name, text in rules.checks:
+        try:
+            parse_check(text, schema)
+        except UncertainCheckError as error:
+            return f"the table has the constraint {name}, which only Spark checks ({error})"
+    return f"the column {day_column} is NOT NULL" if day_column in rules.not_null else None
 
 
 def left_out(found: TableDescription, written: StructType) -> tuple[str, ...]:
@@ -131,6 +168,20 @@ def _is_filled(column: Mapping[str, Any]) -> bool:
 def _partitioned(found: TableDescription) -> str:
     columns = found.partition_columns
     return f"partitioned by {', '.join(columns)}" if columns else "not partitioned"
+
+
+def _takes(there: Any, written: Any) -> bool:
+    """Whether a column takes values of a type, in Spark's JSON: nested fields that are not written are null."""
+    if not isinstance(there, dict) or not isinstance(written, dict) or there.get("type") != written.get("type"):
+        return bool(there == written)
+    if there["type"] == "struct":
+        known = {each["name"]: each for each in there["fields"]}
+        missing = known.keys() - {each["name"] for each in written["fields"]}
+        return all(known[name]["nullable"] for name in missing) and all(
+            each["name"] in known and _takes(known[each["name"]]["type"], each["type"]) for each in written["fields"]
+        )
+    nested = ("elementType", "keyType", "valueType")
+    return all(_takes(there[name], written[name]) for name in nested if name in there)
 
 
 def _bare(kind: Any) -> Any:

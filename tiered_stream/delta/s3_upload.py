@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
@@ -20,30 +21,31 @@ from botocore.config import Config
 
 from tiered_stream.delta.file_systems import region_of
 from tiered_stream.delta.ingest_settings import TableStorage
-from tiered_stream.process import PerProcess
+from tiered_stream.delta.upload_threads import SMALL_IN_FLIGHT, UploadThreads
+from tiered_stream.process import PerProcess, muted
 from tiered_stream.storage.object_store import ATTEMPTS
-from tiered_stream.storage.s3_store import s3_client
+from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 MOST_BYTES = 128 << 20
 """Of a file in memory."""
-IN_FLIGHT = 2
-"""Files of one task that are uploaded at once; the next one waits before it is handed over."""
 
 
 class S3Uploads:
-    """The files of one task (see `file_systems.DataFolder`). `folder` is the table's, `s3://bucket/prefix`."""
+    """One task's files of a table (see `file_systems.DataFolder`). `folder` is the table's, `s3://bucket/prefix`."""
 
-    def __init__(self, folder: str, storage: TableStorage) -> None:
+    in_memory = True
+
+    def __init__(self, folder: str, storage: TableStorage, threads: UploadThreads) -> None:
         parts = urlsplit(folder)
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
         over_tls = not (storage.s3_endpoint_url or "").startswith("http:")
         # What TLS does not protect carries a CRC of its own; not every service knows those that come after the body.
         self._checksum: dict[str, Any] = {} if over_tls else {"ChecksumAlgorithm": "CRC32"}
         self._client = _clients.get(storage, lambda: _make_client(storage))
-        self._threads = ThreadPoolExecutor(IN_FLIGHT, "s3-upload")
+        self._threads = threads
         self._running: list[Future[None]] = []
 
     def open(self, path: str) -> _File:
@@ -51,14 +53,14 @@ class S3Uploads:
         return _File()
 
     def finish(self, path: str, file: Any) -> None:
-        """Begin to upload the file; returns when fewer than `IN_FLIGHT` of those before it are on their way.
+        """Begin to upload the file; returns when it is on its way.
 
         Raises:
-            OSError: one of them could not be uploaded.
+            OSError: one of those before could not be uploaded.
         """
-        while len(self._running) >= IN_FLIGHT:
+        while self._running and self._running[0].done():
             self._running.pop(0).result()
-        self._running.append(self._threads.submit(self._put, path, file.writes))
+        self._running.append(self._threads.begin(file.tell(), partial(self._put, path, file.writes)))
 
     def wait(self) -> None:
         """Wait until all files are uploaded; errors as `finish`."""
@@ -67,13 +69,15 @@ class S3Uploads:
 
     def close(self) -> None:
         """Upload nothing more."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for each in self._running:
+            each.cancel()
 
     def _put(self, path: str, writes: Sequence[bytes]) -> None:
         key = f"{self._prefix}/{path}" if self._prefix else path
         body = cast(IO[bytes], _Body(writes))
         try:
-            self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._checksum)
+            with muted(*LOGGERS_WITH_SECRETS):
+                self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._checksum)
         except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 
@@ -129,8 +133,9 @@ def _make_client(storage: TableStorage) -> S3Client:
     config = Config(
         signature_version=UNSIGNED if storage.anonymous else "s3v4",
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        max_pool_connections=IN_FLIGHT,
+        max_pool_connections=SMALL_IN_FLIGHT,
         request_checksum_calculation="when_required",
         s3={"addressing_style": "path" if storage.s3_path_style else style, "payload_signing_enabled": False},
     )
-    return s3_client(replace(storage, s3_region=region_of(storage)), config)
+    with muted(*LOGGERS_WITH_SECRETS):
+        return s3_client(replace(storage, s3_region=region_of(storage)), config)

@@ -1,4 +1,4 @@
-"""Record batches into a table's Parquet files, on an executor, one pass, memory bounded.
+"""Record batches into one table's Parquet files, on an executor, one pass, memory bounded.
 
 Batches wait until there is enough for a row group; where they are of several days, for `SEVERAL_DAYS` of them. A file
 that has reached its size is closed, and the next one begun. Nothing is visible before the driver commits it: what a
@@ -8,7 +8,7 @@ failed task leaves behind, nobody refers to, and VACUUM takes it.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
@@ -21,74 +21,72 @@ from tiered_stream.delta.file_statistics import FileStatistics
 from tiered_stream.delta.file_systems import DataFolder, open_data_folder
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_once
+from tiered_stream.delta.row_schema import spark_columns
+from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.delta.waiting_rows import DayRows, WaitingRows
 from tiered_stream.errors import TableError
-from tiered_stream.model import Split, TopicPartition
-from tiered_stream.observe.metrics import ReadMetrics
-from tiered_stream.options.parsing import Options
-from tiered_stream.read import SplitReader
-from tiered_stream.storage.throttle import Pace, pace_of
+from tiered_stream.formats.schema_growth import is_grown
+from tiered_stream.model import TopicPartition
+from tiered_stream.storage.throttle import Pace
 
 ROW_GROUP_BYTES = 16 << 20
 """Of Arrow memory: what one task's rows take while they wait. Larger ones gain nothing, and their memory costs time."""
-BATCH_ROWS = 131_072
-"""Of one Arrow batch: each costs its share of Python, and no JVM has to take it."""
 SEVERAL_DAYS = 4
 """So many times these bytes wait where they are of several days: each is to have one file, and that a large one."""
 MOST_OPEN_FILES = 16
 """Files at once in one task; one more, and the file that was longest without rows is closed."""
 
 
-def write_splits(
-    splits: Sequence[Split], options: Options, files: TableFiles, task: int
-) -> tuple[list[DataFile], ReadMetrics]:
-    """Read the splits one after the other and write what they hold; `task` is a number for the files' names.
-
-    Raises:
-        TableError: the table's folder cannot be written to.
-        TieredStreamError: as `read.read_split`.
-    """
-    metrics = ReadMetrics()
-    writer = TableWriter(files, task, pace_of("write", options.max_bytes_per_second))
-    try:
-        for split in splits:
-            reader = SplitReader(split, options, BATCH_ROWS)
-            for batch in reader.batches():
-                writer.add(split.topic_partition, batch)
-            metrics.add(reader.metrics)
-        return writer.finish(), metrics
-    finally:
-        writer.close()
-
-
 class TableWriter:
-    """The files of one task, one for each day at a time where the table is partitioned by it."""
+    """One task's files of one table, one for each day at a time where the table is partitioned by it."""
 
-    def __init__(self, files: TableFiles, task: int, pace: Pace = lambda size: None) -> None:
+    def __init__(
+        self, files: TableFiles, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
+    ) -> None:
+        """`threads`: those of the task, where it writes other tables too."""
         self._files = files
+        self._threads, self._shared = threads or UploadThreads(), threads is not None
         self._task = task
         self._pace = pace
         with _named_errors(files):
-            self._folder = open_data_folder(files)
+            self._folder = open_data_folder(files, self._threads)
         self._most = min(ROW_GROUP_BYTES, files.target_bytes)
         self._waiting = WaitingRows(by_day=files.day_column is not None)
         self._open: dict[str | None, _OpenFile] = {}
         self._finished: list[DataFile] = []
         self._begun = 0
+        self._schema: pa.Schema | None = None
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of rows that wait, and of open files that are in memory."""
+        return self._waiting.bytes + sum(file.bytes_in_memory for file in self._open.values())
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Take rows of one partition, at least one, in offset order."""
+        """Take rows of one partition, at least one, in offset order; those of another schema go to other files."""
+        if self._schema != batch.schema:
+            self.flush()
+            self._schema = batch.schema
         self._waiting.add(partition, batch)
         most = self._most * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
         if self._waiting.bytes >= most:
             self._write(self._waiting.take(keep=most // 2))
 
-    def finish(self) -> list[DataFile]:
-        """Write what still waits, and close every file; all that were written."""
+    def flush(self) -> None:
+        """Write what still waits, and close every file."""
         self._write(self._waiting.take())
         with _named_errors(self._files):
             for day in list(self._open):
                 self._finish(day)
+
+    def finish(self) -> list[DataFile]:
+        """Flush, and wait until all files are there; all that were written."""
+        self.flush()
+        with _named_errors(self._files):
             self._folder.wait()
         return self._finished
 
@@ -97,6 +95,8 @@ class TableWriter:
         for file in self._open.values():
             file.close()
         self._folder.close()
+        if not self._shared:
+            self._threads.close()
 
     def _write(self, days: list[DayRows]) -> None:
         """Days with an open file go first, then the largest; their files stay open, up to `MOST_OPEN_FILES`."""
@@ -129,7 +129,7 @@ class TableWriter:
         self._begun += 1
         if self._files.day_column is not None:
             path = f"{self._files.day_column}={day or NULL_DAY}/{path}"
-        return _OpenFile(self._folder, path, day, schema, self._files.compression, self._pace)
+        return _OpenFile(self._folder, path, day, schema, self._files, self._pace)
 
     def _finish(self, day: str | None) -> None:
         if day in self._open:
@@ -138,20 +138,25 @@ class TableWriter:
 
 class _OpenFile:
     def __init__(
-        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, compression: str, pace: Pace
+        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, files: TableFiles, pace: Pace
     ) -> None:
+        self._files = files
         self._folder = folder
         self._path = path
         self._day = day
+        self._rows = schema
         self._schema = file_schema(schema)
         self._statistics = FileStatistics()
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
         self._sink = folder.open(path)
-        self._compression = compression
         self._parquet: pq.ParquetWriter | None = None
         self._pace = pace
         self._paced = 0
+
+    @property
+    def bytes_in_memory(self) -> int:
+        return self.waiting_bytes + (int(self._sink.tell()) if self._folder.in_memory else 0)
 
     def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         self._statistics.add(partition, batch)
@@ -163,7 +168,7 @@ class _OpenFile:
         if not self._waiting:
             return int(self._sink.tell())
         if self._parquet is None:
-            self._parquet = open_parquet(self._sink, self._waiting[0], self._compression)
+            self._parquet = open_parquet(self._sink, self._waiting[0], self._files.compression)
         rows = pa.Table.from_batches(self._waiting, self._schema)
         self._waiting.clear()
         self.waiting_bytes = 0
@@ -180,6 +185,7 @@ class _OpenFile:
         size = int(self._sink.tell())
         self._folder.finish(self._path, self._sink)
         return DataFile(
+            self._files.uri,
             self._path,
             size,
             modification_time=time.time_ns() // 1_000_000,
@@ -187,6 +193,7 @@ class _OpenFile:
             records=self._statistics.records,
             stats=self._statistics.to_json(),
             offsets=self._statistics.offsets,
+            schema=spark_columns(self._rows, None).json() if is_grown(self._rows) else None,
         )
 
     def close(self) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+from uuid import UUID
+
+import orjson
 
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.errors import TableError
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import TopicPartition, uuid_to_text
 from tiered_stream.options.offset_json import offsets_to_json
+
+TOPIC_IDS = "topicIds"
+"""Where a commit's metadata have the topics' ids."""
 
 
 class UncertainCommitError(TableError):
@@ -27,6 +33,8 @@ class BatchCommit:
     batch_id: int
     files: Sequence[DataFile]
     day_column: str | None = None
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Of the topics that the query has landed so far."""
 
     def metrics(self) -> dict[str, int]:
         """What the commit brings, by Delta's names."""
@@ -34,6 +42,12 @@ class BatchCommit:
             "numOutputRows": sum(file.records for file in self.files),
             "numOutputBytes": sum(file.size for file in self.files),
         }
+
+    def metadata(self) -> str:
+        """What the commit keeps for the query and its readers, as JSON: its offsets, and the topics' ids."""
+        ids = {topic: uuid_to_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
+        told = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
+        return f"{self.offsets()[:-1]}{told}}}"
 
     def offsets(self) -> str:
         """The first offset of each partition in it, and the one after the last, in Spark's offset JSON."""

@@ -100,7 +100,7 @@ class _AllRows:
 
         A copy, all of them together: slices of the whole would keep the memory of rows that are written long since.
         """
-        copy = self._batch.take(pa.array(rows))
+        copy = self._batch.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
         partition = self._partition_of_row[rows]
         changes = np.flatnonzero((np.diff(day) != 0) | (np.diff(partition) != 0)) + 1
         starts = [0, *changes.tolist()] if len(rows) else []

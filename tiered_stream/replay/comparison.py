@@ -15,10 +15,10 @@ from pyspark.sql import functions as sql
 
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
-from tiered_stream.records.hashed_columns import row_hash_sql
+from tiered_stream.records.hashed_columns import BUCKET, BUCKET_BITS, row_hash_sql
 from tiered_stream.replay.replay_plan import Ranges
 from tiered_stream.replay.scope import Bounds, Scope, VerifiedTable, narrowed
-from tiered_stream.replay.sums_source import BUCKET, BUCKET_BITS, HASHES, HASHING, SOURCE, SUMS, Hashing
+from tiered_stream.replay.sums_source import HASHES, HASHING, SOURCE, SUMS, Hashing
 from tiered_stream.replay.verify_report import ColumnDifference, Difference, Kind
 
 MOST_CONDITIONS = 200

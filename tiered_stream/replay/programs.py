@@ -19,13 +19,16 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
+from tiered_stream.delta.ingest_settings import JOB_SETTINGS
+from tiered_stream.delta.session_checks import CATALOG, EXTENSION
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.inspect.read_cost import priced
 from tiered_stream.observe.metrics import describe
+from tiered_stream.options.command_settings import command_settings, without
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.properties_files import parse_assignment, read_settings
-from tiered_stream.replay.estimate import priced, render
+from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
-from tiered_stream.replay.replay_plan import SUBSCRIPTION, gives, without
 from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.targets import paced, target_of
 from tiered_stream.replay.times import parse_range, show_range
@@ -42,11 +45,9 @@ WRONG_INPUT = (
 """Errors that say, before anything runs, that it cannot be as it was asked for."""
 
 _JOB = "ingest."
-_OF_THE_JOB = tuple(_JOB + name for name in ("table", "lane", "checkpointLocation", "trigger"))
 _LOCAL = {
     "spark.master": "local[*]",
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    **dict([EXTENSION, CATALOG]),
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
@@ -63,6 +64,7 @@ class Command:
     settings: Path | None
     option: Sequence[str] | None
     reads: Mapping[str, str]
+    properties_file: Path | None
     spark_conf: Sequence[str] | None
     json: bool
 
@@ -76,24 +78,25 @@ class Command:
         Raises:
             ConfigurationError: the file cannot be read, or a text has no `=`.
         """
-        own = {**_assignments(self.option), **self.reads}
-        from_file = read_settings(self.settings) if self.settings else {}
-        # Who says on the command line what to read, does not mean what the file says of it.
-        return without(from_file, (*own, *SUBSCRIPTION) if gives(own, SUBSCRIPTION) else own) | own
+        return command_settings(self.settings, self.option, self.reads)
 
     @contextmanager
     def session(self, name: str) -> Iterator[SparkSession]:
         """The session that spark-submit has set up, else a local one with Delta; stopped in the end.
 
         Raises:
-            ConfigurationError: a local session is needed, and Delta for Spark is not installed.
+            ConfigurationError: a local session is needed, and Delta for Spark is not installed; or the file of Spark's
+                settings cannot be read, or comes too late, as spark-submit has started the JVM without it.
         """
-        conf = _assignments(self.spark_conf)
+        from_file = read_settings(self.properties_file) if self.properties_file else {}
+        conf = {**from_file, **_assignments(self.spark_conf)}
         builder = SparkSession.builder.appName(name)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
             conf = {**_LOCAL, **conf}
             if not {"spark.jars", "spark.jars.packages"} & conf.keys():
                 builder = _with_delta(builder)
+        elif self.properties_file:
+            raise ConfigurationError("--properties-file is spark-submit's: write it before the job, not behind it")
         for key, value in conf.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
@@ -248,7 +251,7 @@ def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 def of_the_source(settings: Mapping[str, str]) -> dict[str, str]:
     """Without what is the ingest job's own."""
-    return without(settings, _OF_THE_JOB)
+    return without(settings, JOB_SETTINGS)
 
 
 def of_the_job(settings: Mapping[str, str], name: str) -> str | None:

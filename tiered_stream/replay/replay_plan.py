@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from uuid import UUID
 
@@ -17,31 +17,17 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition, uuid_from_text, uuid_to_text
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
+from tiered_stream.options.command_settings import POSITIONS, without
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict, offsets_to_json
 from tiered_stream.options.positions import TimeRange
 
 Ranges = Mapping[TopicPartition, OffsetRange]
 
-SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
-STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
-ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
-POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
-"""What a plan says in place of the user."""
-
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LETTERS = 12
-
-
-def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
-    """Whether the settings have one of the names, in whatever case."""
-    return not {name.lower() for name in names}.isdisjoint(name.lower() for name in settings)
-
-
-def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The settings but for those with the names, in whatever case."""
-    left_out = {name.lower() for name in names}
-    return {name: value for name, value in settings.items() if name.lower() not in left_out}
+_OF_THE_QUERY = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
+"""What is about the query whose settings these are, and not about a replay beside it."""
 
 
 def starting_at(ranges: Ranges) -> dict[str, str]:
@@ -131,7 +117,7 @@ class ReplayPlan:
             reads[remote.FROM_TIMESTAMP.name] = str(self.times.from_ms)
             if self.times.to_ms is not None:
                 reads[remote.TO_TIMESTAMP.name] = str(self.times.to_ms)
-        return without(given, (*POSITIONS, *reads)) | reads
+        return without(given, (*POSITIONS, *_OF_THE_QUERY, *reads)) | reads
 
     def to_json(self) -> bytes:
         """For `from_json`."""

@@ -22,11 +22,10 @@ from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options, Subscription
-from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.positions import TimeRange, show_time
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
-from tiered_stream.replay.times import show_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +104,12 @@ def _check_there(subscription: Subscription, assignment: Assignment) -> None:
     if missing:
         raise UnknownTopicError(f"the partitions {listed(missing)} do not exist: correct the option assign")
     if not assignment.partitions:
-        raise ConfigurationError(
-            f"no topic is found by the pattern {subscription.pattern!r}: there is nothing to replay"
+        found = (
+            "assign names no partition"
+            if subscription.pattern is None
+            else (f"no topic is found by the pattern {subscription.pattern!r}")
         )
+        raise ConfigurationError(f"{found}: there is nothing to replay")
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:

@@ -12,15 +12,19 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream.delta.ingest_settings import source_options
+from tiered_stream.delta.landing import check_all_columns
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
+from tiered_stream.inspect.read_cost import Prices
 from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.options.command_settings import POSITIONS, SUBSCRIPTION, without
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import METRICS_ADDRESS
-from tiered_stream.replay.estimate import Estimate, Prices, estimate
+from tiered_stream.replay.estimate import Estimate, estimate
 from tiered_stream.replay.follow import Follow, follower
-from tiered_stream.replay.replay_plan import POSITIONS, SUBSCRIPTION, ReplayArguments, ReplayPlan, check_name, without
+from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
 from tiered_stream.replay.resolve import resolve
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
@@ -28,6 +32,7 @@ from tiered_stream.replay.targets import DeltaTarget, paced, target_of
 from tiered_stream.replay.times import parse_range
 from tiered_stream.replay.verification import verify
 from tiered_stream.replay.verify_report import VerifyReport
+from tiered_stream.spark_session import refuse_connect
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +179,7 @@ def plan_replay(
 
     Nothing is written. `now_ms` is the present, in milliseconds since the epoch.
     """
+    refuse_connect(spark, "a replay")
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
     arguments = ReplayArguments(_reads(options), from_time, to_time, target.described, exact, replace)
     name = check_name(name or arguments.default_name())
@@ -193,6 +199,7 @@ def plan_replay(
 def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, times: TimeRange) -> ReplayPlan:
     reading = without(source_options(options), POSITIONS) | dict([arguments.reads])
     parsed = parse_options(reading, streaming=True)
+    check_all_columns(parsed)
     with closing(open_log_source(parsed)) as source:
         resolved = resolve(parsed, source, times, exact=arguments.exact)
     return ReplayPlan(name, arguments, times, resolved.ranges, resolved.topic_ids)

@@ -16,11 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 
 from tiered_stream.delta.address import TableAddress, find_address, spark_errors
+from tiered_stream.delta.session_checks import check_delta, check_table
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import LocatorName
+from tiered_stream.options.command_settings import ENDS, POSITIONS, STARTS, gives, without
 from tiered_stream.options.offset_json import offsets_to_json
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.tables import OPTIONS
@@ -28,7 +30,7 @@ from tiered_stream.options.types import Queries
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import batch_ranges
 from tiered_stream.records.hashed_columns import HASHED
-from tiered_stream.replay.replay_plan import ENDS, POSITIONS, STARTS, Ranges, ends_of, gives, starting_at, without
+from tiered_stream.replay.replay_plan import Ranges, ends_of, starting_at
 from tiered_stream.source import spark_schema
 
 NO_END = 2**63 - 1
@@ -63,10 +65,13 @@ def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
     """The table, a path if it has a slash in it, at its latest version: what is written meanwhile is not seen.
 
     Raises:
-        ConfigurationError: there is no Delta table, or its columns are not those of records.
+        ConfigurationError: there is no Delta table, its columns are not those of records, or the session lacks what
+            it takes to read it.
         TableError: Spark cannot reach it.
     """
+    check_delta(spark)
     address = find_address(spark, table)
+    check_table(spark, address.path)
     with spark_errors(table, "read"):
         version, rows = _latest(spark, address)
         columns = {column.lower(): column for column in rows.columns}
@@ -155,7 +160,7 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
     """
     if ranges is not None:
         settings = narrowed(settings, ranges)
-    elif _starts_at_end(settings):
+    elif _start_has_moved(settings):
         settings = without(settings, [spark.STARTING_OFFSETS.name])
     # What the logs no longer hold is left out, and told; what is lost later fails the reading of it.
     batch = {**without(settings, (*_OF_STREAMS, _FAIL)), _FAIL: "false"}
@@ -180,7 +185,8 @@ def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
     return without(settings, (*POSITIONS, *_OF_STREAMS, _FAIL)) | starting_at(ranges) | ends
 
 
-def _starts_at_end(settings: Mapping[str, str]) -> bool:
-    """Whether the options are of a stream that began at the log's end of that time: the table says where that was."""
+def _start_has_moved(settings: Mapping[str, str]) -> bool:
+    """Whether a stream with these options began at what has moved since, the log's end or a group: the table knows."""
     given = {name.lower(): value for name, value in settings.items()}
-    return given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower() == "latest"
+    start = given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()
+    return start == "latest" or start.startswith(spark.GROUP)

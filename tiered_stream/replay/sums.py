@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +12,11 @@ from tiered_stream.observe.metrics import send
 from tiered_stream.options.parsing import Options
 from tiered_stream.read import SplitReader, within_times
 from tiered_stream.records.arrow import repeated_int32, repeated_text
-from tiered_stream.records.row_hash import numbers, row_hashes
-from tiered_stream.replay.sums_source import BUCKET_BITS, Hashing
+from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
+from tiered_stream.replay.sums_source import Hashing
 
-BATCH_ROWS = 131_072
-"""Of one Arrow batch that is hashed."""
 MOST_WAITING = 65_536
 """Sums that wait to be handed over; in a log that is nearly all gaps, each is of one row."""
-
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
@@ -34,17 +29,6 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
         same = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
         yield pa.RecordBatch.from_arrays([*same, *map(pa.array, columns)], names=list(hashing.answer))
     send(reader.metrics, options.metrics_addresses)
-
-
-def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
-    """Of rows in offset order: their buckets, and for each the number of rows and the two sums of their hashes."""
-    if not len(offsets):
-        return offsets, offsets, offsets, offsets
-    buckets = offsets >> BUCKET_BITS
-    firsts = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
-    high = (hashes.view(np.uint64) >> np.uint64(32)).view(np.int64)
-    counts = np.diff(firsts, append=len(buckets))
-    return buckets[firsts], counts, np.add.reduceat(high, firsts), np.add.reduceat(hashes & 0xFFFFFFFF, firsts)
 
 
 def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:

@@ -22,16 +22,8 @@ SOURCE = "tiered_stream_sums"
 HASHING = "verify.hashing"
 """The option that says what is hashed, by `Hashing.to_json`."""
 
-BUCKET_BITS = 16
-BUCKET = 1 << BUCKET_BITS
-"""Offsets whose rows are summed up together, those from a multiple of it on."""
-
 SUMS = ("topic", "partition", "bucket", "records", "high", "low")
-"""The columns of sums: of a bucket the number of rows, and the sums of the upper and the lower 32 bits of their hashes.
-
-No such sum overflows, and rows may come in any order, from several tasks. Unlike an exclusive or, it tells a row that
-is there three times.
-"""
+"""The columns of sums: of a bucket of offsets, what `row_hash.bucket_sums` gives. They may come from several tasks."""
 HASHES = ("topic", "partition", "offset", "hash")
 
 

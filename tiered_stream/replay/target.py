@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tiered_stream.options.spark_options import MAX_OFFSETS_PER_TRIGGER
-from tiered_stream.replay.replay_plan import ReplayPlan, gives
+from tiered_stream.options.command_settings import gives
+from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.replay.replay_plan import ReplayPlan
 
 OFFSETS_PER_TASK = 8_000_000
 """Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""
@@ -66,7 +67,7 @@ class Target(ABC):
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
         """The settings, with a limit to a micro-batch's size unless they have one."""
         limit = MAX_OFFSETS_PER_TRIGGER.name
-        if gives(settings, [limit]):
+        if gives(settings, [limit, MAX_BYTES_PER_TRIGGER.name]):
             return settings
         tasks = self.tasks or self.spark.sparkContext.defaultParallelism
         return {**settings, limit: str(tasks * OFFSETS_PER_TASK)}

@@ -11,17 +11,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tiered_stream.delta.address import find_address, table_location
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.ingest_settings import source_options, table_files
-from tiered_stream.delta.landing import BoundedRun, Landing, check_settings, plan_landing
-from tiered_stream.delta.lane import check_fit, table_schema
+from tiered_stream.delta.landing import Landing, check_settings, plan_landing
+from tiered_stream.delta.lane import check_fit
+from tiered_stream.delta.query_run import BoundedRun
+from tiered_stream.delta.row_schema import fit_to_table, plan_topics, shared_columns, time_zone
+from tiered_stream.delta.session_checks import check_delta
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.command_settings import without
 from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
-from tiered_stream.options.spark_options import MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
+from tiered_stream.options.types import LONG_MAX
 from tiered_stream.replay.comparison import exactly_within, timestamps_within
-from tiered_stream.replay.replay_plan import ReplayPlan, without
+from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in
 from tiered_stream.replay.topic_target import TopicTarget
 from tiered_stream.source import register
+from tiered_stream.spark_session import refuse_connect
 
 TOPIC, PARQUET = "kafka:", "parquet:"
 
@@ -56,6 +62,7 @@ def paced(
     """
     if bytes_per_second is None:
         return dict(given)
+    refuse_connect(spark, "a replay")
     at_once = tasks or spark.sparkContext.defaultParallelism
     if bytes_per_second < at_once:
         raise ConfigurationError(
@@ -78,6 +85,7 @@ class DeltaTarget(Target):
 
     def check(self, plan: ReplayPlan) -> None:
         parsed = check_settings(self.settings(plan, self.given), self.lane)
+        check_delta(self.spark)
         if plan.arguments.replace and self.lane == "direct":
             raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
         address = find_address(self.spark, self.place)
@@ -91,7 +99,8 @@ class DeltaTarget(Target):
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
         settings = plan.stream_options(given)
         if plan.arguments.replace:  # in one commit
-            return without(settings, [MAX_OFFSETS_PER_TRIGGER.name])
+            unlimited = {MAX_BYTES_PER_TRIGGER.name: str(LONG_MAX)}
+            return without(settings, [MAX_OFFSETS_PER_TRIGGER.name, *unlimited]) | unlimited
         return self.in_batches(settings)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
@@ -108,7 +117,9 @@ class DeltaTarget(Target):
     def _check_table(self, table: DeltaSparkTransaction, plan: ReplayPlan, include_headers: bool) -> None:
         found = table.state.description
         day_column = table_files(self.given).day_column
-        check_fit(self.place, found, table_schema(include_headers, day_column), day_column)
+        rows = plan_topics(self.given, include_headers, time_zone(self.spark)).values()
+        columns = shared_columns([fit_to_table(how, found.fields) for how in rows], day_column)
+        check_fit(self.place, found, columns, day_column)
         if plan.arguments.replace and found.configuration.get("delta.appendOnly", "false").lower() == "true":
             raise ConfigurationError(
                 f"the table {self.place} is append-only (delta.appendOnly), so --replace cannot take rows out of it"

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.positions import TimeRange
+from tiered_stream.options.positions import TimeRange, show_time
+from tiered_stream.options.time_forms import ago_ms, iso_ms
 
-_EPOCH = datetime.fromtimestamp(0, UTC)
-_MILLISECOND = timedelta(milliseconds=1)
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
-_AGO = re.compile(r"-([0-9]{1,12})(s|m|h|d|w)", re.ASCII)
-_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 _LEAST_NUMBER = 10**11
 """1973-03-03 in milliseconds. What is less is mostly a time in seconds, and would mean the whole topic."""
-_FORMS = "write 2026-11-01T00:00:00Z, 1793491200000 (milliseconds since the epoch), or back from now: -90m, -3h, -2d"
 
 
 def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
@@ -37,9 +32,7 @@ def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """A time with its zone (ISO 8601), in milliseconds since the epoch, or back from now; parts of one are rounded up.
-
-    Rounded up, because no record's timestamp lies between: what is at or after the time stays so.
+    """A time with its zone (`iso_ms`), in milliseconds since the epoch, or back from now.
 
     Raises:
         ConfigurationError: it is none of them; says what it may be.
@@ -53,34 +46,14 @@ def parse_time(text: str, now_ms: int) -> int:
                 f"({text}000); a time before 1974 is written as 1970-01-01T00:00:00Z"
             )
         return time_ms
-    ago = _AGO.fullmatch(text)
-    time_ms = now_ms - int(ago[1]) * _UNIT_MS[ago[2]] if ago else _iso_ms(text)
+    ago = ago_ms(text)
+    try:
+        time_ms = iso_ms(text) if ago is None else now_ms - ago
+    except ValueError as error:
+        raise ConfigurationError(f"the time {text!r} {error}") from error
     if time_ms < 0:
         raise ConfigurationError(f"the time {text!r} is before 1970, where Kafka's timestamps begin")
     return time_ms
-
-
-def _iso_ms(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-        since = None if moment.tzinfo is None else moment - _EPOCH
-    except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"{text!r} is no time: {_FORMS}") from error
-    if since is None:
-        at = moment.isoformat()
-        raise ConfigurationError(
-            f"the time {text!r} has no zone: write {at}Z for UTC, or its offset from UTC: {at}+01:00"
-        )
-    return -(-since // _MILLISECOND)
-
-
-def show_time(time_ms: int) -> str:
-    """The time in UTC, in a form that `parse_time` reads."""
-    try:
-        shown = (_EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
-    except OverflowError:
-        return str(time_ms)
-    return shown.replace("+00:00", "Z").replace(".000Z", "Z")
 
 
 def show_range(times: TimeRange) -> str:

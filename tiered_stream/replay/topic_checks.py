@@ -16,9 +16,9 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 from tiered_stream.model import TopicPartition
+from tiered_stream.options.positions import show_time
 from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again
 from tiered_stream.replay.replay_plan import ReplayPlan
-from tiered_stream.replay.times import show_time
 from tiered_stream.replay.topic_settings import TopicWrites
 
 log = logging.getLogger(__name__)

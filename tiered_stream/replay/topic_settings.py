@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from tiered_stream.broker.config.key_stores import StoreType, private_key, store_file, trusted_certificates
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.sasl import credentials
-from tiered_stream.broker.config.tls import pem_store, with_line_ends
+from tiered_stream.broker.config.tls import check_is_pem, key_in_place, with_line_ends
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
@@ -52,8 +53,8 @@ _SAME_CONNECTION = frozenset(
 )  # fmt: skip
 _SAID_DIFFERENTLY = frozenset(
     ("sasl.jaas.config", "sasl.mechanism", "ssl.keystore.certificate.chain", "ssl.keystore.key",
-     "ssl.keystore.location", "ssl.keystore.type", "ssl.truststore.certificates", "ssl.truststore.location",
-     "ssl.truststore.type")
+     "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type", "ssl.truststore.certificates",
+     "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type")
 )  # fmt: skip
 _CONNECTION = _SAME_CONNECTION | _SAID_DIFFERENTLY
 """What a target in the source's own cluster takes over from the source's properties."""
@@ -238,27 +239,30 @@ def _tls(values: ConfigValues) -> Config:
     config: Config = {}
     if "ssl.endpoint.identification.algorithm" in values:
         # Kafka's way to switch the check off is the empty text.
-        algorithm = values.choice("ssl.endpoint.identification.algorithm", "https", ("https", "", "none"))
+        algorithm = values.choice("ssl.endpoint.identification.algorithm", ("https", "", "none"))
         config["ssl.endpoint.identification.algorithm"] = algorithm or "none"
-    certificates = values.secret("ssl.truststore.certificates")
-    if certificates:
+    if certificates := values.secret("ssl.truststore.certificates"):
+        check_is_pem(values, "truststore")
         config["ssl.ca.pem"] = with_line_ends(certificates)
-    elif trusted := pem_store(values, "truststore"):
-        config["ssl.ca.location"] = trusted
-    chain, key = values.secret("ssl.keystore.certificate.chain"), values.secret("ssl.keystore.key")
-    if bool(chain) != bool(key):
-        raise ConfigurationError("kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain go together")
-    if chain and key:
-        config |= {"ssl.certificate.pem": with_line_ends(chain), "ssl.key.pem": with_line_ends(key)}
-    elif store := pem_store(values, "keystore"):
-        config |= {"ssl.certificate.location": store, "ssl.key.location": store}
+    elif trusted := store_file(values, "truststore"):
+        if trusted.kind is StoreType.PEM:
+            config["ssl.ca.location"] = trusted.location
+        else:
+            config["ssl.ca.pem"] = trusted_certificates(trusted)
+    pair, store = key_in_place(values), store_file(values, "keystore")
+    if store and store.kind is not StoreType.PEM:
+        pair = private_key(store, values)
+    if pair:
+        config |= {"ssl.key.pem": pair[0], "ssl.certificate.pem": pair[1]}
+    elif store:
+        config |= {"ssl.certificate.location": store.location, "ssl.key.location": store.location}
     return config
 
 
 def _sasl(values: ConfigValues) -> Config:
     if not values.text("security.protocol").upper().startswith("SASL"):
         return {}
-    mechanism = values.text("sasl.mechanism", "GSSAPI").upper()
+    mechanism = values.text("sasl.mechanism").upper()
     if mechanism not in _MECHANISMS:
         raise ConfigurationError(
             f"kafka.sasl.mechanism = {mechanism!r} cannot be used to write to a topic: use {', '.join(_MECHANISMS)}, "

@@ -29,6 +29,7 @@ from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TopicWrites, as_options, source_only, topic_writes
 from tiered_stream.source import StreamReader
+from tiered_stream.spark_session import register_source
 
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"
@@ -74,7 +75,7 @@ class TopicTarget(Target):
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         writes = self._writes(plan)
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
-        self.spark.dataSource.register(TopicDataSource)
+        register_source(self.spark, TopicDataSource)
         rows = self.spark.readStream.format(SOURCE).options(**settings).load()
         # Their sums are reported in each `StreamingQueryProgress`.
         writer = observed_totals(self.limited(rows), _WHOLE).writeStream.format("noop")

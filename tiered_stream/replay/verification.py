@@ -17,6 +17,7 @@ from tiered_stream.replay.scope import Scope, look_up_scope, open_verified
 from tiered_stream.replay.sums_source import SumsDataSource
 from tiered_stream.replay.verify_report import PartitionReport, VerifyReport
 from tiered_stream.source import register
+from tiered_stream.spark_session import register_source
 
 
 def verify(
@@ -51,7 +52,7 @@ def verify(
     settings = source_options(options)
     scope = look_up_scope(settings, ranges)
     register(spark)
-    spark.dataSource.register(SumsDataSource)
+    register_source(spark, SumsDataSource)
     sides = Sides(spark, settings, verified, times)
     sums, offsets = _compared(sides, scope) if scope.given else ({}, {})
     firsts = first_differences(sides, scope.table_bounds(), sums, offsets)

@@ -1,0 +1,230 @@
+"""Typed tables and dead letters, by both lanes, with Spark and Delta."""
+
+from __future__ import annotations
+
+import random
+from datetime import date
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.delta.typed_archive import typed_options, write_topic
+from tests.stack.rows import Record
+from tiered_stream import land
+from tiered_stream.errors import ConfigurationError
+
+pytestmark = pytest.mark.slow
+
+DDL = (
+    "id BIGINT, name STRING, price DOUBLE, amount DECIMAL(12,2), at TIMESTAMP, day DATE, ok BOOLEAN, "
+    "tags ARRAY<STRING>, place STRUCT<city: STRING, n: INT>, counts MAP<STRING, INT>"
+)
+JSON = {
+    "ingest.value.format": "json",
+    "ingest.value.schema": DDL,
+    "ingest.kafkaColumns": "topic, partition, offset as kafka_offset, timestamp as kafka_timestamp",
+}
+GARBAGE = [b"", b"{", b"not json", b"\xff\xfe", b'{"id": "x"}', b'{"id": 1e400}', b"[1]", b'{"amount": "1e30"}', b'"s"',
+           b'{"place": 3}', b'{"id": 9223372036854775808}']  # fmt: skip
+
+
+def document(number: int) -> bytes:
+    chance = random.Random(number)
+    whole = {
+        "id": number,
+        "name": chance.choice(["a", "é", "x" * 50, "", None]),
+        "price": chance.choice([0.5, -1e300, 3.0, None]),
+        "amount": chance.choice([1.25, -99, None]),
+        "at": chance.choice(["2024-01-02T03:04:05.678Z", "1969-12-31T23:59:59.999999Z", None]),
+        "day": chance.choice(["2024-02-29", None]),
+        "ok": chance.choice([True, False, None]),
+        "tags": chance.choice([[], ["a", None], None]),
+        "place": chance.choice([{"city": "x", "n": 1}, {"n": None}, {}, None]),
+        "counts": chance.choice([{"a": 1, "b": None}, {}, None]),
+    }
+    return orjson.dumps({name: value for name, value in whole.items() if chance.random() > 0.1 or name == "id"})
+
+
+class Typed:
+    """Lands a topic of documents, of which some are garbage."""
+
+    def __init__(self, spark: SparkSession, folder: Path, name: str = "table") -> None:
+        self.spark, self.folder = spark, folder
+        self.bucket = folder / "bucket"
+        self.table, self.dead = folder / name, folder / f"{name} dead"
+        self.checkpoint = folder / f"{name} checkpoint"
+
+    @property
+    def aside(self) -> dict[str, str]:
+        return {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(self.dead)}
+
+    def run(self, lane: str = "direct", topics: str = "orders", **given: str) -> None:
+        query = land(
+            self.spark, options=typed_options(self.bucket, topics, given), table=str(self.table),
+            checkpoint=str(self.checkpoint), lane=lane,
+        )  # fmt: skip
+        query.awaitTermination()
+
+    def read(self, which: Path | None = None) -> DataFrame:
+        return self.spark.read.format("delta").load(str(which or self.table))
+
+
+def same(one: DataFrame, other: DataFrame) -> bool:
+    assert [(each.name, each.dataType) for each in one.schema] == [(each.name, each.dataType) for each in other.schema]
+    one, other = (
+        frame.selectExpr(*(_comparable(each.name, each.dataType.typeName()) for each in one.schema))
+        for frame in (one, other)
+    )
+    return one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty()
+
+
+def _comparable(name: str, kind: str) -> str:
+    """Spark compares no maps."""
+    return f"array_sort(map_entries(`{name}`)) AS `{name}`" if kind == "map" else f"`{name}`"
+
+
+def test_both_lanes_make_the_same_table_and_the_same_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
+    direct, by_spark = Typed(spark, tmp_path, "direct"), Typed(spark, tmp_path, "spark")
+    values: list[bytes | None] = [document(number) for number in range(2000)]
+    for at, garbage in enumerate(GARBAGE):
+        values[at * 160 + 7] = garbage
+    values[5] = None
+    records = [Record(b"k%d" % at, value, (("h", b"1"),)) for at, value in enumerate(values)]
+    write_topic(direct.bucket, "orders", [records[:1200], records[1200:]])
+    direct.run("direct", **JSON, **direct.aside, **{"ingest.maxDeadLetters": "1%"})
+    by_spark.run("spark", **JSON, **by_spark.aside, **{"ingest.maxDeadLetters": "1%"})
+
+    assert same(direct.read(), by_spark.read())
+    dead = direct.read(direct.dead)
+    assert same(dead.drop("reason"), by_spark.read(by_spark.dead).drop("reason"))
+    assert direct.read().count() == 2000 - len(GARBAGE)
+    assert {bytes(row.value) for row in dead.collect()} == set(GARBAGE)
+    assert all(row.reason and row.failed == "value" and row.headers for row in dead.collect())
+    assert direct.read().where("id IS NULL").count() == 1
+
+
+def test_too_many_dead_letters_stop_the_run_before_anything_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+    for lane in ("direct", "spark"):
+        typed = Typed(spark, tmp_path, lane)
+        write_topic(typed.bucket, "orders", [[Record(None, b"{"), Record(None, document(1))]])
+        with pytest.raises(StreamingQueryException, match="1 of the 2 records of the micro-batch are dead letters"):
+            typed.run(lane, **JSON, **typed.aside, **{"ingest.maxDeadLetters": "0"})
+        assert typed.read().isEmpty() and typed.read(typed.dead).isEmpty()
+
+
+def test_a_record_that_does_not_decode_fails_the_query_and_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    for lane, said in (("direct", "value of topic orders, partition 0, offset 1: "), ("spark", "TASK_WRITE_FAILED")):
+        typed = Typed(spark, tmp_path, lane)
+        write_topic(typed.bucket, "orders", [[Record(None, document(1)), Record(None, b"secret")]])
+        with pytest.raises(StreamingQueryException, match=said) as raised:
+            typed.run(lane, **JSON)
+        assert "secret" not in str(raised.value)
+        assert typed.read().isEmpty()
+
+
+def test_the_direct_lane_keeps_a_tables_constraints_itself(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path)
+    write_topic(typed.bucket, "orders", [[Record(None, b'{"id": %d}' % number) for number in range(10)]])
+    spark.sql(f"CREATE TABLE delta.`{typed.table}` (id BIGINT NOT NULL) USING delta")
+    spark.sql(f"ALTER TABLE delta.`{typed.table}` ADD CONSTRAINT even CHECK (id IN (0, 2, 4) OR id > 7)")
+    typed.run(**{**JSON, "ingest.value.schema": "id BIGINT", "ingest.kafkaColumns": "none"}, **typed.aside)
+    assert sorted(row.id for row in typed.read().collect()) == [0, 2, 4, 8, 9]
+    dead = typed.read(typed.dead).collect()
+    assert sorted(row.offset for row in dead) == [1, 3, 5, 6, 7]
+    assert {(row.failed, row.reason) for row in dead} == {("row", "the constraint even does not hold")}
+
+
+def test_each_topic_of_one_query_has_its_own_format(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path, "{topic}")
+    typed.checkpoint, typed.dead = tmp_path / "checkpoint", tmp_path / "dead"
+    write_topic(typed.bucket, "orders", [[Record(b"k", b'{"id": 1}'), Record(None, b"{")]])
+    write_topic(typed.bucket, "raw", [[Record(b"k", b"\xff")]])
+    write_topic(typed.bucket, "text", [[Record(b"k", b"\xff"), Record(b"k", b"a")]])
+    given = {
+        "ingest.topic.orders.value.format": "json", "ingest.topic.orders.value.schema": "id BIGINT",
+        "ingest.topic.text.value.format": "string",
+    }  # fmt: skip
+    typed.run(topics="orders,raw,text", **given, **typed.aside)
+    assert [row.id for row in typed.read(tmp_path / "orders").collect()] == [1]
+    assert [bytes(row.value) for row in typed.read(tmp_path / "raw").collect()] == [b"\xff"]
+    assert [row.value for row in typed.read(tmp_path / "text").collect()] == ["a"]
+    dead = typed.read(typed.dead).collect()
+    assert sorted((row.topic, row.offset) for row in dead) == [("orders", 1), ("text", 0)]
+
+
+def test_statistics_let_spark_skip_files(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path)
+    write_topic(typed.bucket, "orders", [[Record(None, document(number)) for number in range(100)]])
+    typed.run(**JSON)
+    add = pa.table(DeltaTable(typed.table).get_add_actions(flatten=True)).to_pylist()[0]
+    assert (add["min.id"], add["max.id"], add["max.name"][:2]) == (0, 99, "é")
+    assert typed.read().where("id = 50 AND amount IS NOT NULL OR id = 50").count() == 1
+    assert typed.read().where("id > 99").isEmpty()
+
+
+def test_names_that_clash_are_refused_before_anything_is_made(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path)
+    write_topic(typed.bucket, "orders", [[Record(None, b"{}")]])
+    with pytest.raises(ConfigurationError, match="two columns of the table would be called offset: rename Kafka's"):
+        typed.run(**{"ingest.value.format": "json", "ingest.value.schema": "OFFSET INT"})
+    assert not typed.table.exists()
+
+
+def test_an_inferred_schema_is_pinned_by_the_first_run(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path)
+    given = {
+        "ingest.value.format": "json", "ingest.value.schema": "infer", "ingest.dayColumn": "day",
+        "ingest.kafkaColumns": "offset",
+    }  # fmt: skip
+    write_topic(typed.bucket, "orders", [[Record(None, b'{"id": 1, "s": {"x": true}}')]])
+    typed.run(**given)
+    write_topic(typed.bucket, "orders", [[Record(None, b'{"id": 2, "new": 1}')]], first=1)
+    typed.run(**given)
+    rows = typed.read().orderBy("offset").collect()
+    assert [row.asDict(recursive=True) for row in rows] == [
+        {"id": 1, "s": {"x": True}, "offset": 0, "day": date(2023, 11, 14)},
+        {"id": 2, "s": None, "offset": 1, "day": date(2023, 11, 14)},
+    ]
+
+
+def with_name_in_capitals(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows that have a name."""
+    named = batch.filter(batch.column("name").is_valid())
+    at = batch.schema.get_field_index("name")
+    return named.set_column(at, "capitals", pa.compute.utf8_upper(named.column("name")))
+
+
+def test_both_lanes_take_debeziums_envelope_off_and_call_the_users_function(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    row, other = {"id": 1, "name": "a"}, {"id": 1, "name": None}
+    events = [
+        {"before": None, "after": row, "op": "c", "source": {"lsn": 1}},
+        {"before": row, "after": other, "op": "u", "source": {"lsn": 2}},
+        {"before": {"id": 1, "name": "b"}, "after": None, "op": "d", "source": {"lsn": 3}},
+        None,
+        {"id": 5},
+    ]
+    image = "STRUCT<id: BIGINT, name: STRING>"
+    given = {
+        "ingest.value.format": "json", "ingest.envelope": "debezium", "ingest.kafkaColumns": "offset",
+        "ingest.value.schema": f"before {image}, after {image}, op STRING, source STRUCT<lsn: BIGINT>",
+        "ingest.transform": f"{__name__}:{with_name_in_capitals.__name__}",
+    }  # fmt: skip
+    made = []
+    for lane in ("direct", "spark"):
+        typed = Typed(spark, tmp_path, lane)
+        write_topic(typed.bucket, "orders", [[Record(None, each and orjson.dumps(each)) for each in events]])
+        typed.run(lane, **given, **typed.aside)
+        assert [row.offset for row in typed.read(typed.dead).collect()] == [4]
+        made.append(typed.read())
+    assert same(*made)
+    assert [row.asDict(recursive=True) for row in made[0].orderBy("offset").collect()] == [
+        {"id": 1, "capitals": "A", "__op": "c", "__source": {"lsn": 1}, "offset": 0},
+        {"id": 1, "capitals": "B", "__op": "d", "__source": {"lsn": 3}, "offset": 2},
+    ]

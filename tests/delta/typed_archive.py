@@ -1,0 +1,58 @@
+"""Topics of records that a test makes, tiered as Aiven's plugin keeps them: no broker is needed to land them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from uuid import UUID
+
+import google_crc32c
+
+from tests.locate.log_model import TieredSegment, manifest_of
+from tests.stack.batches import record_batch
+from tests.stack.rows import Record
+from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
+from tiered_stream.storage.aiven.aiven_fetcher import main_path
+from tiered_stream.storage.fetcher import IndexType
+
+
+def write_topic(bucket: Path, topic: str, partitions: Sequence[Sequence[Record]], first: int = 0) -> None:
+    """One segment a partition, from the offset `first` on."""
+    topic_id = UUID(int=sum(topic.encode()) + 1)
+    for number, records in enumerate(partitions):
+        log = record_batch(records, base_offset=first)
+        segment = RemoteLogSegment(
+            TopicPartition(topic, number), topic_id, UUID(int=1000 * (number + 1) + first), first,
+            first + len(records) - 1, len(log), records[-1].timestamp_ms, (LeaderEpoch(0, 0),),
+            transaction_index_empty=True,
+        )  # fmt: skip
+        main = bucket / main_path(segment)
+        main.parent.mkdir(parents=True, exist_ok=True)
+        main.with_name(f"{main.name}.log").write_bytes(log)
+        tiered = TieredSegment(segment, b"", _indexes())
+        main.with_name(f"{main.name}.indexes").write_bytes(b"".join(tiered.indexes.values()))
+        main.with_name(f"{main.name}.rsm-manifest").write_bytes(manifest_of(tiered))
+
+
+def _indexes() -> dict[IndexType, bytes]:
+    no_producers = struct.pack(">i", 0)
+    return {
+        IndexType.OFFSET: b"",
+        IndexType.TIMESTAMP: b"",
+        IndexType.TRANSACTION: b"",
+        IndexType.PRODUCER_SNAPSHOT: struct.pack(">hI", 1, google_crc32c.value(no_producers)) + no_producers,
+        IndexType.LEADER_EPOCH: b"0\n1\n0 0\n",
+    }
+
+
+def typed_options(bucket: Path, topics: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Everything in the topics."""
+    return {
+        "remote.log.locator": "archive",
+        "remote.storage.layout": "aiven",
+        "remote.storage.uri": bucket.as_uri(),
+        "subscribe": topics,
+        "startingOffsets": "earliest",
+        **given,
+    }

@@ -1,0 +1,88 @@
+"""Files of our own in a checkpoint's folder, by Hadoop's file systems: wherever Spark can keep a checkpoint.
+
+Written as Spark writes its own offset log (`CheckpointFileManager`): whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.session_checks import check_file_system
+from tiered_stream.errors import TableError
+
+
+class CheckpointFolder:
+    """It raises ConfigurationError where Spark has no way to the folder; its methods raise TableError where the folder
+    cannot be reached.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        check_file_system(spark, "the folder", folder)
+        self.folder = folder
+        self._java = cast(Any, spark._jvm)
+        # Each part of a class's name is a question to the JVM: it is asked once.
+        self._new_path = self._java.org.apache.hadoop.fs.Path
+        self._path = self._new_path(folder)
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._manager: Any = None
+        self._made: set[str] = set()
+
+    def entries(self, name: str = "") -> list[str]:
+        """The names in the folder, or in one in it; none where there is no such folder."""
+        path = self._child(name) if name else self._path
+        with self._errors("read"):
+            files = self._files()
+            return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
+
+    def read(self, name: str) -> bytes | None:
+        """The file's bytes; None where there is none."""
+        path = self._child(name)
+        with self._errors("read"):
+            files = self._files()
+            if not files.exists(path):
+                return None
+            with closing(files.open(path)) as stream:
+                return bytes(self._java.org.apache.commons.io.IOUtils.toByteArray(stream))
+
+    def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
+        """Make the file; one that is there is left as it is, unless it is to be replaced."""
+        path = self._child(name)
+        with self._errors("written to"):
+            files = self._files()
+            within = name.rpartition("/")[0]
+            if within not in self._made:
+                files.mkdirs(path.getParent())
+                self._made.add(within)
+            try:
+                stream = files.createAtomic(path, replace)
+                stream.write(text)
+                stream.close()
+            except Py4JJavaError as error:
+                if "FileAlreadyExistsException" not in str(error.java_exception):
+                    raise
+
+    def delete(self, name: str) -> None:
+        """Delete the file, if there is one."""
+        with self._errors("written to"):
+            self._files().delete(self._child(name))
+
+    def _files(self) -> Any:
+        if self._manager is None:
+            managers = self._java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+            self._manager = managers.create(self._path, self._configuration)
+        return self._manager
+
+    def _child(self, name: str) -> Any:
+        return self._new_path(self._path, name)
+
+    @contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise TableError(f"the checkpoint {self.folder} cannot be {done}: {error.java_exception}") from error

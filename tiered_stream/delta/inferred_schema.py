@@ -1,0 +1,85 @@
+"""A schema of JSON that nobody has given (`ingest.value.schema=infer`): as the table has it, else from a sample, once.
+
+The table then has it: what is inferred is pinned by the first start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.ingest_settings import source_options, table_files, with_overrides
+from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.row_schema import arrow_schema, kept_columns, spark_columns
+from tiered_stream.delta.row_settings import FLAT, INFER, RowSettings, row_settings
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.json_inference import infer_json
+from tiered_stream.formats.row_choices import Envelope, Format
+from tiered_stream.formats.row_format import KEY, VALUE
+from tiered_stream.options.spark_options import INCLUDE_HEADERS, STARTING_OFFSETS
+from tiered_stream.scanner import scan
+
+log = logging.getLogger(__name__)
+
+SAMPLE = 1000
+"""Records; of each partition its first, until there are as many."""
+
+
+def with_inferred(
+    settings: Mapping[str, str], table: TableDescription | None, *, include_headers: bool
+) -> Mapping[str, str]:
+    """The settings, the schema in place of the word.
+
+    Raises:
+        ConfigurationError: the sample has no JSON objects, or the table's columns are not the value's.
+        TieredStreamError: the topics cannot be read.
+    """
+    given = row_settings(settings)
+    for part, schema in ((KEY, given.key_schema), (VALUE, given.value_schema)):
+        if schema == INFER:
+            if given.transform or given.envelope is not Envelope.NONE:
+                raise ConfigurationError(
+                    f"ingest.{part}.schema is infer: with ingest.transform and ingest.envelope, give one"
+                )
+            kind = _pinned(part, given, table, table_files(settings).day_column, include_headers=include_headers)
+            kind = kind or infer_json(_sample(settings, part))
+            text = spark_columns(pa.schema(list(kind)), None)
+            log.info("ingest.%s.schema: %s", part, text.simpleString())
+            settings = with_overrides(settings, {f"ingest.{part}.schema": text.json()})
+    return settings
+
+
+def _pinned(
+    part: str, given: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
+) -> pa.StructType | None:
+    """What the table has of it, if anything."""
+    if table is None or not table.fields:
+        return None
+    columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))
+    name = KEY if part == KEY else given.value_columns
+    if part == KEY or name.lower() != FLAT:
+        found = columns.field(name).type if name in columns.names else None
+        return found if pa.types.is_struct(found) else None
+    others = {own for _, own in kept_columns(given, include_headers)} | {day_column}
+    if given.key_format is not Format.BINARY:
+        others |= {KEY}
+    fields = [each for each in columns if each.name not in others]
+    return pa.struct(fields) if fields else None
+
+
+def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
+    """The first values, read without Spark by this process."""
+    options = with_overrides(
+        source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
+    )
+    with scan(options, threads=1, waiting_bytes=1) as batches:
+        return list(islice(_values(batches, part), SAMPLE))
+
+
+def _values(batches: pa.RecordBatchReader, part: str) -> Iterator[bytes | None]:
+    for batch in batches:
+        yield from batch.column(part).slice(0, SAMPLE).to_pylist()

@@ -1,0 +1,253 @@
+"""One query of the direct lane for many tables: planned without a look at any of them, which may be thousands."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import orjson
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.address import TableAddress, find_address, register_table, spark_errors, table_uri
+from tiered_stream.delta.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.ingest_settings import (
+    ON_TABLE_ERROR,
+    PARK,
+    ROUTE,
+    TABLE,
+    TableStorage,
+    source_options,
+    table_files,
+    table_properties,
+    topic_overrides,
+    with_overrides,
+)
+from tiered_stream.delta.lane import Lane
+from tiered_stream.delta.parked_rows import ParkedRows
+from tiered_stream.delta.query_tables import Landed, QueryTablesLog
+from tiered_stream.delta.routing import TOPIC, Route, Routing, TableTarget, routing_options
+from tiered_stream.delta.row_schema import plan_rows, time_zone
+from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, grows
+from tiered_stream.delta.suitability import look_at, reach
+from tiered_stream.delta.table_growth import growth_of
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.row_format import RowFormat
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
+
+if TYPE_CHECKING:
+    from tiered_stream.delta.commit import OnGap, TableCommits
+    from tiered_stream.delta.many_tables import ManyTables
+
+log = logging.getLogger(__name__)
+
+_METADATA = "metadata"
+"""Where Spark's checkpoint has the query's id (Spark: `StreamMetadata`)."""
+_A_QUERY_EACH = (
+    f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
+    "name topics in subscribe"
+)
+
+
+def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
+    """Whether the topics of the query may go to several tables, or one that cannot be written is to be parked."""
+    given = GivenOptions(settings)
+    parks = given.read(ON_TABLE_ERROR) == PARK
+    return TOPIC in table or parks or bool(given.read(ROUTE)) or bool(topic_overrides(settings))
+
+
+def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
+    """Where each topic's rows go.
+
+    Raises:
+        ConfigurationError: a setting is wrong, or tasks cannot write to such tables.
+        TableError: Spark cannot reach the catalog.
+    """
+    if lane == Lane.SPARK.value:
+        raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_A_QUERY_EACH}")
+    overrides = topic_overrides(settings)
+    tables = [
+        *((re.escape(topic), own.pop(TABLE)) for topic, own in overrides.items() if TABLE in own),
+        *GivenOptions(settings).read(ROUTE),
+        (".*", table),
+    ]
+    routes = tuple(_route(spark, pattern, name) for pattern, name in tables)
+    storage = {route.table: _storage(spark, route, settings) for route in routes}
+    if len(set(storage.values())) > 1:
+        raise ConfigurationError(
+            f"the tables {' and '.join(storage)} are reached in different ways (fs.s3a.bucket.*): tasks of one query "
+            "know one. Land them by queries of their own"
+        )
+    files = replace(table_files(settings), storage=next(iter(storage.values())))
+    rows, places = plan_formats(spark, settings, overrides)
+    routing = Routing(settings, files, routes, overrides, rows, places)
+    for topic in overrides:
+        routing.target(topic)  # so that what is malformed is said now
+    return routing
+
+
+def plan_formats(
+    spark: SparkSession, settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]
+) -> tuple[dict[str, RowFormat], dict[str, str]]:
+    """What rows are, and where tables for dead letters are: for `Routing`.
+
+    Raises:
+        ConfigurationError: a setting or a schema is wrong.
+        TableError: Spark cannot reach the catalog.
+    """
+    rows: dict[str, RowFormat] = {}
+    places: dict[str, str] = {}
+    for topic, own in {"": {}, **overrides}.items():
+        given = with_overrides(settings, own)
+        rows[topic] = plan_rows(given, GivenOptions(given).read(INCLUDE_HEADERS), time_zone(spark))
+        if GivenOptions(given).read(DEAD_LETTER_TABLE) not in places:
+            places |= dead_letter_place(spark, given)
+    return rows, places
+
+
+def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
+    """The folder of the table for dead letters, by its name, where there is one; TableError as `plan_formats`."""
+    table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
+    return {} if table is None else {table: _route(spark, "", table).place}
+
+
+def _route(spark: SparkSession, pattern: str, table: str) -> Route:
+    if "/" in table:
+        # What a path stands for is the same for every topic, whose letters mean nothing in a URI.
+        mark = uuid4().hex
+        uri = table_uri(spark, table.replace(TOPIC, mark)).replace(mark, TOPIC)
+        if TOPIC in urlsplit(uri).netloc:
+            raise ConfigurationError(f"the table {table}: {TOPIC} stands for a bucket, which tables of a query share")
+        return Route(pattern, table, uri)
+    database, _, name = table.rpartition(".")
+    if TOPIC in database:
+        raise ConfigurationError(f"the table {table}: {TOPIC} stands in the database's name; it may in the table's own")
+    with spark_errors(table, "placed"):
+        location = spark.catalog.getDatabase(database or spark.catalog.currentDatabase()).locationUri
+        any_case = (spark.conf.get("spark.sql.caseSensitive", None) or "").lower() != "true"
+    if not location:
+        raise ConfigurationError(f"the table {table}: its database has no location. Name the tables by a path")
+    if any_case:
+        mark = uuid4().hex
+        name = name.replace(TOPIC, mark).lower().replace(mark, TOPIC)
+    return Route(pattern, table, f"{table_uri(spark, location).rstrip('/')}/{name}", any_case)
+
+
+def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> TableStorage:
+    storage, unreachable = reach(spark, route.place, settings)
+    if unreachable:
+        raise ConfigurationError(
+            f"the direct lane cannot write to {route.table}: {unreachable}. One query for many tables has no other: "
+            f"{_A_QUERY_EACH}"
+        )
+    return storage
+
+
+@dataclass(frozen=True)
+class TopicTables:
+    """Opens the tables of a query when they are wanted, on the driver; several threads may."""
+
+    spark: SparkSession
+    checkpoint: str
+    fail_on_data_loss: bool
+
+    def open(self, target: TableTarget, landed: Landed) -> TableCommits:
+        """The table, made when it is missing.
+
+        Raises:
+            ConfigurationError: the table does not fit.
+            TableError: it cannot be reached or made, or the direct lane cannot write to it.
+        """
+        from tiered_stream.delta.commit import LandingTable, TableCommits
+
+        known = self._find(target)
+        address = replace(known, uri=target.key)
+        make = partial(_make, target)
+        found = look_at(self.spark, address, target.settings, target.files, target.schema, make)
+        if found.why_not or found.committer is None or found.table is None:
+            raise TableError(
+                f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "
+                "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
+            )
+        if known.uri is None:
+            register_table(self.spark, address)
+        grow = growth_of(self.spark, address, target.files, found.committer) if grows(target.settings) else None
+        planned = LandingTable(
+            target.files, target.schema, found.table.table_id, found.committer.why_not_direct, self.fail_on_data_loss,
+            grow=grow,
+        )  # fmt: skip
+        opened = found.committer.open(self.spark, address, target.files)
+        return TableCommits(opened, planned, self._on_gap(target), landed)
+
+    def _find(self, target: TableTarget) -> TableAddress:
+        """Where it is, as far as the catalog knows where it is by a name."""
+        if "/" in target.name:
+            return TableAddress(target.name, None, target.key)
+        found = find_address(self.spark, target.name)
+        if found.uri not in (None, target.key):
+            raise TableError(
+                f"its folder is {found.uri}, and not {target.key}, where its database has it: name it in ingest.route "
+                "by its folder's path"
+            )
+        return found
+
+    def _on_gap(self, target: TableTarget) -> OnGap:
+        def found(last: int | None, due: int) -> None:
+            has = "none" if last is None else f"batch {last} as the newest"
+            said = (
+                f"the table {target.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
+                f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
+                "it was"
+            )
+            if self.fail_on_data_loss:
+                raise TableError(
+                    f"{said}. Land what is missing by a query of its own, then set failOnDataLoss to false for one "
+                    "start of this one"
+                )
+            log.warning("%s; going on, since failOnDataLoss is false", said)
+
+        return found
+
+
+def _make(target: TableTarget, address: TableAddress) -> None:
+    """Tasks have written into the folder already: delta-spark would make no table there."""
+    from tiered_stream.delta.deltalake_commit import make_table
+
+    make_table(target.files, target.schema, table_properties(target.settings))
+
+
+@dataclass(frozen=True)
+class TablesQuery:
+    """What a query of many tables is started with: its source's options, and its commits."""
+
+    options: Mapping[str, str]
+    tables: ManyTables
+
+
+def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> TablesQuery:
+    """Catch up what an earlier run has parked, and be ready for the first batch.
+
+    Raises:
+        ConfigurationError: Spark has no way to the checkpoint.
+        DataLossError: what a parked table lacks is gone.
+        TableError: the checkpoint cannot be read.
+    """
+    from tiered_stream.delta.many_tables import ManyTables
+
+    fail = parse_options(source_options(routing.settings), streaming=True).fail_on_data_loss
+    folder = CheckpointFolder(spark, checkpoint)
+    park = GivenOptions(routing.settings).read(ON_TABLE_ERROR) == PARK
+    parked = ParkedRows(spark, routing)
+    opened = TopicTables(spark, checkpoint, fail)
+    tables = ManyTables(routing, opened.open, QueryTablesLog(folder), parked, park=park)
+    query_id = orjson.loads(folder.read(_METADATA) or b"{}").get("id")
+    if query_id:
+        tables.begin(query_id)
+    return TablesQuery({**routing_options(routing), **parked.options}, tables)

@@ -1,0 +1,283 @@
+"""The driver's commits of a query of many tables: each table that got files has a commit, several are made at once.
+
+Tables are opened when their first files come, and stay known. A table that cannot be written does not keep the others
+from having the batch: when it is repeated, they have it already; and where such a table is to be parked, the query goes
+on without it. What its rows' offsets hold is then read again, and committed as the last batch that they are of, so that
+a commit whose answer was lost is known again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cachetools import LRUCache
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.commit import TableCommits
+from tiered_stream.delta.data_files import DataFile, HeldRows
+from tiered_stream.delta.ingest_settings import TableFiles, table_properties
+from tiered_stream.delta.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
+from tiered_stream.delta.routing import Routing, TableTarget
+from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+
+log = logging.getLogger(__name__)
+
+COMMITS_AT_ONCE = 8
+MOST_KNOWN = 2000
+"""Tables that stay known between batches; to open another again costs a read of its log's end."""
+BATCHES_BETWEEN_TRIES = 10
+"""To catch up parked tables."""
+_MOST_NAMED = 5
+
+OpenTable = Callable[[TableTarget, Landed], TableCommits]
+"""Opens a table, or makes it, given what it got last. Raises TieredStreamError."""
+
+
+class ReadAgain(Protocol):
+    """How a query parks tables: who is told of them, and how their rows are read again."""
+
+    def tell(self, parked: Sequence[str]) -> None:
+        """From the next batch on, rows for the tables with these keys are not to be written."""
+        ...
+
+    def files(self, key: str, ranges: PartitionRanges) -> Sequence[DataFile]:
+        """Files with the rows in the ranges that are for one table.
+
+        Raises:
+            DataLossError: they are gone.
+            TieredStreamError: they could not be read, or written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one table gets of a batch."""
+
+    target: TableTarget
+    files: Sequence[DataFile]
+    landed: Landed
+    commits: TableCommits | None
+
+
+class ManyTables:
+    """The commits of one query, one batch at a time; `park`: whether tables that cannot be written are parked."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        open_table: OpenTable,
+        tables_log: QueryTablesLog,
+        read_again: ReadAgain,
+        *,
+        park: bool,
+    ) -> None:
+        self._routing = routing
+        self._open_table = open_table
+        self._log = tables_log
+        self._read_again = read_again
+        self._park = park
+        self._known: LRUCache[str, TableCommits] = LRUCache(MOST_KNOWN)
+        self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
+
+    def begin(self, query_id: str) -> None:
+        """Before the query's first batch: catch up what is parked.
+
+        Raises:
+            DataLossError: what a table lacks is gone.
+            TableError: a table still cannot be written, and none is to be parked any more.
+        """
+        last = self._log.last_done()
+        tables = self._caught_up(query_id, self._log.before(last + 1))
+        if last >= 0:
+            self._log.after(last, tables)
+        if tables.parked and not self._park:
+            first = next(iter(tables.parked.values()))
+            raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
+        self._read_again.tell(list(tables.parked))
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
+        """Make the files part of their tables, but for tables that have the batch already, or are parked.
+
+        Raises:
+            TableError: tables could not be written, which are named; the others have the batch.
+            DataLossError, ConfigurationError: the same, if that is why.
+        """
+        tables = self._log.before(batch_id)
+        ranges, reasons = _held(files, held, tables.parked)
+        shares = self._shares([file for file in files if file.table not in ranges], tables.landed)
+        landed, failed = self._commit_all(shares, query_id, batch_id)
+        if failed and (not self._park or any(isinstance(each, DataLossError) for each in failed.values())):
+            raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
+        for key, error in failed.items():
+            ranges[key], reasons[key] = _ranges_of(shares[key].files), str(error)
+        tables = tables.with_landed(landed)
+        if ranges:
+            tables = self._parked(tables, batch_id, ranges, reasons)
+        if tables.parked:
+            if batch_id % BATCHES_BETWEEN_TRIES == 0:
+                tables = self._caught_up(query_id, tables)
+            _warn(tables.parked)
+            self._read_again.tell(list(tables.parked))
+        self._log.after(batch_id, tables)
+
+    def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
+        """By the table's key.
+
+        Raises:
+            ConfigurationError: topics share a table that they want unlike.
+        """
+        by_table: dict[str, list[DataFile]] = defaultdict(list)
+        for file in files:
+            by_table[file.table].append(file)
+        return {
+            key: _Share(self._target(key, _topics(each)), each, landed.get(key, Landed()), self._known.get(key))
+            for key, each in by_table.items()
+        }
+
+    def _target(self, key: str, topics: Sequence[str]) -> TableTarget:
+        first = self._routing.table(key, topics[0])
+        for other in topics[1:]:
+            if _of_table(self._routing.table(key, other)) != _of_table(first):
+                raise ConfigurationError(
+                    f"topics {topics[0]} and {other} share the table {first.name}, but want it unlike: give both the "
+                    "same ingest.topic.… settings, or send one of them to another table by ingest.route"
+                )
+        return first
+
+    def _commit_all(
+        self, shares: Mapping[str, _Share], query_id: str, batch_id: int
+    ) -> tuple[dict[str, Landed], dict[str, TieredStreamError]]:
+        """What tables have now, and why others do not, by key."""
+        running = {key: self._threads.submit(self._commit, share, query_id, batch_id) for key, share in shares.items()}
+        landed: dict[str, Landed] = {}
+        failed: dict[str, TieredStreamError] = {}
+        for key, each in running.items():
+            try:
+                self._known[key], landed[key] = each.result()
+            except TieredStreamError as error:
+                self._known.pop(key, None)
+                failed[key] = error
+        return landed, failed
+
+    def _commit(self, share: _Share, query_id: str, batch_id: int) -> tuple[TableCommits, Landed]:
+        commits = share.commits or self._open_table(share.target, share.landed)
+        if commits.is_committed(query_id, batch_id):
+            log.info("%s: batch %d is in the table already", share.target.name, batch_id)
+            return commits, Landed(batch_id, share.landed.version)
+        version = commits.commit(query_id, batch_id, share.files)
+        return commits, Landed(batch_id, share.landed.version if version is None else version)
+
+    # Tables that are parked
+
+    def _parked(
+        self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
+    ) -> QueryTables:
+        """With what the batch has for tables that cannot be written."""
+        parked = dict(tables.parked)
+        for key, of_table in ranges.items():
+            held, before = Held(batch_id, of_table), parked.get(key)
+            name = self._target(key, sorted({partition.topic for partition in of_table})).name
+            parked[key] = Parked(name, reasons[key], held) if before is None else before.holding(held)
+        return replace(tables, parked=parked)
+
+    def _caught_up(self, query_id: str, tables: QueryTables) -> QueryTables:
+        """With tables that got what they lacked parked no more.
+
+        Raises:
+            DataLossError: what a table lacks is gone.
+        """
+        for key, parked in tables.parked.items():
+            try:
+                landed, parked = self._lacking(query_id, key, parked, tables)
+                if landed is None:
+                    landed = self._catch_up(query_id, key, parked)
+            except DataLossError as error:
+                raise DataLossError(f"the parked table {parked.name} cannot be caught up: {error}") from error
+            except TieredStreamError as error:
+                self._known.pop(key, None)
+                again = replace(parked, reason=str(error))
+                tables = replace(tables, parked={**tables.parked, key: again})
+            else:
+                log.warning("the table %s has what it lacked, and is parked no more", parked.name)
+                left = {other: each for other, each in tables.parked.items() if other != key}
+                tables = replace(tables.with_landed({key: landed}), parked=left)
+        return tables
+
+    def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
+        """What the table has, where that is all; else all that it lacks, as what is tried now."""
+        before = tables.landed.get(key, Landed())
+        commits = self._open_table(self._target(key, sorted({each.topic for each in parked.tried.ranges})), before)
+        self._known[key] = commits
+        held = [each for each in (parked.tried, parked.since) if each is not None]
+        lacks = [each for each in held if not commits.is_committed(query_id, each.batch)]
+        if not lacks:
+            return Landed(parked.newest.batch, before.version), parked
+        # Once this is tried, it may be there as its last batch, whatever of it comes first.
+        wanted = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
+        return None, replace(parked, tried=wanted, since=None)
+
+    def _catch_up(self, query_id: str, key: str, parked: Parked) -> Landed:
+        lacks = parked.tried
+        files = self._read_again.files(key, lacks.ranges)
+        return Landed(lacks.batch, self._known[key].commit(query_id, lacks.batch, files) or 0)
+
+
+def _held(
+    files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
+) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
+    """By the key of each table that does not get its rows: where they are, and why, unless it is parked already."""
+    reasons = {each.table: each.held_why for each in held}
+    without = reasons.keys() | parked.keys()
+    by_table: dict[str, list[DataFile | HeldRows]] = defaultdict(list)
+    rows: list[DataFile | HeldRows] = [*files, *held]
+    for each in rows:
+        if each.table in without:
+            by_table[each.table].append(each)
+    return {key: _ranges_of(each) for key, each in by_table.items()}, reasons
+
+
+def _ranges_of(rows: Sequence[DataFile | HeldRows]) -> PartitionRanges:
+    """All offsets of a batch that have rows in these, by partition; its others are between them, and have none."""
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for each in rows:
+        for partition, (first, last) in each.offsets.items():
+            least, most = found.get(partition, (first, last))
+            found[partition] = min(first, least), max(last, most)
+    return {partition: OffsetRange(first, last + 1) for partition, (first, last) in found.items()}
+
+
+def _topics(files: Sequence[DataFile]) -> list[str]:
+    return sorted({partition.topic for file in files for partition in file.offsets})
+
+
+def _warn(parked: Mapping[str, Parked]) -> None:
+    for each in parked.values():
+        offsets = sum(map(len, each.tried.joined(each.newest).ranges.values()))
+        log.warning(
+            "the table %s is parked, and lacks %d offsets up to batch %d: %s",
+            each.name, offsets, each.newest.batch, each.reason,
+        )  # fmt: skip
+
+
+def _of_table(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
+    """What there is only one of in a table."""
+    return target.files, target.schema, table_properties(target.settings)
+
+
+def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
+    """One error for all tables, of the kind of the first one's."""
+    (name, error), *others = failed.items()
+    named = ", ".join(each for each, _ in others[:_MOST_NAMED])
+    unnamed = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    also = f" (nor did {named}{unnamed})" if others else ""
+    kind = next((each for each in (DataLossError, ConfigurationError) if isinstance(error, each)), TableError)
+    failure = kind(f"the table {name} did not take batch {batch_id}{also}: {error}")
+    failure.__cause__ = error
+    return failure

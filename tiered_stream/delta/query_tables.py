@@ -1,0 +1,206 @@
+"""What a query of many tables keeps beside Spark's checkpoint: the newest batch that each table has, and what it lacks.
+
+A table without rows gets no commit, so its log does not say whether one is missing. `tables/N` in the checkpoint does:
+what was so when batch N was done, written before Spark counts it as done. A batch that is repeated begins with what was
+so before it. A table that cannot be written is parked: the offsets of the rows that it is still to get are kept there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import orjson
+
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+
+FOLDER = "tables"
+_VERSION = 1
+_KEPT = 2
+"""Files: the newest, and the one from which its batch begins if it is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The newest batch that a table has got, in this version of its log or above; -1: none."""
+
+    batch: int = -1
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Offsets that hold all rows which a table is still to get, of batches up to `batch`, and of no others its rows."""
+
+    batch: int
+    ranges: PartitionRanges
+
+    def joined(self, later: Held) -> Held:
+        """Both; what lies between two batches' ranges of a partition holds no rows for the table."""
+        ranges = {**self.ranges, **later.ranges}
+        for partition in self.ranges.keys() & later.ranges.keys():
+            one, other = self.ranges[partition], later.ranges[partition]
+            ranges[partition] = OffsetRange(min(one.start, other.start), max(one.end, other.end))
+        return Held(later.batch, ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A table that could not be written, as which the user knows it, and why.
+
+    `tried` may have been committed as its batch nevertheless, the answer being lost; `since` was never tried.
+    """
+
+    name: str
+    reason: str
+    tried: Held
+    since: Held | None = None
+
+    def holding(self, later: Held) -> Parked:
+        """With what a later batch has for it."""
+        return replace(self, since=later if self.since is None else self.since.joined(later))
+
+    @property
+    def newest(self) -> Held:
+        """The last of what is held."""
+        return self.since or self.tried
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTables:
+    """The tables of a query, by key."""
+
+    landed: Mapping[str, Landed] = field(default_factory=dict)
+    parked: Mapping[str, Parked] = field(default_factory=dict)
+
+    def with_landed(self, landed: Mapping[str, Landed]) -> QueryTables:
+        return replace(self, landed={**self.landed, **landed})
+
+    def to_json(self) -> bytes:
+        tables = {key: [landed.batch, landed.version] for key, landed in self.landed.items()}
+        parked = {key: _told(each) for key, each in self.parked.items()}
+        return orjson.dumps(
+            {"version": _VERSION, "tables": tables, **({"parked": parked} if parked else {})},
+            option=orjson.OPT_SORT_KEYS,
+        )
+
+
+def query_tables_of(text: bytes) -> QueryTables:
+    """Inverse of `to_json`.
+
+    Raises:
+        CorruptDataError: it is something else.
+    """
+    try:
+        found = orjson.loads(text)
+        if found["version"] != _VERSION:
+            raise ValueError(f"its version is {found['version']!r:.20}; known here is {_VERSION}")
+        landed = {key: Landed(_whole(batch, -1), _whole(version)) for key, (batch, version) in found["tables"].items()}
+        return QueryTables(landed, {key: _parked(each) for key, each in found.get("parked", {}).items()})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptDataError(f"it does not say which batches tables have: {error!r:.200}") from error
+
+
+def _told(parked: Parked) -> dict[str, Any]:
+    held = [parked.tried, *([parked.since] if parked.since else [])]
+    told = [{"batch": each.batch, "offsets": _by_topic(each.ranges)} for each in held]
+    return {"name": parked.name, "reason": parked.reason, "held": told}
+
+
+def _by_topic(ranges: PartitionRanges) -> dict[str, list[tuple[int, int, int]]]:
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for partition, offsets in sorted(ranges.items()):
+        found.setdefault(partition.topic, []).append((partition.partition, offsets.start, offsets.end))
+    return found
+
+
+def _parked(found: Mapping[str, Any]) -> Parked:
+    if not isinstance(found["name"], str) or not isinstance(found["reason"], str):
+        raise TypeError("a parked table has no name, or no reason")
+    tried, *since = map(_held, found["held"])
+    if len(since) > 1 or (since and since[0].batch <= tried.batch):
+        raise ValueError("what is held for a parked table is not in order")
+    return Parked(found["name"], found["reason"], tried, *since)
+
+
+def _held(found: Mapping[str, Any]) -> Held:
+    ranges = {
+        TopicPartition(topic, _whole(partition)): OffsetRange(_whole(start), _whole(end))
+        for topic, of_topic in found["offsets"].items()
+        for partition, start, end in of_topic
+    }
+    if not ranges or not all(map(len, ranges.values())):
+        raise ValueError("nothing is held for a parked table")
+    return Held(_whole(found["batch"]), ranges)
+
+
+def _whole(number: object, least: int = 0) -> int:
+    if type(number) is not int or number < least:
+        raise ValueError(f"{number!r:.80} is no number from {least}")
+    return number
+
+
+class Folder(Protocol):
+    """A checkpoint's folder (see `checkpoint_folder.CheckpointFolder`)."""
+
+    folder: str
+
+    def entries(self, name: str = "") -> list[str]: ...
+    def read(self, name: str) -> bytes | None: ...
+    def write(self, name: str, text: bytes, *, replace: bool = False) -> None: ...
+    def delete(self, name: str) -> None: ...
+
+
+class QueryTablesLog:
+    """The files in a checkpoint, for one run of one query. Errors as those of the folder."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._known: tuple[int, QueryTables] | None = None
+        self._batches: list[int] | None = None
+        """Of all files, ascending."""
+
+    def before(self, batch_id: int) -> QueryTables:
+        """What was so when the batch began.
+
+        Raises:
+            CorruptDataError: a file is damaged.
+        """
+        newest = next((each for each in reversed(self._listed()) if each < batch_id), -1)
+        if self._known is None or self._known[0] != newest:
+            self._known = newest, QueryTables() if newest < 0 else self._read(newest)
+        return self._known[1]
+
+    def after(self, batch_id: int, tables: QueryTables) -> None:
+        """Keep what is so after the batch."""
+        if self.before(batch_id) == tables and batch_id not in self._listed():
+            return
+        self._folder.write(f"{FOLDER}/{batch_id}", tables.to_json(), replace=True)
+        self._known = batch_id, tables
+        listed = sorted({*self._listed(), batch_id})
+        # Of a batch that was begun and is to be repeated, there may be one above.
+        old = [each for each in listed if each <= batch_id][:-_KEPT]
+        for each in old:
+            self._folder.delete(f"{FOLDER}/{each}")
+        self._batches = [each for each in listed if each not in old]
+
+    def last_done(self) -> int:
+        """The last batch that Spark counts as done; -1: none."""
+        return max((int(name) for name in self._folder.entries("commits") if name.isdecimal()), default=-1)
+
+    def _listed(self) -> list[int]:
+        if self._batches is None:
+            self._batches = sorted(int(name) for name in self._folder.entries(FOLDER) if name.isdecimal())
+        return self._batches
+
+    def _read(self, batch_id: int) -> QueryTables:
+        name = f"{FOLDER}/{batch_id}"
+        try:
+            return query_tables_of(self._folder.read(name) or b"")
+        except CorruptDataError as error:
+            raise CorruptDataError(
+                f"the file {name} in the checkpoint {self._folder.folder} is damaged ({error}): bring it back, or give "
+                "the query a new checkpoint, and new tables"
+            ) from error

@@ -1,0 +1,241 @@
+"""What a table's rows are, resolved on the driver: settings, schemas and files to a `RowFormat`; and Spark's types."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import DataType, DateType, StructType
+
+from tiered_stream.delta.row_settings import (
+    FLAT,
+    INFER,
+    KAFKA_COLUMNS,
+    NONE,
+    REGISTRY,
+    VALUE_COLUMNS,
+    RowSettings,
+    registry_properties,
+    row_settings,
+)
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.envelope import unwrapped_type
+from tiered_stream.formats.json_schema import json_schema_kind
+from tiered_stream.formats.kafka_columns import table_columns
+from tiered_stream.formats.open_decoder import open_decoder, with_registered
+from tiered_stream.formats.row_choices import Envelope, Format
+from tiered_stream.formats.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
+from tiered_stream.formats.row_transformation import UserTransform
+from tiered_stream.formats.schema_growth import adopted, grown
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.spark_options import SUBSCRIBE
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+
+_FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
+"""In a column's name, without column mapping (Delta: `SchemaUtils.checkFieldNames`)."""
+_FILE = re.compile(r"[^\s{}<>()]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
+
+
+def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> RowFormat:
+    """What the settings make of records, whatever table they are for. A DDL string needs Spark's session.
+
+    `zone` is that session's time zone.
+
+    Raises:
+        ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
+    """
+    given = row_settings(settings)
+    how = RowFormat(
+        kept_columns(given, include_headers),
+        _part(KEY, given.key_format, given.key_schema, given.key_message),
+        _part(VALUE, given.value_format, given.value_schema, given.value_message),
+        None if given.value_columns.lower() == FLAT else given.value_columns,
+        given.on_decode_error,
+        given.schema_evolution,
+        given.envelope,
+        given.transform or "",
+        zone=zone,
+        registry=registry_properties(settings),
+    )
+    if REGISTRY in (given.key_schema, given.value_schema):
+        return how
+    return _checked(resolved(how)) if how.is_resolved else resolved(how)
+
+
+def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> dict[str, RowFormat]:
+    """The rows of topics that share a table: by topic where a registry has a schema for each, else by ''.
+
+    Raises: as `plan_rows`.
+    """
+    how = plan_rows(settings, include_headers, zone)
+    if how.is_resolved:
+        return {"": how}
+    topics = GivenOptions(settings).read(SUBSCRIBE)
+    if not topics:
+        raise ConfigurationError("with a schema registry, topics of one table are named by subscribe")
+    return {topic: resolved(how, topic) for topic in topics}
+
+
+def time_zone(spark: SparkSession) -> str:
+    """The session's: of times in values that name none."""
+    return spark.conf.get("spark.sql.session.timeZone", None) or "UTC"
+
+
+def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructType:
+    """The columns of a table that has all these rows."""
+    first, *others = (pa.struct(list(how.written)) for how in rows)
+    for other in others:
+        first = grown(first, other)
+    return spark_columns(pa.schema(list(first)), day_column)
+
+
+def resolved(how: RowFormat, topic: str = "") -> RowFormat:
+    """The same with the types of its columns; those in a registry are of the topic.
+
+    Raises: as `plan_rows`.
+    """
+    if how.is_resolved:
+        return how
+    how = replace(
+        how,
+        key=with_registered(how.key, how, f"{topic}-{KEY}"),
+        value=with_registered(how.value, how, f"{topic}-{VALUE}"),
+    )
+    key, value = (_with_kind(part, how, name) for name, part in ((KEY, how.key), (VALUE, how.value)))
+    if how.envelope is not Envelope.NONE and value.kind is not None:
+        value = replace(value, kind=unwrapped_type(value.kind))
+    return _checked(replace(how, key=key, value=value))
+
+
+def _checked(how: RowFormat) -> RowFormat:
+    """The same, what the user's function makes of it known."""
+    _check_columns(how.decoded.names)
+    if how.transform:
+        how = replace(how, transformed=UserTransform(how.transform).schema(how.decoded))
+        _check_columns(how.written.names)
+    return how
+
+
+def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
+    """The same, its decoded columns as the table has them, where it only has wider ones or more fields.
+
+    `fields` are the table's, in Spark's JSON.
+    """
+    if not fields or how.transform:
+        return how
+    table = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(fields)}))
+    key, value = how.key, how.value
+    if key.kind is not None and KEY in table.names:
+        key = replace(key, kind=adopted(key.kind, table.field(KEY).type))
+    if value.kind is not None and how.struct_column is None and pa.types.is_struct(value.kind):
+        kinds = {each.name: each.type for each in table}
+        columns = [(each.name, adopted(each.type, kinds.get(each.name, each.type))) for each in value.kind]
+        value = replace(value, kind=pa.struct(columns))
+    elif value.kind is not None and (name := how.struct_column or VALUE) in table.names:
+        value = replace(value, kind=adopted(value.kind, table.field(name).type))
+    return replace(how, key=key, value=value)
+
+
+def written_columns(how: RowFormat, day_column: str | None) -> StructType:
+    """The table's columns, the same in both lanes."""
+    return spark_columns(how.written, day_column)
+
+
+def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
+    """A table's columns."""
+    bare = pa.schema([(each.name, each.type) for each in table_columns(schema)])
+    columns = from_arrow_schema(bare)
+    return columns.add(day_column, DateType()) if day_column else columns
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """As Spark gives such columns to Arrow."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def kept_columns(given: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
+    """Kafka's columns that the table gets, each with its name there."""
+    if given.kafka_columns is not None:
+        return given.kafka_columns
+    left_out = {KEY} if given.key_format is not Format.BINARY else set()
+    left_out |= {VALUE} if given.value_format is not Format.BINARY else set()
+    left_out |= set() if include_headers else {"headers"}
+    return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in left_out)
+
+
+def _with_kind(part: PartFormat, how: RowFormat, name: str) -> PartFormat:
+    decoder = None if part.kind is not None else open_decoder(how, name)
+    return part if decoder is None else replace(part, kind=decoder.kind)
+
+
+def _part(name: str, kind: Format, schema: str | None, message: str | None) -> PartFormat:
+    if schema is None or schema == REGISTRY:
+        return PartFormat(kind, "", message or "", registered=schema == REGISTRY)
+    if schema == INFER:
+        raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
+    content: str | bytes = schema
+    if (match := _FILE.fullmatch(schema.strip())) is not None:
+        path = Path(schema.strip())
+        if match[1].lower() == "proto":
+            raise ConfigurationError(
+                f"ingest.{name}.schema is {path}: compile it (protoc --include_imports --descriptor_set_out=….desc) "
+                "and name the .desc file"
+            )
+        try:
+            content = path.read_bytes() if match[1].lower() == "desc" else path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"ingest.{name}.schema: the file {path} cannot be read: {error}") from error
+    if isinstance(content, bytes):
+        return PartFormat(kind, b64encode(content).decode(), message or "")
+    if kind is Format.JSON:
+        return PartFormat(kind, schema_to_text(_json_schema(name, content)), message or "")
+    return PartFormat(kind, content, message or "")
+
+
+def _json_schema(name: str, text: str) -> pa.Schema:
+    """Of a DDL string, of Spark's own JSON, or of a JSON Schema."""
+    try:
+        if not text.lstrip().startswith("{"):
+            found = DataType.fromDDL(text)
+        elif (parsed := orjson.loads(text)).get("type") == "struct":
+            found = StructType.fromJson(parsed)
+        else:
+            return pa.schema(list(json_schema_kind(text)))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
+    except (PySparkException, ValueError, KeyError, TypeError, AttributeError) as error:
+        line = str(error).strip().partition("\n")[0]
+        raise ConfigurationError(
+            f"ingest.{name}.schema is no schema: {line}. Write it as a Spark DDL string"
+        ) from error
+    if not isinstance(found, StructType):
+        raise ConfigurationError(f"ingest.{name}.schema is {found.simpleString()}: it must have fields")
+    return arrow_schema(found)
+
+
+def _check_columns(names: Sequence[str]) -> None:
+    """Raises ConfigurationError: two columns have one name for Delta, or a name that it does not take."""
+    seen: dict[str, str] = {}
+    kafka = {name.lower() for name in SCHEMA_WITH_HEADERS.names}
+    for name in names:
+        if name.lower() in seen:
+            rename = f"{name} as kafka_{name}" if name.lower() in kafka else f"… as kafka_{name}"
+            raise ConfigurationError(
+                f"two columns of the table would be called {name}: rename Kafka's with {KAFKA_COLUMNS.name}={rename}, "
+                f"leave it out ({KAFKA_COLUMNS.name}={NONE}), or keep the value in one column with {VALUE_COLUMNS.name}"
+            )
+        if _FORBIDDEN.search(name) or not name:
+            raise ConfigurationError(
+                f"{name!r:.100} cannot be a column of a Delta table: blanks and ,;{{}}()= are not allowed in its name. "
+                f"Rename it by ingest.transform, or keep the value in one column with {VALUE_COLUMNS.name}"
+            )
+        seen[name.lower()] = name

@@ -1,0 +1,217 @@
+"""The settings that say what a table's rows are: declared here, read without Spark; `row_schema.py` resolves them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format, OnDecodeError
+from tiered_stream.options import types
+from tiered_stream.options.fields import of, read_fields
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.types import COLUMNS, Option, option, optional
+
+_REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
+"""Of the same settings on their way to the tasks: a name that Spark redacts (`spark.redaction.regex`)."""
+REGISTRY, INFER = "registry", "infer"
+"""In place of a schema."""
+FLAT, NONE = "flat", "none"
+_KEPT = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
+_LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterLimit:
+    """The most dead letters that a micro-batch may have: a `count`, or a `percent` of its records."""
+
+    count: int | None = None
+    percent: float | None = None
+
+    def is_passed(self, dead: int, records: int) -> bool:
+        """Whether there are too many; `records` are all, the dead ones too."""
+        if self.count is not None:
+            return dead > self.count
+        return self.percent is not None and dead * 100 > self.percent * records
+
+    def __str__(self) -> str:
+        return str(self.count) if self.percent is None else f"{self.percent:g}%"
+
+
+def _limit(text: str) -> DeadLetterLimit:
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        raise ValueError("must be a number of records a micro-batch, or a percentage such as 5%")
+    number = match[1].removesuffix("%").strip()
+    if number == match[1]:
+        return DeadLetterLimit(int(number))
+    if float(number) > 100:
+        raise ValueError("must be at most 100%")
+    return DeadLetterLimit(percent=float(number))
+
+
+def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """`offset, timestamp as kafka_timestamp`: Kafka's columns, each with its name in the table."""
+    if text.strip().lower() == NONE:
+        return ()
+    found: dict[str, str] = {}
+    known = {name.lower(): name for name in COLUMNS}
+    for each in text.split(","):
+        match = _KEPT.fullmatch(each)
+        if match is None or match[1].lower() not in known:
+            raise ValueError(f"must be none, or some of {', '.join(known.values())}, each perhaps with AS and a name")
+        name = known[match[1].lower()]
+        if name in found:
+            raise ValueError(f"names {name} twice")
+        found[name] = match[2] or name
+    return tuple((name, found[name]) for name in COLUMNS if name in found)
+
+
+_FORMATS = types.choice(Format)
+KEY_FORMAT = option(
+    "ingest.key.format", _FORMATS, Format.BINARY, "What keys are: binary, string, json, avro, protobuf."
+)
+KEY_SCHEMA = optional("ingest.key.schema", types.text, "Their schema, as `ingest.value.schema`.")
+KEY_MESSAGE = optional("ingest.key.message", types.text, "As `ingest.value.message`.")
+VALUE_FORMAT = option(
+    "ingest.value.format", _FORMATS, Format.BINARY,
+    "What values are: `binary`, `string`, `json`, `avro` or `protobuf`. Each field becomes a column.",
+)  # fmt: skip
+VALUE_SCHEMA = optional(
+    "ingest.value.schema", types.text,
+    "Their schema: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, "
+    "`.desc`), `registry`, or for JSON `infer`.",
+)  # fmt: skip
+VALUE_MESSAGE = optional("ingest.value.message", types.text, "The message's full name, of protobuf.")
+VALUE_COLUMNS = option(
+    "ingest.value.columns", types.text, FLAT,
+    "`flat`: a column for each field of the value; else the name of one column that has it all.",
+)  # fmt: skip
+KAFKA_COLUMNS = optional(
+    "ingest.kafkaColumns", _kafka_columns,
+    "Kafka's columns that the table gets, such as `topic, offset as kafka_offset`, or `none`.",
+    shown="all but keys and values that are decoded",
+)  # fmt: skip
+ON_DECODE_ERROR = option(
+    "ingest.onDecodeError", types.word(OnDecodeError, any_case=False), OnDecodeError.FAIL,
+    "What becomes of a record that does not decode, or that the table does not take: `fail`, `deadLetter` or `null`.",
+)  # fmt: skip
+DEAD_LETTER_TABLE = optional("ingest.deadLetterTable", types.text, "The table for dead letters: a path, or a name.")
+MAX_DEAD_LETTERS = optional(
+    "ingest.maxDeadLetters", _limit,
+    "The most dead letters of a micro-batch, as a number or in percent of its records; the query stops at more.",
+    shown="no limit",
+)  # fmt: skip
+SCHEMA_EVOLUTION = option(
+    "ingest.schemaEvolution", types.choice(Evolution), Evolution.NONE,
+    "`add`: a new field of the schema becomes a column of the table.",
+)  # fmt: skip
+ENVELOPE = option(
+    "ingest.envelope", types.choice(Envelope), Envelope.NONE,
+    "`debezium`: the row after the change is landed, with `__op`, `__source` and `__ts_ms`.",
+)  # fmt: skip
+TRANSFORM = optional(
+    "ingest.transform", types.text,
+    "`package.module:function`, which makes of each decoded `pyarrow.RecordBatch` the one that is landed.",
+)  # fmt: skip
+ROW_FORMATS: Option[str] = Option("ingest.rowFormats", str, "", "", "What rows are, resolved.", internal=True)
+ROW_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in types.declared_in(globals()) if not each.internal)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """As they were given."""
+
+    key_format: Format = of(KEY_FORMAT)
+    key_schema: str | None = of(KEY_SCHEMA)
+    key_message: str | None = of(KEY_MESSAGE)
+    value_format: Format = of(VALUE_FORMAT)
+    value_schema: str | None = of(VALUE_SCHEMA)
+    value_message: str | None = of(VALUE_MESSAGE)
+    value_columns: str = of(VALUE_COLUMNS)
+    kafka_columns: tuple[tuple[str, str], ...] | None = of(KAFKA_COLUMNS)
+    on_decode_error: OnDecodeError = of(ON_DECODE_ERROR)
+    dead_letter_table: str | None = of(DEAD_LETTER_TABLE)
+    max_dead_letters: DeadLetterLimit | None = of(MAX_DEAD_LETTERS)
+    schema_evolution: Evolution = of(SCHEMA_EVOLUTION)
+    envelope: Envelope = of(ENVELOPE)
+    transform: str | None = of(TRANSFORM)
+
+
+def row_settings(settings: Mapping[str, str]) -> RowSettings:
+    """What the settings say of rows.
+
+    Raises:
+        ConfigurationError: one of them is malformed, or two contradict each other.
+    """
+    found = RowSettings(**read_fields(RowSettings, GivenOptions(settings)))
+    for part, kind, schema in (
+        ("key", found.key_format, found.key_schema),
+        ("value", found.value_format, found.value_schema),
+    ):
+        _check_schema(part, kind, schema)
+    dead = found.on_decode_error is OnDecodeError.DEAD_LETTER
+    if dead != (found.dead_letter_table is not None):
+        raise ConfigurationError(
+            f"{ON_DECODE_ERROR.name}={OnDecodeError.DEAD_LETTER.value} and {DEAD_LETTER_TABLE.name} belong together: "
+            "set both, or neither"
+        )
+    if found.max_dead_letters and not dead:
+        raise ConfigurationError(f"{MAX_DEAD_LETTERS.name} needs {ON_DECODE_ERROR.name}=deadLetter")
+    if found.envelope is not Envelope.NONE and found.value_format in (Format.BINARY, Format.STRING):
+        raise ConfigurationError(
+            f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
+        )
+    return found
+
+
+def _check_schema(part: str, kind: Format, schema: str | None) -> None:
+    needs = kind in (Format.JSON, Format.AVRO, Format.PROTOBUF)
+    if needs and schema is None:
+        raise ConfigurationError(f"ingest.{part}.format is {kind.value}: set ingest.{part}.schema, too")
+    if schema == REGISTRY and kind not in (Format.AVRO, Format.PROTOBUF):
+        raise ConfigurationError(
+            f"ingest.{part}.schema is registry, which is for avro and protobuf, not for {kind.value}"
+        )
+    if schema == INFER and kind is not Format.JSON:
+        raise ConfigurationError(f"ingest.{part}.schema is infer, which is for json alone, not for {kind.value}")
+    if schema is not None and not needs:
+        raise ConfigurationError(
+            f"ingest.{part}.schema is set, but ingest.{part}.format is {kind.value}, which has none"
+        )
+
+
+def makes_rows(settings: Mapping[str, str]) -> bool:
+    """Whether rows are something else than Kafka's records as they are."""
+    given = GivenOptions(settings)
+    formats = {given.read(KEY_FORMAT), given.read(VALUE_FORMAT)}
+    return formats != {Format.BINARY} or given.has(KAFKA_COLUMNS) or given.has(TRANSFORM)
+
+
+def infers(settings: Mapping[str, str]) -> bool:
+    """Whether a schema is to be inferred."""
+    given = GivenOptions(settings)
+    return INFER in (given.read(KEY_SCHEMA), given.read(VALUE_SCHEMA))
+
+
+def grows(settings: Mapping[str, str]) -> bool:
+    """Whether new fields become columns."""
+    return GivenOptions(settings).read(SCHEMA_EVOLUTION) is Evolution.ADD
+
+
+def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
+    """The properties of the schema registry's client, without their prefix."""
+    given = GivenOptions(settings)
+    return {
+        name: value
+        for name, value in given.with_prefix(REGISTRY_PREFIX).items()
+        if not (REGISTRY_PREFIX + name).startswith(_REGISTRY_SECRETS)
+    } | given.with_prefix(_REGISTRY_SECRETS)
+
+
+def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings, those of the registry by names whose values Spark does not show."""
+    others = {name: value for name, value in settings.items() if not name.lower().startswith(REGISTRY_PREFIX)}
+    return others | {_REGISTRY_SECRETS + name: value for name, value in registry_properties(settings).items()}

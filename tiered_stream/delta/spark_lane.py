@@ -1,0 +1,117 @@
+"""The Spark lane: rows go through Spark's Delta sink, decoded by Spark's own functions where they are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, table_location
+from tiered_stream.delta.days import spark_day
+from tiered_stream.delta.dead_letters import check_limit, dead_letter_columns
+from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_properties, with_overrides
+from tiered_stream.delta.query_run import BoundedRun, QueryRun, query_id_of
+from tiered_stream.delta.row_settings import row_settings
+from tiered_stream.delta.spark_rows import classified, count_dead_letters, dead_letters, good_rows
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.row_format import RowFormat
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
+from tiered_stream.source import register
+
+
+@dataclass(frozen=True)
+class SparkLane:
+    """A query that is ready to start; `rows` by topic, which Spark's functions tell apart by nothing."""
+
+    spark: SparkSession
+    settings: Mapping[str, str]
+    address: TableAddress
+    files: TableFiles
+    rows: Mapping[str, RowFormat]
+    run: QueryRun
+    bounded: BoundedRun | None
+
+    def start(self) -> StreamingQuery:
+        """Start it.
+
+        Raises:
+            ConfigurationError: Spark's functions do not do what the settings ask for.
+            TableError: the table for dead letters cannot be made.
+        """
+        register(self.spark)
+        dead_letter_table = row_settings(self.settings).dead_letter_table
+        options: Mapping[str, str] = source_options(self.settings)
+        if dead_letter_table or self._how.keeps_headers:
+            options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
+        records = self.spark.readStream.format("tiered_stream").options(**options).load()
+        if dead_letter_table:
+            return self._start_with_dead_letters(dead_letter_table, records)
+        rows = self._table_rows(records)
+        if self.bounded:
+            return self._start_bounded(self.bounded, rows)
+        writer = self.run.configured(rows.writeStream.format("delta").outputMode("append"))
+        if self.files.day_column:
+            writer = writer.partitionBy(self.files.day_column)
+        return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
+
+    @property
+    def _how(self) -> RowFormat:
+        how, *others = self.rows.values()
+        if others:
+            raise ConfigurationError("topics with different schemas go into one table by the direct lane alone")
+        if how.transform and self.files.day_column:
+            raise ConfigurationError("ingest.dayColumn and ingest.transform go together in the direct lane alone")
+        return how
+
+    def _table_rows(self, records: DataFrame) -> DataFrame:
+        """The rows, those that are none left out or refused."""
+        day, how = self.files.day_column, self._how
+        if how.is_plain:
+            return records.withColumn(day, sql.expr(spark_day())) if day else records
+        return good_rows(classified(records, how), how, day)
+
+    def _start_bounded(self, bounded: BoundedRun, rows: DataFrame) -> StreamingQuery:
+        location = table_location(self.spark, self.address)
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            _append(batch, location, bounded.transaction_id, batch_id, bounded.replace_where)
+
+        return self.run.configured(bounded.limited(rows).writeStream.foreachBatch(write)).start()
+
+    def _start_with_dead_letters(self, table: str, records: DataFrame) -> StreamingQuery:
+        how, day, bounded = self._how, self.files.day_column, self.bounded
+        place, aside = table_location(self.spark, self.address), self._place_aside(table)
+        limit = row_settings(self.settings).max_dead_letters
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            transaction = bounded.transaction_id if bounded else query_id_of(batch)
+            found = classified(batch, how).persist()
+            try:
+                dead, count = count_dead_letters(found)
+                check_limit(limit, dead, count, table)
+                if dead:
+                    _append(dead_letters(found), aside, transaction, batch_id)
+                replaced = bounded.replace_where if bounded else None
+                _append(good_rows(found, how, day), place, transaction, batch_id, replaced)
+            finally:
+                found.unpersist()
+
+        return self.run.configured(
+            (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
+        ).start()
+
+    def _place_aside(self, table: str) -> str:
+        address = find_address(self.spark, table)
+        make_by_spark(self.spark, address, dead_letter_columns(), None, table_properties(self.settings))
+        return table_location(self.spark, find_address(self.spark, table))
+
+
+def _append(rows: DataFrame, place: str, transaction: str, batch_id: int, replaced: str | None = None) -> None:
+    """Delta leaves out a batch whose transaction the table has."""
+    writer = rows.write.format("delta").option("txnAppId", transaction).option("txnVersion", batch_id).mode("append")
+    if replaced is not None:
+        writer = writer.mode("overwrite").option("replaceWhere", replaced)
+    writer.save(place)

@@ -1,0 +1,112 @@
+"""Whether a table suits the direct lane, and how tasks reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.address import TableAddress
+from tiered_stream.delta.committer import Committer, choose_committer
+from tiered_stream.delta.ingest_settings import (
+    COMMIT,
+    COMMIT_BY_SPARK,
+    TableFiles,
+    TableStorage,
+    table_properties,
+    table_storage,
+)
+from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, why_not_direct
+from tiered_stream.delta.row_schema import fit_to_table, shared_columns
+from tiered_stream.delta.row_settings import grows
+from tiered_stream.delta.s3a import find_storage, session_settings
+from tiered_stream.delta.table_growth import growth_of
+from tiered_stream.errors import TableAccessError, TableError
+from tiered_stream.formats.row_format import RowFormat
+from tiered_stream.formats.table_rules import NO_RULES
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.spark_session import is_connect
+
+_NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
+NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
+
+
+@dataclass(frozen=True, slots=True)
+class Suitability:
+    """Whether a table suits the direct lane."""
+
+    table: TableDescription | None
+    """What deltalake knows of it; what it does not know is left to Spark."""
+    why_not: str | None
+    """What keeps it from the direct lane."""
+    committer: Committer | None = None
+    rows: Mapping[str, RowFormat] = field(default_factory=dict)
+    """What was planned, as the table has it, with its rules."""
+
+
+def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
+    """How the tasks reach the table, and why they cannot, if they cannot; errors as `find_storage`."""
+    if is_connect(spark):
+        return table_storage(settings), _NO_JVM
+    parts = urlsplit(uri)
+    if parts.scheme == "s3":
+        return find_storage(settings, session_settings(spark, parts.netloc))
+    return table_storage(settings), None if parts.scheme == "file" else f"{uri} is neither a local folder nor in S3"
+
+
+def look_at(
+    spark: SparkSession,
+    address: TableAddress,
+    settings: Mapping[str, str],
+    files: TableFiles,
+    schema: StructType,
+    make: Callable[[TableAddress], None],
+    rows: Mapping[str, RowFormat] | None = None,
+) -> Suitability:
+    """Open the table, or make it, and see what it allows.
+
+    `rows`, by topic, may still become what the table asks for; without them, rows of `schema` are written already.
+
+    Raises:
+        ConfigurationError: the table does not fit, or nobody can commit as it is asked for.
+        TableAccessError: its store refuses, or does not answer.
+    """
+    if find_spec("deltalake") is None:
+        return Suitability(None, NO_DELTALAKE)
+    from tiered_stream.delta.deltalake_commit import describe, make_table, open_table
+
+    properties = table_properties(settings)
+    try:
+        table = open_table(files)
+        found = describe(table) if table else TableDescription((), configuration=properties)
+        committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
+        if table is None:
+            if committer.by == COMMIT_BY_SPARK:
+                # With the checksum from which Delta's commits go on: without one the first reads the table's state.
+                make(address)
+                table = open_table(files)
+                if table is None:
+                    raise TableAccessError(
+                        f"Spark has made the table {address}, but tasks do not find it at {files.uri}"
+                    )
+            else:
+                table = make_table(files, schema, properties)
+            found = describe(table)
+    except TableAccessError:
+        raise  # Spark would be refused too, or would find another table
+    except TableError as error:
+        return Suitability(None, str(error))
+    if rows:
+        rules = table_rules(found)
+        rows = {topic: replace(fit_to_table(how, found.fields), rules=rules) for topic, how in rows.items()}
+        schema = shared_columns(rows.values(), files.day_column)
+    if grows(settings) and growth_of(spark, address, files, committer)(found.fields, schema):
+        table.update_incremental()
+        found = describe(table)
+    check_fit(files.uri, found, schema, files.day_column)
+    why_not = why_not_direct(found, files.day_column, schema, None if rows else NO_RULES)
+    return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {})
