@@ -50,12 +50,11 @@ def golden_table(name: str) -> dict[TopicPartition, tuple[RemoteLogSegment, ...]
     decoded = [decode_remote_log_metadata(value) for _, _, value in golden_set.remote_log_metadata()]
     metadata = [each for each in decoded if each is not None]
     table = SegmentTable()
-    table.follow({each.partition for each in metadata})
     for each in metadata:
         table.apply(each)
     return {
         partition.topic_partition: table.segments(partition)
-        for partition in table.followed()
+        for partition in table.partitions()
         if partition.topic_partition.topic.startswith(golden_set.topic_prefix)
     }
 

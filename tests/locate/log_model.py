@@ -20,6 +20,7 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.stack.batches import ProducerState, record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import StorageObjectNotFoundError
+from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, uuid_to_text
 from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher, main_path
 from tiered_stream.storage.aiven.encryption import KeyRing
@@ -28,6 +29,7 @@ from tiered_stream.storage.object_store import ObjectStore
 
 PARTITION = TopicPartition("modelled", 0)
 TOPIC_ID = UUID(int=99)
+_CHUNK = 1 << 20
 
 Row = tuple[int, bytes]
 
@@ -217,15 +219,16 @@ class MemoryBucket(ObjectStore):
             key = main_path(each.segment)
             self.objects[f"{key}.log"] = each.log
             self.objects[f"{key}.indexes"] = b"".join(each.indexes.values())
-            self.objects[f"{key}.rsm-manifest"] = _manifest(each)
+            self.objects[f"{key}.rsm-manifest"] = manifest_of(each)
 
     def fetcher(self) -> RemoteStorageFetcher:
         return AivenLayoutFetcher(self, "", KeyRing({}))
 
-    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         if key not in self.objects:
             raise StorageObjectNotFoundError(f"{key} does not exist")
-        wanted = byte_range or ByteRange(0, len(self.objects[key]))
+        if isinstance(wanted, Limit):
+            return self.objects[key]
         assert wanted.end <= len(self.objects[key])
         return self.objects[key][wanted.start : wanted.end]
 
@@ -254,7 +257,8 @@ class CurrentFetcher(RemoteStorageFetcher):
         return self.current.fetch_indexes(segment, types)
 
 
-def _manifest(each: TieredSegment) -> bytes:
+def manifest_of(each: TieredSegment) -> bytes:
+    """The plugin's manifest of a segment that is neither compressed nor encrypted."""
     segment, size = each.segment, each.segment.size
     names = {
         IndexType.OFFSET: "offset",
@@ -269,10 +273,13 @@ def _manifest(each: TieredSegment) -> bytes:
         position += len(data)
     if segment.transaction_index_empty:
         del places["transaction"]
-    topic_partition = {"topic": PARTITION.topic, "partition": PARTITION.partition}
+    topic, partition = segment.topic_partition.topic, segment.topic_partition.partition
     metadata = {
         "remoteLogSegmentId": {
-            "topicIdPartition": {"topicId": uuid_to_text(TOPIC_ID), "topicPartition": topic_partition},
+            "topicIdPartition": {
+                "topicId": uuid_to_text(segment.topic_id),
+                "topicPartition": {"topic": topic, "partition": partition},
+            },
             "id": uuid_to_text(segment.segment_id),
         },
         "startOffset": segment.base_offset,
@@ -282,8 +289,8 @@ def _manifest(each: TieredSegment) -> bytes:
         "txnIdxEmpty": segment.transaction_index_empty,
     }
     chunks = {
-        "type": "fixed", "originalChunkSize": 1 << 20, "originalFileSize": size,
-        "transformedChunkSize": 1 << 20, "finalTransformedChunkSize": size,
+        "type": "fixed", "originalChunkSize": _CHUNK, "originalFileSize": size,
+        "transformedChunkSize": _CHUNK, "finalTransformedChunkSize": size - max(size - 1, 0) // _CHUNK * _CHUNK,
     }  # fmt: skip
     manifest = {"version": "1", "chunkIndex": chunks, "segmentIndexes": places, "compression": False}
     return json.dumps({**manifest, "remoteLogSegmentMetadata": metadata}).encode()

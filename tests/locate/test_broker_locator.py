@@ -13,7 +13,7 @@ from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fet
 from tests.broker.test_location_messages import segment
 from tiered_stream.broker.flexible_versions import Reader
 from tiered_stream.broker.location_messages import LocationFetchRequest, LocationFetchResponse, encode_segments
-from tiered_stream.errors import BrokerAuthorizationError, CorruptDataError
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -50,15 +50,17 @@ def whole(number: int, **others: Any) -> Any:
 
 
 def locator(
-    answer: Callable[[Any], Any], *, signed_only: bool = False, part_bytes: int = 500
+    answer: Callable[[Any], Any], *, signed_only: bool = False, part_bytes: int = 500, falls_back: bool = False
 ) -> tuple[BrokerLocator, ScriptedClient]:
     """One whose broker gives `answer` to each Fetch."""
 
     def answered(node_id: int, message: Any) -> Any:
         return metadata() if isinstance(message, MetadataRequest) else answer(message)
 
-    client = ScriptedClient(answered)
-    made = BrokerLocator(client, IsolationLevel.READ_COMMITTED, part_bytes=part_bytes, signed_only=signed_only)
+    client = ScriptedClient(answered, {"request.timeout.ms": "100"})
+    made = BrokerLocator(
+        client, IsolationLevel.READ_COMMITTED, part_bytes=part_bytes, signed_only=signed_only, falls_back=falls_back
+    )
     return made, client
 
 
@@ -174,7 +176,9 @@ def test_segment_ends_are_those_inside_or_at_the_range_s_end() -> None:
     entries = [whole(0), whole(1), whole(2, end_offset=250)]
     made, client = locator(lambda message: located(*entries, end=250))
     assert made.segment_ends({PARTITION: OffsetRange(0, 250)}) == {PARTITION: (100, 200)}
-    ((_, message),) = client.asked(LocationFetchRequest)
+    found = made.segments({PARTITION: OffsetRange(0, 250)})[PARTITION]
+    assert [(each.offsets.end, each.segment.end_offset) for each in found] == [(100, 99), (200, 199), (250, 299)]
+    (_, (_, message)) = client.asked(LocationFetchRequest)
     assert message.offsets_only and not message.remote_log_segment_part_bytes
     made, _ = locator(lambda message: located(whole(0), whole(1), end=200))
     assert made.segment_ends({PARTITION: OffsetRange(0, 200)}) == {PARTITION: (100, 200)}
@@ -209,3 +213,20 @@ def test_a_location_is_signed_anew_or_gone() -> None:
     assert made.signed_url(location) == "second"
     made, _ = locator(lambda message: located())
     assert made.signed_url(location) is None
+
+
+def test_a_leader_that_does_not_answer_leaves_its_partition_to_the_brokers_where_that_may_be() -> None:
+    made, _ = locator(lambda _: None, falls_back=True)
+    assert made.locate(ALL) == {PARTITION: ()}
+    assert made.segment_ends(ALL) == {PARTITION: ()}
+    made, _ = locator(lambda _: None)
+    with pytest.raises(BrokerUnavailableError):
+        made.locate(ALL)
+
+
+def test_a_segment_to_the_last_offset_there_is_is_refused() -> None:
+    """The offset after it is none: it would overflow wherever offsets are counted."""
+    last = (1 << 63) - 1
+    made, _ = locator(lambda _: located(whole(0, base_offset=0, last_offset=last, end_offset=last), end=last))
+    with pytest.raises(CorruptDataError, match="names a segment wrongly"):
+        made.locate({PARTITION: OffsetRange(0, last)})

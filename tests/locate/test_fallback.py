@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from tests.local_http import LocalHttp
 from tests.locate.log_model import PARTITION, Log, MemoryBucket, tiered
 from tests.locate.test_log_model import History, ModelLocator
 from tests.reading import options, tier_segments
@@ -21,6 +21,7 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
 )
+from tiered_stream.limits import Limit
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import ByteRange, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -37,12 +38,12 @@ class FailingBucket(MemoryBucket):
     fails: Callable[[str], StorageError | None] = staticmethod(lambda key: None)
     asked = 0
 
-    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         self.asked += 1
         error = self.fails(key)
         if error is not None:
             raise error
-        return super().get(key, byte_range)
+        return super().get(key, wanted)
 
 
 @pytest.fixture(scope="module")
@@ -152,20 +153,13 @@ class _WithoutListing(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @pytest.fixture
 def without_listing(stack: TieredStack) -> Iterator[str]:
     """The stack's S3 endpoint, as it is to who may not list buckets."""
     handler = type("Handler", (_WithoutListing,), {"endpoint": stack.s3_endpoint.removeprefix("http://")})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+    with LocalHttp(handler) as server:
+        yield server.url
 
 
 def planned(stack: TieredStack, topic: str, wanted: OffsetRange, **given: str) -> list[Split]:

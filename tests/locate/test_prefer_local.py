@@ -21,7 +21,9 @@ class LocalLogs(BrokerOffsetReader):
     def __init__(self, begin: dict[TopicPartition, int | None]) -> None:
         self._begin = begin
 
-    def earliest_local(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+    def earliest_local(
+        self, partitions: Collection[TopicPartition], patience_ms: int | None = None
+    ) -> dict[TopicPartition, int | None]:
         return {partition: self._begin[partition] for partition in partitions}
 
 
@@ -63,11 +65,12 @@ def test_each_partition_has_its_own_local_log() -> None:
     assert [[each.offsets.end for each in found[partition]] for partition in (T0, T1)] == [[20], [90]]
 
 
-def test_segment_ends_and_cuts_are_those_of_the_other_locator() -> None:
+def test_segments_their_ends_and_cuts_are_those_of_the_other_locator() -> None:
     tier = MadeUpTier(TIERED)
     locator = PreferLocal(tier, LocalLogs({T0: 0}))
     ranges = {T0: OffsetRange(0, 100)}
     assert locator.name == tier.name
+    assert locator.segments(ranges) == tier.segments(ranges)
     assert locator.segment_ends(ranges) == tier.segment_ends(ranges) == {T0: (50, 100)}
     (location, _) = tier.locate(ranges)[T0]
     assert locator.cut(location, 200) == tier.cut(location, 200)

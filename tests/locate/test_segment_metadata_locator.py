@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from threading import Barrier
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.golden import NAMES
+from tests.golden import NAMES, golden
 from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
-from tiered_stream.model import ByteRange, OffsetRange, TopicPartition
+from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
@@ -78,6 +79,45 @@ def test_the_parts_of_a_cut_are_exactly_the_location(data: st.DataObject, commit
     assert rows == expected(committed.golden_name, big, location.offsets.start, location.offsets.end, COMMITTED)
 
 
+def test_what_is_left_since_a_time_lacks_no_record_that_is_as_new(committed: GoldenLocator) -> None:
+    clipped = nothing = 0
+    for partition in committed.visible:
+        rows = [(row[0], row[1]) for row in golden(committed.golden_name).expected(partition, "read_committed")]
+        for location in committed.locate({partition: OffsetRange(0, tier_end(committed, partition))})[partition]:
+            there = [(offset, timestamp) for offset, timestamp in rows if offset in location.offsets]
+            newest = max((timestamp for _, timestamp in there), default=0)
+            for timestamp in {newest, newest + 1, *(timestamp for _, timestamp in there[:: len(there) // 7 + 1])}:
+                rest = committed.since(location, timestamp)
+                found = [row[0] for row in read(committed.fetcher, rest)] if rest else []
+                assert {offset for offset, at in there if at >= timestamp} <= set(found)
+                assert found == [offset for offset, _ in there if rest and offset >= rest.offsets.start]
+                clipped += rest is not None and rest.offsets.start > location.offsets.start
+                nothing += rest is None
+    assert clipped and committed.since(location, 0) == location
+
+
+def test_of_a_segment_that_is_not_needed_no_index_is_fetched(fresh: GoldenLocator) -> None:
+    ranges = {TXN: OffsetRange(5, tier_end(fresh, TXN))}
+    found = fresh.locate(ranges, lambda segment: False)[TXN]
+    assert not fresh.fetcher.requests and not fresh.seams
+    assert [each.offsets for each in found] == [each.offsets for each in fresh.locate(ranges)[TXN]]
+
+
+def test_locations_are_cut_side_by_side(fresh: GoldenLocator, monkeypatch: pytest.MonkeyPatch) -> None:
+    locations = fresh.locate({BIG: OffsetRange(0, tier_end(fresh, BIG))})[BIG]
+    assert len(locations) == 2
+    apart = [fresh.cut(each, 500_000) for each in locations]
+    both = Barrier(2, timeout=600)
+    cut = fresh.cut
+
+    def waiting(location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        both.wait()  # for the other one to be asked for
+        return cut(location, target_bytes)
+
+    monkeypatch.setattr(fresh, "cut", waiting)
+    assert fresh.cut_all([(each, 500_000) for each in locations]) == apart
+
+
 def test_parts_are_about_as_large_as_wanted(fresh: GoldenLocator) -> None:
     whole = fresh.locate({BIG: fresh.visible[BIG][0].offsets})[BIG][0]
     parts = fresh.cut(whole, 500_000)
@@ -124,8 +164,12 @@ def test_a_range_without_tiered_offsets_has_no_locations(fresh: GoldenLocator) -
     assert fresh.locate(ranges) == {TXN: (), BIG: (), nowhere: ()}
 
 
-def test_segment_ends_inside_a_range_need_no_storage_request(fresh: GoldenLocator) -> None:
+def test_segments_and_ends_inside_a_range_need_no_storage_request(fresh: GoldenLocator) -> None:
     ends = [piece.offsets.end for piece in fresh.visible[TXN]]
     ranges = {TXN: OffsetRange(ends[1], ends[4]), OPEN: OffsetRange(0, 249), BIG: OffsetRange(7, 7)}
     assert fresh.segment_ends(ranges) == {TXN: tuple(ends[2:5]), OPEN: (), BIG: ()}
+    visible = fresh.visible[TXN]
+    assert fresh.segments({**ranges, TXN: OffsetRange(ends[1], ends[4] - 1)}) == {
+        TXN: tuple(visible[2:5]), OPEN: tuple(fresh.visible[OPEN]), BIG: (),
+    }  # fmt: skip
     assert not fresh.fetcher.requests

@@ -7,7 +7,8 @@ from uuid import UUID
 import pytest
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError
-from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
 from tiered_stream.locate.storage_check import CheckedStorage
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.storage.file_store import FileStore
@@ -29,11 +30,18 @@ class MadeUpLocator(Locator):
     def __init__(self, *segments: RemoteLogSegment) -> None:
         self._locations = tuple(SegmentLocation(each, each.offsets, ByteRange(0, each.size)) for each in segments)
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(
+        self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
+    ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         return {partition: self._locations if len(wanted) else () for partition, wanted in ranges.items()}
 
     def segment_ends(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[int, ...]]:
         return dict.fromkeys(ranges, (10,))
+
+    def segments(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+        return dict.fromkeys(ranges, ())
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         return [location]

@@ -34,6 +34,7 @@ class InMemoryOffsets(OffsetReader):
         self.ids: dict[str, UUID] = {}
         self.failures: list[TieredStreamError] = []
         """Raised by the next questions, one each."""
+        self.groups: dict[str, dict[TopicPartition, int]] = {}
         self.questions = 0
         self.watermark_questions = 0
         for topic, logs in (topics or {}).items():
@@ -77,6 +78,10 @@ class InMemoryOffsets(OffsetReader):
             records = self.log(partition).timestamps.items()
             found[partition] = next((offset for offset, timestamp in records if timestamp >= wanted), None)
         return found
+
+    def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        offsets = self.groups.get(group, {})
+        return {partition: offsets.get(partition) for partition in partitions}
 
     def log(self, partition: TopicPartition) -> Log:
         if partition.partition >= len(self.logs.get(partition.topic, ())):

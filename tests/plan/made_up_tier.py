@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 
 MADE_UP_ID = UUID(int=1)
@@ -44,7 +45,9 @@ class MadeUpTier(Locator):
             partition: {self._segment(partition, log): log for log in tiered} for partition, tiered in logs.items()
         }
 
-    def locate(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+    def locate(
+        self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
+    ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         return {
             partition: tuple(
                 SegmentLocation(segment, common, log.bytes_of(common), signed_url=SIGNED_URL)
@@ -58,6 +61,18 @@ class MadeUpTier(Locator):
         return {
             partition: tuple(
                 log.end for log in self._logs.get(partition, {}).values() if wanted.start < log.end <= wanted.end
+            )
+            for partition, wanted in ranges.items()
+        }
+
+    def segments(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+        return {
+            partition: tuple(
+                VisibleSegment(segment, segment.offsets)
+                for segment in self._logs.get(partition, {})
+                if len(segment.offsets.intersect(wanted))
             )
             for partition, wanted in ranges.items()
         }

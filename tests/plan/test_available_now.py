@@ -10,10 +10,12 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Offsets = dict[TopicPartition, int]
 
 
+@pytest.mark.contract("1.8 AvailableNow checks")
 def test_an_end_within_the_target_that_is_still_there_passes() -> None:
     check_target({T0: 5, T1: 3}, {T0: 5, T1: 2}, {T0: 5, T1: 9, TopicPartition("t", 2): 1})
 
 
+@pytest.mark.contract("1.8 AvailableNow checks", "2.23", "2.24")
 @pytest.mark.parametrize(
     ("condition", "target", "end", "latest"),
     [

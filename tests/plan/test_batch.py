@@ -37,6 +37,7 @@ def test_everything_there_is_now_is_read_from_tier_and_broker_under_the_topics_i
     assert {split.topic_id for split in splits} == {MADE_UP_ID}
 
 
+@pytest.mark.contract("1.7 maxRecordsPerPartition", "1.7 earliest and latest of a batch query")
 def test_the_options_say_what_is_read_and_in_how_many_splits() -> None:
     given = {"startingOffsets": '{"t":{"0":10,"1":-2,"2":-2}}', "endingOffsets": '{"t":{"0":20,"1":-1,"2":-1}}'}
     splits = plan(logs(), **given, maxRecordsPerPartition="5")
@@ -61,10 +62,12 @@ def test_a_topic_that_is_made_again_while_it_is_planned_is_not_taken_for_the_one
     assert (split.offsets, split.topic_id) == (OffsetRange(0, 100), before)
 
 
+@pytest.mark.contract("1.7 empty ranges", "2.78")
 def test_an_empty_topic_has_no_splits() -> None:
     assert plan(InMemoryOffsets({"t": [Log(), Log(7, 7)]})) == []
 
 
+@pytest.mark.contract("1.2 subscribe")
 def test_a_topic_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(UnknownTopicError, match="the topic t does not exist"):
         plan(InMemoryOffsets())

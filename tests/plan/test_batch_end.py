@@ -10,6 +10,7 @@ from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
+@pytest.mark.contract("1.8 shares", "2.27")
 def test_lags_of_101_11_and_1_share_a_limit_of_10_as_8_1_and_1_then_as_9_and_1() -> None:
     latest = {T0: 101, T1: 11, T2: 1}
     first = proportional_ends({T0: 0, T1: 0, T2: 0}, latest, 10)
@@ -17,6 +18,7 @@ def test_lags_of_101_11_and_1_share_a_limit_of_10_as_8_1_and_1_then_as_9_and_1()
     assert proportional_ends(first, latest, 10) == {T0: 17, T1: 2, T2: 1}
 
 
+@pytest.mark.contract("1.8 shares", "2.26")
 @pytest.mark.parametrize(
     ("start", "latest", "limit", "ends"),
     [
@@ -46,6 +48,7 @@ def test_a_limit_is_shared_out_in_proportion(
     assert proportional_ends(start, latest, limit) == ends
 
 
+@pytest.mark.contract("1.8 shares")
 @given(
     st.dictionaries(st.sampled_from([T0, T1, T2]), st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), min_size=1),
     st.integers(1, 2**63 - 1),
@@ -62,6 +65,7 @@ def test_every_lagging_partition_gets_on_and_none_goes_beyond_its_end(
     assert sum(ends.values()) - sum(start.values()) <= limit + len(ends)
 
 
+@pytest.mark.contract("1.8 where a share ends")
 def test_an_end_moves_back_to_the_last_segment_end_in_its_share() -> None:
     assert ends_at_segments({T0: 100, T1: 100}, {T0: (30, 60, 90), T1: ()}) == {T0: 90, T1: 100}
 
@@ -75,6 +79,7 @@ def test_only_shares_that_the_limit_cut_short_may_move_back() -> None:
     assert limited_ranges(start, ends, latest) == {T0: OffsetRange(0, 5)}
 
 
+@pytest.mark.contract("1.8 least offsets")
 @pytest.mark.parametrize(
     ("latest", "waited_ms", "waits"),
     [

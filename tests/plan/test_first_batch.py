@@ -68,6 +68,7 @@ def test_a_start_that_cannot_move_unnoticed_needs_no_empty_batch() -> None:
     assert logged(reader, AT_0_AND_5) == {T0: 100, T1: 10}
 
 
+@pytest.mark.contract("1.4 file of initial offsets", "2.25")
 def test_a_start_that_may_move_is_written_down_by_an_empty_first_batch() -> None:
     reader = InMemoryOffsets({"t": [Log(5, 100, TIMES), Log(0, 20, TIMES)]})
     assert logged(reader, EARLIEST) == {T0: 5, T1: 0}
@@ -83,6 +84,7 @@ def test_where_no_other_batch_follows_only_a_start_at_the_end_is_an_empty_one() 
     assert logged(reader, LATEST, limited=False) == {T0: 100}
 
 
+@pytest.mark.contract("1.4 file of initial offsets")
 @BOTH
 @pytest.mark.parametrize("given", STARTS, ids=STARTS_IDS)
 def test_nothing_is_lost_or_read_twice_where_nothing_changed(given: dict[str, str], go_on: dict[str, str]) -> None:
@@ -130,6 +132,17 @@ def test_the_log_start_moves_into_a_first_batch_that_began_at_0() -> None:
     with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*offset 100 of t-0.*before offset 60"):
         again(reader, EARLIEST, end)
     assert again(reader, {**EARLIEST, **GO_ON}, end)[0] == {T0: OffsetRange(60, 100)}
+
+
+def test_the_log_start_moves_past_a_first_batch_that_began_at_0(caplog: pytest.LogCaptureFixture) -> None:
+    given = {**EARLIEST, "maxOffsetsPerTrigger": "25"}
+    reader = InMemoryOffsets({"t": [Log(0, 100)]})
+    end = logged(reader, given)
+    reader.log(T0).earliest = 60
+    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*offset 25 of t-0.*before offset 60"):
+        again(reader, given, end)
+    assert read(again(reader, {**given, **GO_ON}, end)[0]) == {}
+    assert "up to offset 25 of t-0" in caplog.text and "offsets 25 to 50 of t-0 are wanted" in caplog.text
 
 
 def test_a_log_that_began_beyond_0_all_the_time_is_no_loss() -> None:
@@ -198,3 +211,16 @@ def test_a_kafka_source_s_first_batch_from_latest_is_warned_of(caplog: pytest.Lo
 def test_a_kafka_source_s_first_batch_at_a_timestamp_above_the_log_start_is_read() -> None:
     reader = InMemoryOffsets({"t": [Log(5, 100, {n: n * 10 for n in range(5, 100)})]})
     assert again(reader, AT_TIME, {T0: 80})[0] == {T0: OffsetRange(10, 80)}
+
+
+@pytest.mark.parametrize(("given", "warned"), [({}, True), (LATEST, True), (EARLIEST, False), (AT_0_AND_5, False)])
+def test_a_start_at_the_end_of_an_archive_is_warned_of_once(
+    given: dict[str, str], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive = {"remote.log.locator": "archive", "remote.storage.layout": "aiven", "remote.storage.uri": "file:///tier"}
+    reader = InMemoryOffsets({"t": [Log(0, 50), Log(0, 50)]})
+    end = logged(reader, {**archive, **given})
+    assert ["startingOffsets=earliest" in line for line in caplog.messages] == [True] * warned
+    caplog.clear()
+    again(reader, {**archive, **given}, end)
+    assert not [line for line in caplog.messages if "archive" in line]

@@ -25,6 +25,7 @@ def lookup(offsets: InMemoryOffsets, naps: Naps | None = None, attempts: int = 3
     return OffsetLookup(offsets, Subscription(topics=("t",)), attempts, 250, Naps() if naps is None else naps)
 
 
+@pytest.mark.contract("1.2 subscribe", "2.96")
 def test_named_topics_are_read_with_all_their_partitions() -> None:
     offsets = reader()
     assignment = assigned(Subscription(topics=("t", "u")), offsets)
@@ -32,6 +33,7 @@ def test_named_topics_are_read_with_all_their_partitions() -> None:
     assert assignment.topic_ids == {"t": offsets.ids["t"], "u": offsets.ids["u"]}
 
 
+@pytest.mark.contract("1.2 subscribePattern", "2.96")
 def test_a_pattern_is_found_anywhere_in_a_name_but_never_in_an_internal_one() -> None:
     assert {each.topic for each in assigned(Subscription(pattern="t"), reader()).partitions} == {"t", "xtx"}
     assert {each.topic for each in assigned(Subscription(pattern="^t$"), reader()).partitions} == {"t"}
@@ -55,10 +57,12 @@ def test_a_pattern_may_match_nothing() -> None:
     assert OffsetLookup(reader(), Subscription(pattern="nothing"), 3, 0).latest()[1] == {}
 
 
+@pytest.mark.contract("1.2 assign", "2.96")
 def test_assigned_partitions_that_do_not_exist_are_left_out() -> None:
     assert assigned(Subscription(assigned=(T1, TopicPartition("t", 9))), reader()).partitions == {T1}
 
 
+@pytest.mark.contract("1.2 subscribe", "1.2 fetchOffset.numRetries")
 def test_a_named_topic_that_does_not_exist_fails_after_the_retries() -> None:
     naps = Naps()
     with pytest.raises(UnknownTopicError, match="nowhere"):
@@ -66,6 +70,7 @@ def test_a_named_topic_that_does_not_exist_fails_after_the_retries() -> None:
     assert naps == [0.25, 0.25]
 
 
+@pytest.mark.contract("1.2 fetchOffset.retryIntervalMs", "1.5 lookups that fail", "2.94")
 def test_a_failure_that_passes_is_retried() -> None:
     offsets, naps = reader(), Naps()
     offsets.failures = [BrokerUnavailableError("no answer"), BrokerUnavailableError("no answer")]
@@ -73,6 +78,7 @@ def test_a_failure_that_passes_is_retried() -> None:
     assert naps == [0.25, 0.25]
 
 
+@pytest.mark.contract("1.2 fetchOffset.numRetries", "1.5 lookups that fail", "2.94")
 def test_a_failure_that_stays_surfaces_after_all_attempts() -> None:
     offsets = reader()
     offsets.failures = [BrokerUnavailableError(f"no answer {number}") for number in range(5)]
@@ -88,6 +94,7 @@ def test_a_failure_that_the_user_must_mend_is_not_retried() -> None:
     assert naps == []
 
 
+@pytest.mark.contract("1.5 end below what was read")
 def test_an_end_below_what_was_read_is_asked_for_again() -> None:
     offsets = reader()
 
@@ -98,6 +105,7 @@ def test_an_end_below_what_was_read_is_asked_for_again() -> None:
     assert asking.latest({T0: 8})[1] == {T0: 9, T1: 0}
 
 
+@pytest.mark.contract("1.5 end below what was read")
 def test_an_end_that_stays_below_what_was_read_is_believed() -> None:
     naps = Naps()
     assert lookup(reader(), naps).latest({T0: 8})[1] == {T0: 5, T1: 0}

@@ -14,6 +14,7 @@ FAIL, GO_ON = DataLossPolicy(fail=True), DataLossPolicy(fail=False)
 Offsets = dict[TopicPartition, int]
 
 
+@pytest.mark.contract("1.6 new partition from 0")
 @pytest.mark.parametrize("policy", [FAIL, GO_ON])
 def test_a_new_partition_that_begins_at_0_is_read_from_0(policy: DataLossPolicy) -> None:
     assert offset_ranges({T0: 3}, {T0: 5, T1: 7}, {T1: 0}, policy) == {T0: OffsetRange(3, 5), T1: OffsetRange(0, 7)}
@@ -30,6 +31,13 @@ CHANGES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.contract(
+    "1.6 new partition above 0",
+    "1.6 new partition that is gone",
+    "1.6 partition that vanished",
+    "1.6 end below the start",
+    "1.6 names",
+)
 @CHANGES
 def test_a_change_that_loses_records_fails_under_spark_s_name(
     condition: str, start: Offsets, end: Offsets, earliest: Offsets, ranges: object
@@ -38,6 +46,12 @@ def test_a_change_that_loses_records_fails_under_spark_s_name(
         offset_ranges(start, end, earliest, FAIL)
 
 
+@pytest.mark.contract(
+    "1.6 new partition above 0",
+    "1.6 new partition that is gone",
+    "1.6 partition that vanished",
+    "1.6 end below the start",
+)
 @CHANGES
 def test_the_query_goes_on_with_a_warning_where_it_may(
     condition: str, start: Offsets, end: Offsets, earliest: Offsets, ranges: object, caplog: pytest.LogCaptureFixture
@@ -47,6 +61,7 @@ def test_the_query_goes_on_with_a_warning_where_it_may(
     assert f"[KAFKA_DATA_LOSS.{condition}]" in caplog.text
 
 
+@pytest.mark.contract("1.6 partition that vanished")
 def test_deleted_partitions_are_reported_otherwise_when_a_group_id_is_given() -> None:
     with pytest.raises(DataLossError, match=r"PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT\]"):
         offset_ranges({T0: 3}, {}, {}, FAIL, group_id_given=True)
@@ -58,6 +73,7 @@ def test_a_range_that_its_log_holds_stays(policy: DataLossPolicy) -> None:
     assert within_log(ranges, {T0: 3}, {T0: 5}, policy) == ranges
 
 
+@pytest.mark.contract("1.6 range below the log start", "1.6 range beyond the log end")
 @pytest.mark.parametrize(
     ("wanted", "held"),
     [
@@ -77,6 +93,7 @@ def test_a_range_out_of_its_log_fails_or_is_cut(
     assert "COULD_NOT_READ_OFFSET_RANGE" in caplog.text
 
 
+@pytest.mark.contract("1.6 topic made again and longer")
 def test_a_topic_made_again_is_data_loss(caplog: pytest.LogCaptureFixture) -> None:
     known, now = {"t": UUID(int=1)}, {"t": UUID(int=2), "u": UUID(int=3)}
     with pytest.raises(DataLossError, match=r"\[KAFKA_DATA_LOSS\.TOPIC_RECREATED\].*topic t "):

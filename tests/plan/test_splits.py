@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
 from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.pruning import NeededSegments
 from tiered_stream.plan.splits import counts_of, divide, plan_splits, splits_for
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -36,6 +37,7 @@ def sizes_of(splits: list[Split]) -> list[list[int]]:
     return [[len(split.offsets) for split in splits if split.topic_partition == each] for each in partitions]
 
 
+@pytest.mark.contract("1.7 minPartitions", "2.79", "2.80", "2.81", "2.82", "2.83", "2.84", "2.85", "2.86")
 @pytest.mark.parametrize(
     ("sizes", "min_partitions", "parts"),
     [
@@ -58,6 +60,7 @@ def test_min_partitions_are_shared_out_as_spark_does(
     assert counts_of(sizes, min_partitions) == parts
 
 
+@pytest.mark.contract("1.7 remainder", "2.82", "2.83")
 @pytest.mark.parametrize(
     ("size", "parts", "pieces"),
     [(10, 3, [3, 3, 4]), (1000, 3, [333, 333, 334]), (4, 4, [1, 1, 1, 1]), (2, 5, [1, 1]), (0, 1, []), (7, 1, [7])],
@@ -68,6 +71,7 @@ def test_a_range_is_divided_evenly_with_the_remainder_late(size: int, parts: int
     assert [piece.start for piece in divided] == [5 + sum(pieces[:index]) for index in range(len(pieces))]
 
 
+@pytest.mark.contract("1.7 maxRecordsPerPartition", "2.78", "2.87", "2.88")
 @pytest.mark.parametrize(
     ("sizes", "min_partitions", "max_records", "expected"),
     [
@@ -94,11 +98,13 @@ def test_splits_from_the_broker_have_sparks_sizes(
     assert sizes_of(splits) == expected
 
 
+@pytest.mark.contract("1.7 minPartitions", "2.89")
 def test_min_partitions_divide_what_max_records_has_cut_as_in_spark() -> None:
     splits = plan_splits(ranges_of(39, start=1), None, split_bytes=MIB, min_partitions=4, max_records_per_partition=20)
     assert [split.offsets.start for split in splits] == [1, 10, 20, 30]
 
 
+@pytest.mark.contract("1.7 fewest pieces")
 def test_small_segments_share_a_split() -> None:
     tier = MadeUpTier({T0: [TieredLog(start, start + 10) for start in range(0, 100, 10)]})
     splits = plan_splits({T0: OffsetRange(0, 100)}, tier, split_bytes=500)
@@ -108,6 +114,7 @@ def test_small_segments_share_a_split() -> None:
     ]
 
 
+@pytest.mark.contract("1.7 fewest pieces")
 def test_a_large_segment_gives_several_splits() -> None:
     tier = MadeUpTier({T0: [TieredLog(0, 100), TieredLog(100, 110)]})
     splits = plan_splits({T0: OffsetRange(5, 110)}, tier, split_bytes=300)
@@ -139,7 +146,7 @@ def test_segments_without_a_record_that_is_new_enough_are_left_out() -> None:
     times = [5, 40, 39, -1, 41, 7, 100]
     tier = MadeUpTier({T0: [TieredLog(10 * n, 10 * n + 10, max_timestamp=at) for n, at in enumerate(times)]})
     wanted = {T0: OffsetRange(0, 75)}
-    splits = plan_splits(wanted, tier, split_bytes=MIB, from_timestamp=40)
+    splits = plan_splits(wanted, tier, split_bytes=MIB, needed=NeededSegments(40))
     found = [(split.offsets.start, split.offsets.end, len(split.locations)) for split in splits]
     assert found == [(10, 20, 1), (30, 50, 2), (60, 70, 1), (70, 75, 0)]
     assert sizes_of(plan_splits(wanted, tier, split_bytes=MIB)) == [[70, 5]]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
@@ -13,6 +15,9 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"}
 TIMES = {offset: offset * 10 for offset in range(2, 8)}
 """Offset 2 was written at 20 ms, …, offset 7 at 70 ms."""
+
+
+STRATEGY_LATEST = {"startingOffsetsByTimestampStrategy": "latest"}
 
 
 def logs() -> InMemoryOffsets:
@@ -33,6 +38,7 @@ def ranges(reader: InMemoryOffsets, **given: str) -> dict[TopicPartition, tuple[
 # Streams
 
 
+@pytest.mark.contract("1.5 timestamps", "1.5 timestamps -1 and -2", "2.3", "2.4", "2.5")
 @pytest.mark.parametrize(
     ("starting", "offsets", "given", "at_end"),
     [
@@ -46,6 +52,9 @@ def ranges(reader: InMemoryOffsets, **given: str) -> dict[TopicPartition, tuple[
         ({"startingTimestamp": "-1"}, (8, 4, 0), (), (T0, T1, T2)),
         ({"startingTimestamp": "-2"}, (2, 0, 0), (), ()),
         ({"startingOffsetsByTimestamp": '{"t":{"0":31,"1":35,"2":-2}}'}, (4, 3, 0), (), ()),
+        ({"startingOffsets": '{"t":"earliest"}'}, (2, 0, 0), (), ()),
+        ({"startingOffsets": '{"t":"Latest","other":"earliest"}'}, (8, 4, 0), (), (T0, T1, T2)),
+        ({"startingTimestamp": "1970-01-01T00:00:00.025Z", **STRATEGY_LATEST}, (3, 1, 0), (), (T2,)),
     ],
 )
 def test_a_stream_s_first_offsets(
@@ -73,6 +82,51 @@ def test_positions_that_do_not_fit_can_be_made_to(starting: dict[str, str], offs
     assert found.at_end == {T1, T2}
 
 
+def test_a_relative_start_counts_back_from_when_the_query_is_planned() -> None:
+    options = parse_options({**BASE, "startingTimestamp": "-1s", **STRATEGY_LATEST}, streaming=True)
+    lookup = replace(OffsetLookup.of(options, logs()), now_ms=lambda: 1035)
+    assert initial_offsets(options, lookup) == InitialOffsets({T0: 4, T1: 3, T2: 0}, frozenset(), frozenset([T2]))
+
+
+def test_what_would_be_before_1970_starts_with_the_first_record() -> None:
+    options = parse_options({**BASE, "startingTimestamp": "-1w", **STRATEGY_LATEST}, streaming=True)
+    lookup = replace(OffsetLookup.of(options, logs()), now_ms=lambda: 1035)
+    assert initial_offsets(options, lookup).offsets == {T0: 2, T1: 0, T2: 0}
+
+
+def test_a_query_takes_over_from_a_consumer_group() -> None:
+    reader = logs()
+    reader.groups["app"] = {T0: 5, T1: 4, T2: 0}
+    taken_over = InitialOffsets({T0: 5, T1: 4, T2: 0}, frozenset(), frozenset())
+    assert initial(reader, startingOffsets=" Group:app ") == taken_over
+    assert ranges(reader, startingOffsets="group:app") == {T0: (5, 8), T1: (4, 4), T2: (0, 0)}
+
+
+@pytest.mark.parametrize("strategy", [{}, {"startingOffsetsByGroupStrategy": "error"}])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_partitions_without_a_commit_of_the_group_are_named(strategy: dict[str, str], streaming: bool) -> None:
+    reader = logs()
+    reader.groups["app"] = {T1: 4}
+    with pytest.raises(ConfigurationError, match=r"'app' has committed no offset for t-0, t-2: .*GroupStrategy"):
+        (initial if streaming else ranges)(reader, startingOffsets="group:app", **strategy)
+
+
+@pytest.mark.parametrize(("strategy", "rest"), [("earliest", 2), ("Latest", 8)])
+def test_partitions_without_a_commit_start_where_the_strategy_says(strategy: str, rest: int) -> None:
+    reader = logs()
+    reader.groups["app"] = {T1: 1, T2: 0}
+    found = initial(reader, startingOffsets="group:app", startingOffsetsByGroupStrategy=strategy)
+    assert found.offsets == {T0: rest, T1: 1, T2: 0}
+
+
+def test_what_a_group_has_not_read_and_retention_has_deleted_is_data_loss() -> None:
+    reader = logs()
+    reader.groups["app"] = {T0: 1, T1: 0, T2: 0}
+    with pytest.raises(DataLossError, match="COULD_NOT_READ_OFFSET_RANGE.*offsets 1 to 8 of t-0"):
+        ranges(reader, startingOffsets="group:app")
+
+
+@pytest.mark.contract("1.5 no match at the start", "2.6", "2.7")
 @pytest.mark.parametrize("strategy", [{}, {"startingOffsetsByTimestampStrategy": "error"}])
 @pytest.mark.parametrize(
     "timestamps", [{"startingTimestamp": "30"}, {"startingOffsetsByTimestamp": '{"t":{"0":30,"1":30,"2":0}}'}]
@@ -84,12 +138,14 @@ def test_a_timestamp_without_a_match_fails_and_an_empty_partition_never_matches(
         initial(logs(), **strategy, **timestamps)
 
 
+@pytest.mark.contract("1.5 no match at the start", "2.6")
 def test_with_strategy_latest_a_partition_without_a_match_starts_at_its_end() -> None:
     timestamps = '{"t":{"0":30,"1":99,"2":0}}'
     found = initial(logs(), startingOffsetsByTimestamp=timestamps, startingOffsetsByTimestampStrategy="latest")
     assert found.offsets == {T0: 3, T1: 4, T2: 0}
 
 
+@pytest.mark.contract("1.5 all partitions", "2.93")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -114,6 +170,7 @@ def test_a_position_must_name_the_assigned_partitions(given: dict[str, str], sai
         (initial if streaming else ranges)(logs(), **given)
 
 
+@pytest.mark.contract("1.4 no partitions")
 def test_a_pattern_without_a_match_starts_nowhere() -> None:
     raw = {"kafka.bootstrap.servers": "b:9092", "subscribePattern": "none"}
     options = parse_options(raw, streaming=True)
@@ -123,6 +180,20 @@ def test_a_pattern_without_a_match_starts_nowhere() -> None:
 # Batch queries
 
 
+@pytest.mark.contract(
+    "1.5 timestamps",
+    "1.5 no match at the end",
+    "2.58",
+    "2.59",
+    "2.61",
+    "2.62",
+    "2.63",
+    "2.64",
+    "2.65",
+    "2.68",
+    "2.91",
+    "2.92",
+)
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -175,6 +246,7 @@ def test_what_a_batch_query_reads(given: dict[str, str], expected: list[tuple[in
     assert ranges(logs(), **given) == dict(zip((T0, T1, T2), expected, strict=True))
 
 
+@pytest.mark.contract("1.5 late binding", "2.57", "2.70")
 def test_a_second_run_sees_new_rows_and_a_new_log_start() -> None:
     reader = logs()
     assert ranges(reader)[T1] == (0, 4)
@@ -182,6 +254,7 @@ def test_a_second_run_sees_new_rows_and_a_new_log_start() -> None:
     assert ranges(reader)[T1] == (3, 6)
 
 
+@pytest.mark.contract("1.5 start beyond the end", "2.76")
 @pytest.mark.parametrize(
     "given",
     [
@@ -198,6 +271,7 @@ def test_a_start_that_resolves_beyond_its_end_is_refused(given: dict[str, str], 
         ranges(logs(), **given, failOnDataLoss=policy)
 
 
+@pytest.mark.contract("1.6 range below the log start", "1.6 range beyond the log end")
 @pytest.mark.parametrize(
     ("given", "cut"),
     [

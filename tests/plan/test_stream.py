@@ -55,6 +55,7 @@ def test_without_a_limit_a_batch_takes_all_there_is() -> None:
     assert stream.latest() == {T0: 101, T1: 11}
 
 
+@pytest.mark.contract("1.8 shares", "2.27")
 def test_a_limit_is_shared_out_from_batch_to_batch() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 101), Log(0, 11), Log(0, 1)]})
     batches = run(planner(reader, maxOffsetsPerTrigger="10"), {T0: 0, T1: 0, T2: 0})
@@ -62,12 +63,14 @@ def test_a_limit_is_shared_out_from_batch_to_batch() -> None:
     assert [sum(column) for column in zip(*batches, strict=True)] == [101, 11, 1]
 
 
+@pytest.mark.contract("1.8 Trigger.Once", "2.27", "2.28")
 def test_a_trigger_that_takes_all_ignores_the_limits() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 101)]})
     stream = planner(reader, maxOffsetsPerTrigger="10", minOffsetsPerTrigger="5")
     assert run(stream, {T0: 0}, limited=False) == [[101]]
 
 
+@pytest.mark.contract("1.8 where a share ends")
 def test_a_batch_ends_where_a_segment_ends_if_one_does_within_its_share() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 1000)]})
     segments = SegmentEnds({T0: [90, 190, 490, 900]})
@@ -79,12 +82,20 @@ def test_a_batch_ends_where_a_segment_ends_if_one_does_within_its_share() -> Non
     assert ends == [190, 390, 490, 690, 890, 1000]
 
 
+def test_ends_are_exactly_those_of_the_shares_where_they_are_not_to_be_aligned() -> None:
+    given = {"maxOffsetsPerTrigger": "200", "remote.segment.aligned.ends": "false"}
+    stream = planner(InMemoryOffsets({"t": [Log(0, 1000)]}), segments=SegmentEnds({T0: [90, 190]}), **given)
+    assert stream.next_end({T0: 0}, limited=True) == {T0: 200}
+
+
+@pytest.mark.contract("1.8 shares of new partitions")
 def test_a_new_partition_s_share_counts_from_its_log_start() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 50), Log(950, 1000)]})
     stream = planner(reader, maxOffsetsPerTrigger="10", **GO_ON)
     assert stream.next_end({T0: 0}, limited=True) == {T0: 5, T1: 955}
 
 
+@pytest.mark.contract("1.8 least offsets", "2.28")
 def test_the_least_offsets_are_waited_for() -> None:
     reader, clock = InMemoryOffsets({"t": [Log(0, 3)]}), Clock()
     stream = planner(reader, clock=clock, minOffsetsPerTrigger="15", maxTriggerDelay="5s")
@@ -103,6 +114,7 @@ def test_the_least_offsets_are_waited_for() -> None:
     assert stream.next_end({T0: 20}, limited=False) == {T0: 22}
 
 
+@pytest.mark.contract("1.8 least and most", "2.29")
 def test_waiting_and_capping_work_together() -> None:
     reader, clock = InMemoryOffsets({"t": [Log(0, 50)]}), Clock()
     stream = planner(reader, clock=clock, minOffsetsPerTrigger="15", maxOffsetsPerTrigger="20", maxTriggerDelay="5s")
@@ -156,6 +168,7 @@ def test_after_a_first_batch_at_the_end_losses_count_again() -> None:
         stream.ranges(start, stream.next_end(start, limited=True))
 
 
+@pytest.mark.contract("1.6 end below the start")
 def test_a_start_beyond_the_end_is_data_loss() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 10)]})
     given = {"startingOffsets": '{"t":{"0":1000}}'}
@@ -172,6 +185,7 @@ def test_a_start_beyond_the_end_is_data_loss() -> None:
 # An open transaction: the checkpoint of Spark's `kafka` source may lie beyond the last stable offset
 
 
+@pytest.mark.contract("1.8 read_committed")
 @pytest.mark.parametrize("policy", ["true", "false"])
 def test_between_the_last_stable_offset_and_the_high_watermark_nothing_is_new_and_nothing_lost(policy: str) -> None:
     reader = InMemoryOffsets({"t": [Log(0, 10, high_watermark=31), Log(0, 4)]})
@@ -218,6 +232,7 @@ def test_available_now_ends_at_a_checkpoint_in_an_open_transaction() -> None:
 # Partitions that come and go
 
 
+@pytest.mark.contract("1.6 new partition from 0", "1.6 new partition above 0")
 def test_an_added_partition_is_read_from_its_start() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5)]})
     stream = planner(reader)
@@ -225,6 +240,7 @@ def test_an_added_partition_is_read_from_its_start() -> None:
     assert run(stream, {T0: 5}) == [[0, 3]]
 
 
+@pytest.mark.contract("1.4 no partitions", "1.6 pattern that finds nothing any more", "2.32")
 def test_a_pattern_whose_topics_are_all_gone_idles() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5)]})
     stream = planner(reader, subscribePattern="t.*")
@@ -233,6 +249,7 @@ def test_a_pattern_whose_topics_are_all_gone_idles() -> None:
     assert stream.latest() is None
 
 
+@pytest.mark.contract("1.4 no partitions")
 def test_a_pattern_that_never_matched_picks_up_the_first_topic_from_its_start() -> None:
     reader = InMemoryOffsets()
     stream = planner(reader, subscribePattern="t.*", startingOffsets="latest")
@@ -241,6 +258,7 @@ def test_a_pattern_that_never_matched_picks_up_the_first_topic_from_its_start() 
     assert run(stream, {}) == [[4]]
 
 
+@pytest.mark.contract("1.6 pattern that finds others", "2.31")
 def test_when_one_topic_of_a_pattern_is_gone_the_others_go_on_if_they_may() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5)], "tt": [Log(0, 2)]})
     start = {T0: 5, TopicPartition("tt", 0): 0}
@@ -251,6 +269,7 @@ def test_when_one_topic_of_a_pattern_is_gone_the_others_go_on_if_they_may() -> N
     assert run(planner(reader, subscribePattern="t.*", **GO_ON), start) == [[2]]
 
 
+@pytest.mark.contract("1.6 subscribed topic that is deleted")
 @pytest.mark.parametrize("policy", ["true", "false"])
 def test_a_subscribed_topic_that_is_deleted_always_fails(policy: str) -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5)]})
@@ -260,6 +279,7 @@ def test_a_subscribed_topic_that_is_deleted_always_fails(policy: str) -> None:
         stream.next_end({T0: 5}, limited=True)
 
 
+@pytest.mark.contract("1.6 partition that vanished")
 def test_a_partition_that_vanishes_and_comes_back_is_new() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5), Log(0, 7)]})
     stream = planner(reader, **GO_ON)
@@ -271,6 +291,7 @@ def test_a_partition_that_vanishes_and_comes_back_is_new() -> None:
     assert run(stream, end) == [[0, 7]]
 
 
+@pytest.mark.contract("1.6 end below the start")
 def test_the_end_moves_down_with_a_log_that_shrank_if_it_may() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 1)]})
     with pytest.raises(DataLossError, match=r"PARTITION_OFFSET_CHANGED.*from 2 to 1"):
@@ -281,6 +302,7 @@ def test_the_end_moves_down_with_a_log_that_shrank_if_it_may() -> None:
     assert run(stream, {T0: 1}) == [[2]]
 
 
+@pytest.mark.contract("1.6 topic made again and longer")
 def test_a_topic_made_again_is_noticed_even_when_it_has_grown_past_the_old_one() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5)]})
     stream, lenient = planner(reader), planner(reader, **GO_ON)
@@ -301,12 +323,14 @@ def test_a_topic_whose_id_is_not_the_one_the_user_named_is_data_loss() -> None:
         stream.next_end({T0: 0}, limited=True)
 
 
+@pytest.mark.contract("1.6 partition that vanished")
 def test_deleted_partitions_under_a_group_id_are_reported_as_spark_does() -> None:
     stream = planner(InMemoryOffsets({"t": [Log(0, 5)]}), **{"kafka.group.id": "g"})
     with pytest.raises(DataLossError, match="PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT"):
         stream.ranges({T0: 0, T1: 0}, {T0: 5})
 
 
+@pytest.mark.contract("1.6 range below the log start")
 def test_a_replayed_batch_whose_records_have_aged_out_fails_or_jumps_to_the_log_start() -> None:
     reader = InMemoryOffsets({"t": [Log(40, 100)]})
     with pytest.raises(DataLossError, match="COULD_NOT_READ_OFFSET_RANGE"):
@@ -324,6 +348,7 @@ def available_now(reader: InMemoryOffsets, **given: str) -> StreamPlanner:
     return stream
 
 
+@pytest.mark.contract("1.8 AvailableNow", "2.22")
 def test_available_now_honours_the_limit_and_stops_at_what_was_there_at_first() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 15)]})
     stream = available_now(reader, maxOffsetsPerTrigger="5")
@@ -334,11 +359,13 @@ def test_available_now_honours_the_limit_and_stops_at_what_was_there_at_first() 
     assert run(stream, first) == [[5], [5]]
 
 
+@pytest.mark.contract("1.8 least under AvailableNow")
 def test_available_now_reads_everything_even_when_the_rest_is_below_the_least() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 7)]})
     assert run(available_now(reader, maxOffsetsPerTrigger="3", minOffsetsPerTrigger="3"), {T0: 0}) == [[3], [3], [1]]
 
 
+@pytest.mark.contract("1.8 AvailableNow checks", "2.24")
 @pytest.mark.parametrize("policy", ["true", "false"])
 @pytest.mark.parametrize(
     ("logs", "condition"),
@@ -357,6 +384,7 @@ def test_available_now_fails_when_a_topic_is_made_again_with_less(policy: str, l
         stream.ranges({T0: 0, T1: 0}, end)
 
 
+@pytest.mark.contract("1.8 AvailableNow", "2.20")
 def test_an_uncommitted_batch_is_replayed_before_the_target_is_fixed() -> None:
     reader = InMemoryOffsets({"t": [Log(0, 5), Log(0, 4)]})
     stream = available_now(reader)

@@ -9,7 +9,14 @@ from tests.records.test_decoder import damaged, logs
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
-from tiered_stream.records.values import read_values
+from tiered_stream.records.values import Value
+from tiered_stream.records.values import read_values as read_batches
+
+
+def read_values(log: bytes) -> tuple[list[Value], int]:
+    """All values, and the offset after the last whole batch, 0 where there is none."""
+    batches = [(following, list(values)) for following, values in read_batches(log)]
+    return [value for _, values in batches for value in values], batches[-1][0] if batches else 0
 
 
 @given(logs())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -40,7 +41,7 @@ class ScriptedHttp:
         self._answers = list(answers)
         self._server = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve)
-        self._silent: list[socket.socket] = []
+        self._accepted: list[socket.socket] = []
         self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
         self.requests: list[bytes] = []
 
@@ -51,9 +52,12 @@ class ScriptedHttp:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        for connection in (*self._silent, self._server):
+        while self._thread.is_alive():  # a client may keep a connection on which it asks for nothing
+            for connection in (self._server, *self._accepted):
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+            self._thread.join(0.1)
+        for connection in (self._server, *self._accepted):
             connection.close()
 
     def _serve(self) -> None:
@@ -62,13 +66,16 @@ class ScriptedHttp:
                 connection, _ = self._server.accept()
             except OSError:
                 return
-            request = b""
-            while b"\r\n\r\n" not in request and (data := connection.recv(65536)):
-                request += data
-            self.requests.append(request)
-            script = self._answers[min(len(self.requests), len(self._answers)) - 1]
-            if script == SILENCE:
-                self._silent.append(connection)
-            else:
-                connection.sendall(script.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
-                connection.close()
+            self._accepted.append(connection)
+            with suppress(OSError):  # the client may be gone
+                self._answer(connection)
+
+    def _answer(self, connection: socket.socket) -> None:
+        request = b""
+        while b"\r\n\r\n" not in request and (data := connection.recv(65536)):
+            request += data
+        self.requests.append(request)
+        script = self._answers[min(len(self.requests), len(self._answers)) - 1]
+        if script != SILENCE:
+            connection.sendall(script.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+            connection.close()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.golden import NAMES
 from tests.storage.golden_aiven import big_segment, copied, fetcher, rewritten, segments
-from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
+from tiered_stream.errors import CorruptDataError, DataLimitError, StorageObjectNotFoundError
 from tiered_stream.storage.fetcher import IndexType
 
 TRANSFORMED = "aiven-zstd-aesgcm"
@@ -103,6 +103,18 @@ def test_a_chunk_that_unpacks_to_another_size_is_refused(tmp_path: Path, size: i
     sizes = {"transformedChunkSize": len(frame), "finalTransformedChunkSize": len(frame)}
     rewritten(tmp_path, {"compression": True, "chunkIndex": sizes})
     with pytest.raises(CorruptDataError, match=rf"chunk 0 of file://.*\.log {message}"):
+        fetcher(PLAIN, tmp_path).fetch_log_segment(segment, 0, 10)
+
+
+def test_a_chunk_that_says_it_is_large_is_refused_before_any_memory_is_taken(tmp_path: Path) -> None:
+    segment = replace(big_segment(PLAIN), size=1900 << 20)
+    frame = bytes(cramjam.zstd.compress(bytes(10)))
+    (path,) = copied(PLAIN, big_segment(PLAIN), tmp_path).rglob("*.log")
+    path.write_bytes(frame)
+    sizes = {"transformedChunkSize": len(frame), "finalTransformedChunkSize": len(frame)}
+    chunk_index = sizes | {"originalChunkSize": segment.size, "originalFileSize": segment.size}
+    rewritten(tmp_path, {"compression": True, "chunkIndex": chunk_index})
+    with pytest.raises(DataLimitError, match=r"a chunk, as .*rsm-manifest says: 1992294400, .*remote.max.chunk.bytes"):
         fetcher(PLAIN, tmp_path).fetch_log_segment(segment, 0, 10)
 
 

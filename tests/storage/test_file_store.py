@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from tiered_stream.errors import StorageAccessError, StorageError, StorageObjectNotFoundError
+from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.model import ByteRange
 from tiered_stream.storage.file_store import FileStore
+
+LIMIT = DEFAULT_LIMITS.index
 
 
 @pytest.mark.parametrize("key", ["../secret", "a/../../secret", "/etc/passwd", "link/secret"])
@@ -16,28 +19,43 @@ def test_a_key_that_leads_out_of_the_folder_is_refused(tmp_path: Path, key: str)
     root = tmp_path / "root"
     root.mkdir()
     (root / "link").symlink_to(tmp_path)
-    for call in (FileStore(root).get, FileStore(root).size, lambda key: list(FileStore(root).list(key + "/"))):
+    for call in (
+        lambda key: FileStore(root).get(key, LIMIT),
+        FileStore(root).size,
+        lambda key: list(FileStore(root).list(key + "/")),
+    ):
         with pytest.raises(StorageAccessError, match="leads out of the folder"):
             call(key)
 
 
 def test_a_missing_folder_names_the_option(tmp_path: Path) -> None:
     store = FileStore(tmp_path / "nowhere")
-    for call in (lambda: store.get("a"), lambda: list(store.list(""))):
+    for call in (lambda: store.get("a", LIMIT), lambda: list(store.list(""))):
         with pytest.raises(StorageObjectNotFoundError, match=r"nowhere \(option remote.storage.uri\)"):
             call()
+
+
+def test_only_folders_with_the_prefix_are_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("in/a-0/x", "in/a-0/deep/x", "in/a-1", "in/b-0/a-0", "out/a-0/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    seen: list[str] = []
+    scan = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: seen.append(Path(path).name) or scan(path))
+    assert list(FileStore(tmp_path).list("in/a-")) == ["in/a-1", "in/a-0/x", "in/a-0/deep/x"]
+    assert seen == ["in", "a-0", "deep"]
 
 
 def test_a_folder_is_no_object(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(StorageObjectNotFoundError, match="/a does not exist"):
-        FileStore(tmp_path).get("a")
+        FileStore(tmp_path).get("a", LIMIT)
 
 
 def test_a_key_no_path_can_have_is_our_error(tmp_path: Path) -> None:
     for key in ("a\0b", "x" * 5000):
         with pytest.raises(StorageError):
-            FileStore(tmp_path).get(key)
+            FileStore(tmp_path).get(key, LIMIT)
 
 
 def test_a_fifo_does_not_hold_the_reader_up(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ import re
 import pytest
 
 from tests.storage.conftest import StoreOf
-from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
+from tiered_stream.errors import CorruptDataError, DataLimitError, StorageObjectNotFoundError
+from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
-from tiered_stream.storage import object_store as stores
 
 DATA = os.urandom(100_000)
+LIMIT = Limit("some.max", 100_000)
 
 
 @pytest.mark.parametrize("start,end", [(0, 1), (0, 100_000), (99_999, 100_000), (12_345, 54_321), (7, 7)])
@@ -22,8 +23,8 @@ def test_a_range_gives_exactly_its_bytes(store_of: StoreOf, start: int, end: int
 
 def test_without_a_range_the_whole_object_comes(store_of: StoreOf) -> None:
     store = store_of({"a": DATA, "empty": b""})
-    assert store.get("a") == DATA
-    assert store.get("empty") == b""
+    assert store.get("a", LIMIT) == DATA
+    assert store.get("empty", LIMIT) == b""
 
 
 @pytest.mark.parametrize("start,end", [(0, 100_001), (99_999, 100_003), (100_000, 100_001), (200_000, 1 << 40)])
@@ -34,13 +35,12 @@ def test_an_object_shorter_than_the_range_names_object_wanted_and_got(store_of: 
         store.get("topic-0/a.log", ByteRange(start, end))
 
 
-def test_an_object_too_large_to_be_read_whole_is_refused(store_of: StoreOf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_too_large_to_be_read_whole_is_refused(store_of: StoreOf) -> None:
     store = store_of({"a": DATA})
-    for module in ("s3_store", "file_store"):
-        monkeypatch.setattr(f"tiered_stream.storage.{module}.MAX_WHOLE_OBJECT_BYTES", 99_999)
-    monkeypatch.setattr(stores, "MAX_WHOLE_OBJECT_BYTES", 99_999)
-    with pytest.raises(CorruptDataError, match="a has 100000 bytes, more than the 99999"):
-        store.get("a")
+    with pytest.raises(
+        DataLimitError, match=r"the bytes of .*a: 100000, more than the 99999 that the option some\.max"
+    ):
+        store.get("a", Limit("some.max", 99_999))
     assert store.get("a", ByteRange(0, 99_999)) == DATA[:99_999]
 
 
@@ -50,7 +50,7 @@ def test_the_size_is_the_objects(store_of: StoreOf) -> None:
 
 def test_a_missing_object_is_named(store_of: StoreOf) -> None:
     store = store_of({"a": DATA})
-    for call in (lambda: store.get("b/c"), lambda: store.get("b/c", ByteRange(0, 9)), lambda: store.size("b/c")):
+    for call in (lambda: store.get("b/c", LIMIT), lambda: store.get("b/c", ByteRange(0, 9)), lambda: store.size("b/c")):
         with pytest.raises(StorageObjectNotFoundError, match=re.escape(store.describe("b/c"))):
             call()
 

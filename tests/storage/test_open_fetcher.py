@@ -52,6 +52,7 @@ def test_a_folder_with_spaces_is_found(tmp_path: Path) -> None:
         (StorageOptions(uri="gs://bucket"), "'gs' is not known; s3://bucket/prefix and file:///folder are"),
         (StorageOptions(uri="/folder"), "'' is not known"),
         (StorageOptions(uri="file://host/folder"), "names no local folder"),
+        (StorageOptions(uri="file:///a%00b"), "a NUL in its path"),
         (StorageOptions(uri="file:///tmp", layout="other"), "'other' is not known; local and aiven are"),
     ],
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +18,7 @@ from tests.storage.segment import segment
 from tiered_stream.errors import (
     BrokerUnavailableError,
     CorruptDataError,
+    SignedLocationError,
     StorageAccessError,
     StorageConnectTimeoutError,
     StorageError,
@@ -23,24 +27,31 @@ from tiered_stream.errors import (
     StorageUnavailableError,
 )
 from tiered_stream.model import RemoteLogSegment
+from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.local_layout import LocalLayoutFetcher, object_key
 from tiered_stream.storage.open_fetcher import open_store
-from tiered_stream.storage.presigned import ATTEMPTS, PresignedFetcher, SignedFetchTimeouts
+from tiered_stream.storage.presigned import ATTEMPTS, PresignedFetcher, signed_requests
 
 if TYPE_CHECKING:
     from tests.stack.s3proxy import S3Proxy
 
 SEGMENT = segment(1000)
 SIGNATURE = "the-signature-that-nobody-may-see"
-QUICK = SignedFetchTimeouts(300, 300)
+QUICK_MS, PATIENT_MS = 300, 20_000
 
 
-def fetcher(base: str, *renewed: str | None, timeouts: SignedFetchTimeouts = QUICK) -> PresignedFetcher:
+def by_urls(
+    url: str, renew: Callable[[RemoteLogSegment], str | None], endpoint: str, timeout_ms: int = QUICK_MS
+) -> PresignedFetcher:
+    """Of `SEGMENT` at a signed URL, where the endpoint is the configured storage."""
+    options = StorageOptions(s3_endpoint_url=endpoint, connect_timeout_ms=timeout_ms, read_timeout_ms=timeout_ms)
+    return PresignedFetcher({SEGMENT.segment_id: url}, renew, signed_requests(options))
+
+
+def fetcher(base: str, *renewed: str | None) -> PresignedFetcher:
     """Of `SEGMENT` at a base URL; what is refused is signed anew with the next of `renewed`."""
     urls = iter(renewed)
-    return PresignedFetcher(
-        {SEGMENT.segment_id: f"{base}/bucket/key.log?X-Amz-Signature={SIGNATURE}"}, lambda _: next(urls), timeouts
-    )
+    return by_urls(f"{base}/bucket/key.log?X-Amz-Signature={SIGNATURE}", lambda _: next(urls), base)
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +81,11 @@ def test_nothing_is_asked_for_an_empty_range() -> None:
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_busy_service_is_asked_again(status: int) -> None:
     with ScriptedHttp([answer(status), part(b"0123456789")]) as server:
-        assert fetcher(server.url).fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
+        one = fetcher(server.url)
+        before = one.busy_answers()
+        assert one.fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
     assert len(server.requests) == 2
+    assert one.busy_answers() - before == (status in (429, 503))
 
 
 def test_a_service_that_stays_busy_is_unavailable() -> None:
@@ -143,7 +157,7 @@ def test_a_broker_that_cannot_be_asked_is_an_access_error_so_that_the_split_fall
         raise BrokerUnavailableError("no broker")
 
     with ScriptedHttp([error(403, "AccessDenied")]) as server:
-        made = PresignedFetcher({SEGMENT.segment_id: f"{server.url}/key?{SIGNATURE}"}, renew, QUICK)
+        made = by_urls(f"{server.url}/key?{SIGNATURE}", renew, server.url)
         assert "no broker" in fails(StorageAccessError, made)
 
 
@@ -163,13 +177,59 @@ def test_an_answer_that_is_not_the_range_is_an_error(script: bytes, kind: type[S
         fails(kind, fetcher(server.url))
 
 
-def test_a_location_that_is_no_url_is_an_error() -> None:
-    fails(StorageError, fetcher("ftp://host"))
-    fails(StorageError, fetcher("http://host:port"))
+@pytest.mark.parametrize(
+    "url",
+    [
+        "", "key.log", "ftp://127.0.0.1/k", "http://[::1", "http://[::1]x/k", "http://127.0.0.1:port/k",
+        "http://127.0.0.1:99999999/k", "http://127.0.0.1:-1/k", "http://127.0.0.1", "http:///k", "http://127.0.0.1\\@h/k",
+        "http://user@127.0.0.1/k", "http://127.0.0.1/k#f", "http://127.0.0.1/a b", "http://127.0.0.1/\r\nHost: h",
+        "http://127.0.0.1/k\n", "http://\u212a/k", f"http://127.0.0.1/{'k' * 20_000}",
+    ],
+)  # fmt: skip
+def test_a_location_that_is_no_url_is_an_error_that_does_not_repeat_it(url: str) -> None:
+    made = by_urls(f"{url}?{SIGNATURE}" if url else url, lambda _: None, "http://127.0.0.1")
+    assert "is no URL" in fails(SignedLocationError, made)
+    assert made.describe(SEGMENT) == "a signed location that is no URL"
+
+
+def test_a_location_at_another_host_than_the_storage_is_not_asked() -> None:
+    with ScriptedHttp([part(b"0123456789")]) as server:
+        made = by_urls(f"{server.url}/key?{SIGNATURE}", lambda _: None, "http://127.0.0.1:1")
+        assert f"{server.url} is neither the configured storage" in fails(SignedLocationError, made)
+    assert not server.requests
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(status: int) -> None:
+    with ScriptedHttp([part(b"0123456789")]) as elsewhere:
+        with ScriptedHttp([answer(status, Location=f"{elsewhere.url}/key.log")]) as server:
+            assert f"status {status}" in fails(StorageError, fetcher(server.url))
+        assert not elsewhere.requests
+
+
+def test_an_answer_in_chunks_is_refused_since_its_length_binds_nobody() -> None:
+    chunks = answer(
+        206, b"a\r\n0123456789\r\n0\r\n\r\n", 10, Content_Range="bytes 0-9/1000", Transfer_Encoding="chunked"
+    )
+    with ScriptedHttp([chunks]) as server:
+        assert "in chunks" in fails(StorageError, fetcher(server.url))
+
+
+def test_no_signature_is_logged_even_where_headers_are_damaged_and_everything_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    logging.getLogger("urllib3").debug("a line of the user's own urllib3")
+    damaged = part(b"0123456789").replace(b"Content-Length", b"no header at all\r\nContent-Length")
+    with ScriptedHttp([answer(503), damaged]) as server, suppress(StorageError):
+        fetcher(server.url).fetch_log_segment(SEGMENT, 0, 10)
+    assert len(server.requests) >= 2
+    assert "user's own urllib3" in caplog.text
+    assert SIGNATURE not in caplog.text
 
 
 def test_without_a_url_and_without_a_storage_there_is_no_access() -> None:
-    made = PresignedFetcher({}, lambda _: None, QUICK)
+    made = PresignedFetcher({}, lambda _: None, signed_requests(StorageOptions()))
     assert "no signed location" in fails(StorageAccessError, made)
 
 
@@ -189,14 +249,16 @@ def test_a_signed_url_reaches_its_one_object_and_not_after_its_lifetime(s3proxy:
     layout = LocalLayoutFetcher(store)
     url = layout.signed_location(SEGMENT, 60)
     assert url is not None
-    patient = SignedFetchTimeouts(5000, 5000)
-    made = PresignedFetcher({SEGMENT.segment_id: url}, lambda _: None, patient)
-    assert made.fetch_log_segment(SEGMENT, 10, 30) == bytes(20)
+
+    def made(signed: str) -> PresignedFetcher:
+        return by_urls(signed, lambda _: None, s3proxy.endpoint, PATIENT_MS)
+
+    assert made(url).fetch_log_segment(SEGMENT, 10, 30) == bytes(20)
     elsewhere = url.replace(object_key(SEGMENT, ".log"), object_key(other, ".log"))
     with pytest.raises(StorageError):
-        PresignedFetcher({SEGMENT.segment_id: elsewhere}, lambda _: None, patient).fetch_log_segment(SEGMENT, 0, 10)
+        made(elsewhere).fetch_log_segment(SEGMENT, 0, 10)
     brief = layout.signed_location(SEGMENT, 1)
     assert brief is not None
     time.sleep(2.2)
     with pytest.raises(StorageObjectNotFoundError, match="no signed location any more"):
-        PresignedFetcher({SEGMENT.segment_id: brief}, lambda _: None, patient).fetch_log_segment(SEGMENT, 0, 10)
+        made(brief).fetch_log_segment(SEGMENT, 0, 10)

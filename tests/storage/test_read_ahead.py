@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from time import monotonic
 
 import pytest
@@ -11,7 +11,8 @@ from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.read_ahead import read_ahead
+from tiered_stream.storage.read_ahead import read_ahead, requests_of
+from tiered_stream.storage.request_window import FIRST, RequestWindow
 
 PATIENCE = 10.0
 
@@ -26,6 +27,10 @@ class MemoryFetcher(RemoteStorageFetcher):
         self.begun: list[int] = []
         self.running = self.most_running = self.bytes_out = 0
         self.changed = threading.Condition()
+        self.busy = 0
+
+    def busy_answers(self) -> int:
+        return self.busy
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         with self.changed:
@@ -78,13 +83,9 @@ def test_the_bytes_of_all_parts_come_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("memory_bytes,expected", [(1000, [20, 10, 15]), (80, [20, 10, 15]), (79, [10, 10, 10, 15])])
-def test_requests_are_of_the_wanted_size_to_twice_that_where_memory_has_room_for_all_in_flight(
-    memory_bytes: int, expected: list[int]
-) -> None:
+def test_requests_are_of_the_wanted_size_to_twice_that() -> None:
     parts = [(segment(45), ByteRange(0, 45))]
-    sizes = [len(data) for _, data in read_ahead(MemoryFetcher(), parts, options(memory_bytes=memory_bytes))]
-    assert sizes == expected
+    assert [len(data) for _, data in read_ahead(MemoryFetcher(), parts, options())] == [10, 10, 10, 15]
 
 
 def test_an_empty_part_and_no_part_at_all_ask_nothing() -> None:
@@ -175,3 +176,108 @@ def test_each_request_is_paced_before_it_is_sent() -> None:
     pieces = list(read_ahead(fetcher, parts, one_at_a_time, pace=lambda size: told.append((size, len(fetcher.begun)))))
     assert [size for size, _ in told] == [len(data) for _, data in pieces]
     assert [begun for _, begun in told] == list(range(len(pieces)))
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_of_a_consumer_who_may_stop_three_small_requests_are_made_until_two_are_taken(in_flight: int) -> None:
+    fetcher = MemoryFetcher()
+    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight), may_stop=True)
+    sizes = [len(next(pieces)[1]), len(next(pieces)[1])]
+    wait_until_idle(fetcher, 3)
+    assert fetcher.begun == [0, 10, 20]
+    sizes += [len(data) for _, data in pieces]
+    assert sizes == [10] * 100
+    planned = requests_of(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight))
+    assert [len(wanted) for _, _, wanted in planned] == sizes
+
+
+def test_small_segments_too_are_fetched_little_by_little_for_a_consumer_who_may_stop() -> None:
+    fetcher = MemoryFetcher()
+    parts = [(segment(4, base_offset=10 * part), ByteRange(0, 4)) for part in range(30)]
+    pieces = read_ahead(fetcher, parts, options(in_flight=8), may_stop=True)
+    next(pieces)
+    wait_until_idle(fetcher, 7)
+    assert len(fetcher.begun) == 7  # 28 bytes
+    assert [part for part, _ in pieces] == list(range(1, 30))
+
+
+def test_the_first_requests_are_sent_all_at_once() -> None:
+    fetcher = MemoryFetcher()
+    fetcher.gate.clear()
+    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=16))
+    consumer = threading.Thread(target=lambda: next(pieces))
+    consumer.start()
+    fetcher.wait_until_begun(FIRST)
+    fetcher.gate.set()
+    consumer.join(PATIENCE)
+    pieces.close()
+
+
+@pytest.mark.parametrize("request_seconds,most_begun", [(0.01, 3), (1.0, 19)])
+def test_as_many_requests_are_ahead_as_come_while_the_consumer_works(request_seconds: float, most_begun: int) -> None:
+    window = RequestWindow(16)
+    for _ in range(20):
+        window.taken(request_seconds, 0.05, 0)
+    fetcher = MemoryFetcher()
+    # A clock that stands still: what was learned is not changed by what is measured here.
+    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window, now=lambda: 0.0)
+    next(pieces)
+    wait_until_idle(fetcher, most_begun)
+    assert len(fetcher.begun) == most_begun
+    pieces.close()
+
+
+def test_a_storage_that_asks_for_fewer_requests_is_heeded() -> None:
+    window = RequestWindow(16)
+    fetcher = MemoryFetcher()
+    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window, now=lambda: 0.0)
+    next(pieces)
+    before = window.size
+    fetcher.busy = 1
+    next(pieces)
+    assert window.size <= before // 2
+    assert sum(len(data) for _, data in pieces) == 1000 - 20
+
+
+class ChunkedFetcher(MemoryFetcher):
+    """Has to read a manifest before it can tell its chunks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing: set[int] = set()
+        self.asked: list[int] = []
+
+    def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
+        with self.changed:
+            self.asked.append(segment.base_offset)
+            self.changed.notify_all()
+        if segment.base_offset in self.missing:
+            raise StorageObjectNotFoundError("no manifest")
+        return super().request_ranges(segment, wanted, request_bytes)
+
+
+def test_the_layout_of_the_next_segments_is_asked_for_before_their_requests_are_wanted() -> None:
+    fetcher = ChunkedFetcher()
+    parts = [(segment(100, base_offset=10 * part), ByteRange(0, 100)) for part in range(5)]
+    pieces = read_ahead(fetcher, parts, options(memory_bytes=20))
+    next(pieces)
+    with fetcher.changed:
+        assert fetcher.changed.wait_for(lambda: set(fetcher.asked) == {0, 10, 20}, PATIENCE)
+    pieces.close()
+
+
+def test_a_layout_that_cannot_be_had_is_an_error_at_its_place() -> None:
+    fetcher = ChunkedFetcher()
+    fetcher.missing = {10}
+    parts = [(segment(100, base_offset=10 * part), ByteRange(0, 100)) for part in range(3)]
+    got = []
+    with pytest.raises(StorageObjectNotFoundError, match="no manifest"):
+        for part, _ in read_ahead(fetcher, parts, options()):
+            got.append(part)
+    assert got == [0] * 10
+
+
+def wait_until_idle(fetcher: MemoryFetcher, begun: int) -> None:
+    """Until so many requests were begun, and none is under way."""
+    with fetcher.changed:
+        assert fetcher.changed.wait_for(lambda: len(fetcher.begun) >= begun and not fetcher.running, PATIENCE)

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import logging
 import re
 import socket
+import threading
+import time
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +23,10 @@ from tiered_stream.errors import (
     StorageReadTimeoutError,
     StorageUnavailableError,
 )
+from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_store
 
@@ -38,9 +44,10 @@ def store_at(endpoint: str, **others: object) -> ObjectStore:
 
 @pytest.fixture
 def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The backoffs between retries, which are not slept."""
+    """The backoffs between retries, which are not slept. Other threads, as of reads that were given up, do sleep."""
     slept: list[float] = []
-    monkeypatch.setattr("botocore.endpoint.time.sleep", slept.append)
+    own, sleep = threading.get_ident(), time.sleep
+    monkeypatch.setattr(time, "sleep", lambda each: slept.append(each) if threading.get_ident() == own else sleep(each))
     return slept
 
 
@@ -71,20 +78,20 @@ def test_no_credentials_anywhere_name_the_options_and_the_chain(monkeypatch: pyt
     monkeypatch.delenv("AWS_PROFILE", raising=False)
     store = store_at("http://127.0.0.1:1", access_key_id=None, secret_access_key=None)
     with pytest.raises(StorageAccessError, match="credentials for s3://bucket/p/key.*access.key.id.*credential chain"):
-        store.get("key")
+        store.get("key", DEFAULT_LIMITS.index)
 
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidToken", "AuthorizationHeaderMalformed"])
 def test_credentials_that_a_400_refuses_are_a_matter_of_access(code: str) -> None:
     with ScriptedHttp([error(400, code)]) as server, pytest.raises(StorageAccessError, match=code):
-        store_at(server.url).get("key")
+        store_at(server.url).get("key", DEFAULT_LIMITS.index)
 
 
 def test_an_endpoint_that_nobody_listens_on_is_named(sleeps: list[float]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
     with pytest.raises(StorageUnavailableError, match=re.escape(endpoint) + ".*endpoint.url.*s3://bucket/p/key"):
-        store_at(endpoint).get("key")
+        store_at(endpoint).get("key", DEFAULT_LIMITS.index)
     assert len(sleeps) == 3
 
 
@@ -105,6 +112,15 @@ def test_a_service_that_stays_under_load_is_given_up_after_four_requests(
         assert len(server.requests) == 4
 
 
+def test_answers_that_ask_for_fewer_requests_are_counted(sleeps: list[float]) -> None:
+    answers = [error(503, "SlowDown"), error(429, "TooManyRequests"), error(500, "InternalError"), part(b"data")]
+    with ScriptedHttp(answers) as server:
+        store = store_at(server.url)
+        assert store.busy_answers() == 0
+        assert store.get("key", ByteRange(0, 4)) == b"data"
+        assert store.busy_answers() == LocalLayoutFetcher(store).busy_answers() == 2
+
+
 def test_silence_is_a_read_timeout_and_is_not_waited_for_twice() -> None:
     silent = pytest.raises(StorageReadTimeoutError, match="silent for kafka.fetch.remote.read.timeout.ms")
     with ScriptedHttp([SILENCE]) as server, silent:
@@ -120,7 +136,7 @@ def test_a_connection_that_is_never_accepted_is_a_connect_timeout() -> None:
             one.setblocking(False)
             one.connect_ex(address)
         with pytest.raises(StorageConnectTimeoutError, match=r"no connection to http://127.*connect.timeout.ms"):
-            store_at(f"http://127.0.0.1:{address[1]}", connect_timeout_ms=50).get("key")
+            store_at(f"http://127.0.0.1:{address[1]}", connect_timeout_ms=50).get("key", DEFAULT_LIMITS.index)
         for one in waiting:
             one.close()
 
@@ -149,6 +165,49 @@ def test_a_body_that_always_breaks_off_is_given_up_after_four_requests() -> None
 def test_an_answer_with_other_bytes_than_those_asked_for_is_refused(script: bytes, wrong: type[Exception]) -> None:
     with ScriptedHttp([script]) as server, pytest.raises(wrong, match="s3://bucket/p/key"):
         store_at(server.url).get("key", ByteRange(2, 6))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        answer(200, b"12345", Last_Modified="yesterday"),
+        answer(200, b"12345", x_amz_missing_meta="many"),
+        answer(200, b"<ListBucketResult>"),
+        answer(
+            200, b"<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>", x_amz_tagging_count="-"
+        ),
+        b"HTTP/1.1 200 OK\r\n\r\n",
+        answer(307),  # which botocore follows until its stack is full
+        error(409, "Conflict"),
+    ],
+)
+def test_whatever_an_endpoint_answers_the_error_is_ours(script: bytes) -> None:
+    with ScriptedHttp([script]) as server:
+        store = store_at(server.url)
+        for ask in (lambda: store.get("key", ByteRange(0, 5)), lambda: store.size("key"), lambda: list(store.list(""))):
+            with suppress(StorageError):
+                ask()
+
+
+def test_an_answer_in_chunks_is_refused_since_its_length_binds_nobody() -> None:
+    chunks = part(b"01234").replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n") + b"\r\n0\r\n\r\n"
+    with ScriptedHttp([chunks]) as server, pytest.raises(StorageError, match="did not give the length"):
+        store_at(server.url).get("key", ByteRange(0, 5))
+
+
+def test_neither_credentials_nor_signatures_are_logged_when_everything_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = f"{SECRET}-token"
+    with ScriptedHttp([error(500, "InternalError"), part(b"01234"), error(403, "AccessDenied")]) as server:
+        store = store_at(server.url, access_key_id="the-key-id", session_token=token)
+        store.get("key", ByteRange(0, 5))
+        with pytest.raises(StorageAccessError):
+            store.get("key", ByteRange(0, 5))
+        signed = store.signed_url("key", 60)
+    logging.getLogger("botocore.auth").debug("a line of the user's own botocore")
+    assert signed is not None and "the-key-id" in signed and token.encode() in server.requests[0]
+    assert "user's own botocore" in caplog.text
+    assert not [each for each in ("the-key-id", SECRET, "Signature=", "x-amz-") if each in caplog.text]
 
 
 def test_an_empty_range_is_not_asked_for() -> None:

@@ -13,7 +13,8 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
 from tiered_stream.broker.location_messages import decode_segments
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
 from tiered_stream.model import (
     AbortedTransaction,
     ByteRange,
@@ -30,6 +31,7 @@ from tiered_stream.options.choices import IsolationLevel
 log = logging.getLogger(__name__)
 
 _MOST_ROUNDS = 10_000
+_OFFSETS = 1 << 63  # that an int64 can tell
 
 Locations = tuple[SegmentLocation, ...]
 
@@ -43,6 +45,7 @@ class BrokerLocator(Locator):
         part_bytes: the brokers are asked to cut larger segments into parts of about that many bytes.
         local_too: also segments that the brokers still have on their own disks.
         signed_only: nobody here could read a location that is not signed: such are left to the brokers.
+        falls_back: partitions whose leader does not answer are left to the brokers, too.
     """
 
     name = "broker"
@@ -55,15 +58,19 @@ class BrokerLocator(Locator):
         part_bytes: int,
         local_too: bool = True,
         signed_only: bool = False,
+        falls_back: bool = False,
     ) -> None:
         self._client = client
+        self._falls_back = falls_back
+        # Long enough for one whole attempt: an answer may take long that names very many segments.
+        self._patience_ms = client.config.request_timeout_ms if falls_back else None
         self._terms = LocationTerms(isolation, local_too, part_bytes)
         self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
         self._signed_only = signed_only
         self._known: dict[tuple[TopicPartition, LocationTerms], tuple[bytes, UUID, Locations]] = {}
         self._warned = False
 
-    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         found = self._ask(ranges, self._terms)
         if not self._signed_only:
             return found
@@ -88,6 +95,10 @@ class BrokerLocator(Locator):
             )
             for partition, locations in found.items()
         }
+
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+        found = self._ask(ranges, self._ends_terms)
+        return {each: tuple(VisibleSegment(of.segment, of.offsets) for of in found[each]) for each in ranges}
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         if len(location.bytes) <= target_bytes:
@@ -115,9 +126,15 @@ class BrokerLocator(Locator):
         for _ in range(_MOST_ROUNDS):
             if not left:
                 return found
-            answers = locate_segments(self._client, left, terms)
+            answers = locate_segments(self._client, left, terms, self._patience_ms)
+            for partition, fault in answers.faults.items():
+                if not (self._falls_back and fault.retriable):
+                    raise fault
+                log.warning(
+                    "%s is read from the broker, from offset %d on: %s", partition, left[partition].start, fault
+                )
             following: dict[TopicPartition, OffsetRange] = {}
-            for partition, answer in answers.items():
+            for partition, answer in answers.found.items():
                 found[partition] += self._locations(partition, answer, left[partition], terms)
                 if answer.located_end is not None and answer.located_end < left[partition].end:
                     following[partition] = OffsetRange(answer.located_end, left[partition].end)
@@ -173,7 +190,7 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: Any) -> SegmentL
     )
     offsets = OffsetRange(entry.start_offset, entry.end_offset)
     byte_range = ByteRange(entry.start_position, entry.end_position)
-    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1
+    inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1 < _OFFSETS
     if segment.segment_id is None or not inside or byte_range.end > segment.size:
         raise ValueError(f"segment {segment.segment_id}: {offsets}, {byte_range}")
     return SegmentLocation(

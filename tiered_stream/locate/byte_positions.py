@@ -16,7 +16,7 @@ from tiered_stream.errors import CorruptDataError, naming
 from tiered_stream.locate.index_cache import IndexCache
 from tiered_stream.model import AbortedTransaction, ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
 from tiered_stream.records.header import HEADER_SIZE, LENGTH_END, MAGIC, START
-from tiered_stream.records.indexes import OffsetIndex, parse_offset_index
+from tiered_stream.records.indexes import OffsetIndex, parse_offset_index, parse_time_index
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 
@@ -42,6 +42,28 @@ class SegmentPositions:
         end = max(start, index.end_position(wanted.end, segment.size))
         following = index.following(end) if start < end < segment.size else None
         return SegmentLocation(segment, wanted, ByteRange(start, end), following=following)
+
+    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+        """`location` from a batch on before which no record is at or after `timestamp` (ms); None: none of it is.
+
+        Raises: as `location`.
+        """
+        segment = location.segment
+        data = self._cache.get(segment, (IndexType.TIMESTAMP,)).get(IndexType.TIMESTAMP, b"")
+        with naming(segment):
+            # To the end of the batch that has this offset, no record is newer than `timestamp` less one.
+            start = parse_time_index(data, segment.base_offset).floor_offset(timestamp - 1)
+        if start <= location.offsets.start:
+            return location
+        if start >= location.offsets.end:
+            return None
+        rest = self.location(segment, OffsetRange(start, location.offsets.end))
+        return replace(
+            location,
+            offsets=rest.offsets,
+            bytes=ByteRange(rest.bytes.start, location.bytes.end),
+            aborted_transactions=touching(location.aborted_transactions, start, location.offsets.end),
+        )
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """`location` in parts of about `target_bytes`, each beginning with a batch: together, exactly it.
@@ -109,4 +131,6 @@ class SegmentPositions:
 
 def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -> tuple[AbortedTransaction, ...]:
     """Those with an offset from `start` (inclusive) to `end` (exclusive)."""
+    if not transactions:
+        return ()
     return tuple(t for t in transactions if t.first_offset < end and t.last_offset >= start)

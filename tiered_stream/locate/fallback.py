@@ -24,6 +24,7 @@ from tiered_stream.errors import (
 )
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import RemoteLogSegment, TopicPartition
+from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
@@ -48,12 +49,12 @@ class SegmentsLeftOut:
     ) -> None:
         self._fetcher = fetcher
         self._segments = segments
-        self._lock, self._access_lock = threading.Lock(), threading.Lock()
+        self._lock = threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
         """Of each partition's first segment that fails, whichever thread is first: its base offset, and the error."""
         self._out_of_reach = 0
-        self._access: bool | None = None
+        self._access: SingleFlightCache[None, bool] = SingleFlightCache(1)
 
     def unless_storage_fails(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
         """What `work` gives; None: the storage does not give what it needs of the segment.
@@ -91,14 +92,13 @@ class SegmentsLeftOut:
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
         """Whether the storage gives another segment's index; where there is no other, the log of this one."""
-        with self._access_lock:
-            if self._access is None:
-                others = [each for each in self._newest() if each.segment_id != refused.segment_id][:_WITNESSES]
-                fetcher, offset_index = self._fetcher, (IndexType.OFFSET,)
-                indexes = (partial(fetcher.fetch_indexes, each, offset_index) for each in others)
-                log_start = partial(fetcher.fetch_log_segment, refused, 0, 1)
-                self._access = any(map(_is_given, indexes)) if others else _is_given(log_start)
-            return self._access
+        return self._access.get(None, lambda: self._is_let_in(refused))
+
+    def _is_let_in(self, refused: RemoteLogSegment) -> bool:
+        others = [each for each in self._newest() if each.segment_id != refused.segment_id][:_WITNESSES]
+        fetcher, offset_index = self._fetcher, (IndexType.OFFSET,)
+        indexes = (partial(fetcher.fetch_indexes, each, offset_index) for each in others)
+        return any(map(_is_given, indexes)) if others else _is_given(partial(fetcher.fetch_log_segment, refused, 0, 1))
 
     def _newest(self) -> list[RemoteLogSegment]:
         """Of each partition the first and the last two; the newest first, least likely to be gone."""

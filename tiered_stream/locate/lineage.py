@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment
+from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment, SegmentLocation
 
 END_OF_LOG = (1 << 63) - 1
 
@@ -36,6 +36,11 @@ class VisibleSegment:
 
 class VisibleSegments(tuple[VisibleSegment, ...]):
     """Those of one partition, sorted and disjoint."""
+
+    @cached_property
+    def located(self) -> dict[tuple[int, bool], tuple[SegmentLocation, int | None]]:
+        """For whoever locates them: by index and whether for read_committed, a part's location, and its seam."""
+        return {}
 
     def next_stop(self, at: int) -> int:
         """From `at` on, the first that may have a transaction index, or that is followed by a gap or by nothing."""

@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tiered_stream.model import PartitionLocations, PartitionRanges, SegmentLocation, TopicPartition
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.model import (
+    PartitionLocations,
+    PartitionRanges,
+    RemoteLogSegment,
+    SegmentLocation,
+    TopicPartition,
+)
+
+SegmentFilter = Callable[[RemoteLogSegment], bool]
+
+
+def every_segment(_segment: RemoteLogSegment) -> bool:
+    """Each is needed."""
+    return True
 
 
 class Locator(ABC):
@@ -19,11 +33,12 @@ class Locator(ABC):
     """As in the option `remote.log.locator`."""
 
     @abstractmethod
-    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         """The tiered part of each range: locations in offset order, disjoint; what they leave out is not tiered.
 
-        Under read_committed each names the aborted transactions that touch its offsets. They are those of the topic
-        that has the name now: which topic is to be read, the caller knows.
+        Of segments that are not `needed` a location tells the offsets, and need not tell anything else. Under
+        read_committed each names the aborted transactions that touch its offsets. They are those of the topic that
+        has the name now: which topic is to be read, the caller knows.
 
         Raises:
             StorageError, BrokerError, CorruptDataError: the locations cannot be had.
@@ -36,12 +51,30 @@ class Locator(ABC):
         No storage request is made for it.
         """
 
+    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+        """The location without batches at its start that end before any record at or after `timestamp` (ms).
+
+        As far as that is known; None: it holds no such record. Raises: as `locate`.
+        """
+        return location
+
+    @abstractmethod
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+        """The tiered segments that share an offset with each range, ascending and disjoint; perhaps cut off to it.
+
+        No storage request is made for it.
+        """
+
     @abstractmethod
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """`location` cut at batch starts into parts of about `target_bytes`, in order: together, exactly it.
 
         Raises: as `locate`.
         """
+
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        """`cut` of each location with its bytes. Raises: as `locate`."""
+        return [self.cut(location, target_bytes) for location, target_bytes in cuts]
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
         """Let go of connections."""
@@ -54,14 +87,23 @@ class WrappedLocator(Locator):
         self.name = locator.name
         self.wrapped = locator
 
-    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
-        return self.wrapped.locate(ranges)
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        return self.wrapped.locate(ranges, needed)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         return self.wrapped.segment_ends(ranges)
 
+    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+        return self.wrapped.since(location, timestamp)
+
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+        return self.wrapped.segments(ranges)
+
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         return self.wrapped.cut(location, target_bytes)
+
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        return self.wrapped.cut_all(cuts)
 
     def close(self) -> None:
         self.wrapped.close()

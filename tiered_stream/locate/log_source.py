@@ -13,7 +13,8 @@ from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
-from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
+from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
+from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
 from tiered_stream.locate.prefer_local import PreferLocal
 from tiered_stream.locate.storage_check import CheckedStorage
@@ -64,7 +65,8 @@ def _open_archive(options: Options) -> LogSource:
     archive, fetcher = open_archive(options.storage, options.topic_ids), fetcher_for(options)
     locator = ArchiveLocator(archive, fetcher, options.isolation_level)
     log.info("remote.log.locator=archive: topics, offsets and segments come from the manifests in the storage")
-    return LogSource(ArchiveOffsetReader(archive, fetcher, options.isolation_level), CheckedStorage(locator, fetcher))
+    reader = ArchiveOffsetReader(archive, fetcher, options.isolation_level, options.limits)
+    return LogSource(reader, CheckedStorage(locator, fetcher))
 
 
 def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffsetReader) -> Locator | None:
@@ -76,11 +78,14 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
     if options.locator is LocatorName.NONE or (automatic and not _can_follow(options, client)):
         return None
     fetcher = fetcher_for(options)
+    falls_back = options.fallback is Fallback.BROKER
+    patience_ms = PATIENCE_MS if falls_back else None
     metadata_topic = MetadataTopicLocator(
-        client, fetcher, options.isolation_level, falls_back=options.fallback is Fallback.BROKER
-    )
+        client, fetcher, options.isolation_level, falls_back=falls_back, patience_ms=patience_ms,
+        snapshots=open_snapshots(options.metadata_snapshot_dir),
+    )  # fmt: skip
     checked = CheckedStorage(metadata_topic, fetcher)
-    return PreferLocal(checked, offset_reader) if options.prefer is Prefer.LOCAL else checked
+    return PreferLocal(checked, offset_reader, patience_ms) if options.prefer is Prefer.LOCAL else checked
 
 
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
@@ -93,7 +98,7 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
     if version >= SIGNED_LOCATIONS or (version and readable):
         locator = BrokerLocator(
             client, options.isolation_level, part_bytes=options.split_bytes, local_too=options.prefer is Prefer.TIERED,
-            signed_only=not readable,
+            signed_only=not readable, falls_back=options.fallback is Fallback.BROKER,
         )  # fmt: skip
         return CheckedStorage(locator, fetcher_for(options)) if readable else locator
     if options.locator is LocatorName.AUTO:
@@ -103,7 +108,12 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
             f"option {LOCATOR.name}: the brokers' locations are not signed, so {STORAGE_URI.name} must say where the "
             "storage is"
         )
-    raise ConfigurationError(
+    raise no_location_feature()
+
+
+def no_location_feature() -> ConfigurationError:
+    """`remote.log.locator=broker` was asked for, and the brokers do not speak KIP-1248."""
+    return ConfigurationError(
         f"option {LOCATOR.name}: broker needs brokers that say where segments are (feature {LOCATION_FEATURE}): stock "
         "brokers do not. Point kafka.bootstrap.servers at a gateway, or use metadata-topic"
     )

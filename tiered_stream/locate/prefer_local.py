@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.locate.locator import Locator, WrappedLocator
+from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
 from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
-    """Another locator's answers, cut off where the leader's local log begins."""
+    """Another locator's answers, cut off where the leader's local log begins.
 
-    def __init__(self, locator: Locator, offsets: BrokerOffsetReader) -> None:
+    Args:
+        patience_ms: after which a partition is left to the brokers (None: that is an error).
+    """
+
+    def __init__(self, locator: Locator, offsets: BrokerOffsetReader, patience_ms: int | None = None) -> None:
         super().__init__(locator)
         self._offsets = offsets
+        self._patience_ms = patience_ms
 
-    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
-        local = self._offsets.earliest_local(ranges)
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        local = self._offsets.earliest_local(ranges, self._patience_ms)
         not_local = {
             partition: OffsetRange(wanted.start, min(wanted.end, max(wanted.start, begin)))
             for partition, wanted in ranges.items()
             if (begin := local[partition]) is not None
         }
-        return self.wrapped.locate(not_local)
+        return self.wrapped.locate(not_local, needed)

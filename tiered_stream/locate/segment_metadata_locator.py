@@ -15,10 +15,11 @@ from tiered_stream.locate.aborted_transactions import find_aborted
 from tiered_stream.locate.byte_positions import SegmentPositions, touching
 from tiered_stream.locate.fallback import SegmentsLeftOut
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
-from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
 from tiered_stream.model import (
     AbortedTransaction,
+    ByteRange,
     OffsetRange,
     PartitionLocations,
     PartitionRanges,
@@ -26,6 +27,7 @@ from tiered_stream.model import (
     TopicPartition,
 )
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.process import collection_paused
 from tiered_stream.records.transactions import control_batches
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
@@ -55,7 +57,7 @@ class SegmentMetadataLocator(Locator):
         *,
         falls_back: bool = False,
     ) -> None:
-        self._falls_back = falls_back
+        self.falls_back = falls_back
         self._fetcher = fetcher
         self.committed = isolation is IsolationLevel.READ_COMMITTED
         self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
@@ -72,10 +74,12 @@ class SegmentMetadataLocator(Locator):
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
         """By partition and offset, the aborted transactions with records on both sides of the offset.
 
-        A last offset that is not known may be any from the seam on.
+        A last offset that is not known may be any from the seam on. What is missing could not be had: what needs it
+        is left to the brokers.
         """
 
-    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
+    @collection_paused()
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
         work = [
             (partition, at, wanted)
@@ -83,14 +87,20 @@ class SegmentMetadataLocator(Locator):
             if partition in visible
             for at in overlapping(visible[partition], wanted)
         ]
-        located = [(item[0], *one) for item, one in zip(work, self._locate_all(visible, work), strict=True) if one]
-        seams = {(partition, seam) for partition, _, seam in located if seam is not None}
-        across = self._aborted_across(seams) if seams else {}
-        locations: dict[TopicPartition, list[SegmentLocation]] = {partition: [] for partition in ranges}
-        for partition, location, seam in located:
-            beyond = across[partition, seam] if seam is not None else ()
-            locations[partition].append(with_aborted(location, beyond))
-        return {partition: tuple(found) for partition, found in locations.items()}
+        located: dict[TopicPartition, list[_Located]] = {partition: [] for partition in ranges}
+        for (partition, _, _), one in zip(work, self._locate_all(visible, work, needed), strict=True):
+            if one is not None:
+                located[partition].append(one)
+        seams = {each: {seam for _, seam in found if seam is not None} for each, found in located.items()}
+        asked = [(partition, seam) for partition, of in seams.items() for seam in of]
+        across = self._aborted_across(asked) if asked else {}
+        locations = {}
+        for partition, found in located.items():
+            beyond: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
+            beyond.update({seam: across.get((partition, seam)) for seam in seams[partition]})
+            with_beyond = ((location, beyond[seam]) for location, seam in found)
+            locations[partition] = tuple(with_aborted(each, more) for each, more in with_beyond if more is not None)
+        return locations
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
@@ -101,14 +111,39 @@ class SegmentMetadataLocator(Locator):
             for partition, wanted in ranges.items()
         }
 
+    def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+        try:
+            return self._positions.since(location, timestamp)
+        except StorageError as error:
+            if not self.falls_back:
+                raise
+            log.warning("segment %s is read from its start: %s", location.segment.segment_id, error)
+            return location
+
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
+        return {
+            partition: tuple(found[at] for at in overlapping(found, wanted))
+            for partition, wanted in ranges.items()
+            for found in [visible.get(partition, ())]
+        }
+
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         try:
             return self._positions.cut(location, target_bytes)
         except StorageError as error:
-            if not self._falls_back:
+            if not self.falls_back:
                 raise
             log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
             return [location]
+
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        """Side by side: each waits for an index, and then for headers."""
+        if len(cuts) < 2:
+            return super().cut_all(cuts)
+        # A pool of its own: the headers wait in the other one.
+        with ThreadPoolExecutor(min(INDEX_REQUESTS_IN_FLIGHT, len(cuts)), thread_name_prefix="cut") as pool:
+            return list(pool.map(lambda each: self.cut(*each), cuts))
 
     def location(self, visible: Visible, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
         """Where `wanted`, which lies in `visible[at]`, is; `committed`: with the transactions that were aborted there.
@@ -128,33 +163,63 @@ class SegmentMetadataLocator(Locator):
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def _locate_all(
-        self, visible: Mapping[TopicPartition, Visible], work: Sequence[tuple[TopicPartition, int, OffsetRange]]
+        self,
+        visible: Mapping[TopicPartition, Visible],
+        work: Sequence[tuple[TopicPartition, int, OffsetRange]],
+        needed: SegmentFilter,
     ) -> list[_Located | None]:
-        """Side by side; None: the storage does not give what the segment needs, and that may be."""
+        """Side by side where it asks the storage; None: that does not give what the segment needs, and that may be."""
         left_out = SegmentsLeftOut(self._fetcher, visible)
 
         def locate(item: tuple[TopicPartition, int, OffsetRange]) -> _Located | None:
             partition, at, wanted = item
             one = partial(self._locate_one, visible[partition], at, wanted)
-            segment = visible[partition][at].segment
-            return left_out.unless_storage_fails(segment, one) if self._falls_back else one()
+            segment, offsets = visible[partition][at].segment, visible[partition][at].offsets
+            if not needed(segment):
+                return SegmentLocation(segment, wanted.intersect(offsets), ByteRange(0, 0)), None
+            return left_out.unless_storage_fails(segment, one) if self.falls_back else one()
 
-        located = list(self._executor.map(locate, work))
+        known = [self._whole(visible[partition], at, wanted, needed) for partition, at, wanted in work]
+        asked = self._executor.map(locate, (item for item, one in zip(work, known, strict=True) if one is None))
+        located = [next(asked) if one is None else one for one in known]
         left_out.tell()
         return located
 
-    def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
+    def _whole(self, visible: Visible, at: int, wanted: OffsetRange, needed: SegmentFilter) -> _Located | None:
+        """Where a part is that is wanted whole, if no index is needed for that; made once."""
+        part = visible[at]
+        if not isinstance(visible, VisibleSegments) or not needed(part.segment):
+            return None
+        if wanted.start > part.offsets.start or wanted.end < part.offsets.end:
+            return None
+        known = visible.located.get((at, self.committed))
+        if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
+            # What could have been aborted, a seam tells: the search would go on to it.
+            seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
+            known = visible.located[at, self.committed] = self._place(visible, at, wanted), seam
+        return known
+
+    def _needs_index(self, visible: VisibleSegments, at: int) -> bool:
+        """Whether an index says what was aborted in a part."""
+        return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
+
+    def _place(self, visible: Visible, at: int, wanted: OffsetRange) -> SegmentLocation:
+        """Where a part is, or what of it is wanted."""
         part = visible[at]
         location = self._positions.location(part.segment, wanted.intersect(part.offsets))
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
-            location = replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
+            return replace(location, following=(part.offsets.end, part.segment.end_offset + 1))
+        return location
+
+    def _locate_one(self, visible: Visible, at: int, wanted: OffsetRange) -> _Located:
+        location = self._place(visible, at, wanted)
         if not self.committed:
             return location, None
         search = find_aborted(visible, at, location.offsets, self._cache)
         for transaction in search.found:
             if transaction.last_offset >= wanted.end:
                 self._check_marker(visible, transaction)
-        return replace(location, aborted_transactions=search.found), search.seam
+        return with_aborted(location, search.found), search.seam
 
     def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
         """What `records.checks` does where a marker is read, for one that lies beyond the wanted offsets."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError, StorageError
-from tiered_stream.locate.locator import Locator, WrappedLocator
+from tiered_stream.locate.locator import Locator, SegmentFilter, WrappedLocator, every_segment
 from tiered_stream.model import PartitionLocations, PartitionRanges, SegmentLocation
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
@@ -31,11 +31,12 @@ class CheckedStorage(WrappedLocator):
         self._fetcher = fetcher
         self._checked = False
 
-    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
-        located = self.wrapped.locate(ranges)
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        located = self.wrapped.locate(ranges, needed)
         # A signed location was signed by who has the storage; nothing that was configured here reads it.
         if not self._checked:
-            unsigned = [each for found in located.values() for each in found if each.signed_url is None]
+            read = [each for found in located.values() for each in found if needed(each.segment)]
+            unsigned = [each for each in read if each.signed_url is None]
             if unsigned:
                 self._check(unsigned)
                 self._checked = True

@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import logging
+from uuid import UUID
+
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.model import Split
+from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids
+from tiered_stream.plan.pruning import NeededSegments, Pruning
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.starting import batch_ranges
 
+logger = logging.getLogger(__name__)
 
-def plan_batch(options: Options, source: LogSource) -> list[Split]:
-    """The splits of a batch query; earliest and latest are those of this moment.
+
+def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = None) -> list[Split]:
+    """The splits of a batch query; earliest and latest are those of this moment. The log says what `pruning` left out.
+
+    Raises: as `batch_offsets`; BrokerError, StorageError: locations cannot be had.
+    """
+    ranges, topic_ids = batch_offsets(options, source)
+    if pruning is None:
+        return splits_for(ranges, options, source.locator, topic_ids)
+    kept = pruning.ranges(ranges)
+    needed = NeededSegments(pruning.times.from_ms if pruning.times else 0, pruning.offsets, look_inside=True)
+    splits = splits_for(kept, options, source.locator, topic_ids, needed)
+    logger.info(
+        "the query's filters leave %d of %d partitions, and %d of the %d tiered segments at the wanted offsets "
+        "(%d of %d bytes)",
+        len(kept), len(ranges), len(needed.kept), len(needed.kept) + len(needed.left_out),
+        sum(needed.kept.values()), sum(needed.kept.values()) + sum(needed.left_out.values()),
+    )  # fmt: skip
+    return splits
+
+
+def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:
+    """What a batch query reads, and the ids of its topics.
 
     Raises:
         ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
         DataLossError: as `starting.batch_ranges`, or a topic's id is not the one that the options pin it to.
-        BrokerError, StorageError: offsets or locations cannot be had.
+        BrokerError, StorageError: offsets cannot be had.
     """
     lookup = OffsetLookup.of(options, source.offset_reader)
     # Before the offsets: those of a topic that is made again in between do not fit its id, and tasks notice.
     topic_ids = lookup.assignment().topic_ids
     ranges = batch_ranges(options, lookup)
     check_topic_ids(options.topic_ids, topic_ids, DataLossPolicy(options.fail_on_data_loss))
-    return splits_for(ranges, options, source.locator, topic_ids)
+    return ranges, topic_ids

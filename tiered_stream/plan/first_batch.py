@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import PartitionOffsets, TopicPartition, listed
+from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
+from tiered_stream.options.positions import LogEnd
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup
 from tiered_stream.plan.starting import InitialOffsets, fitted_initial_offsets, initial_offsets
@@ -31,6 +33,8 @@ class FirstBatch:
 
     initial: InitialOffsets
     refused: ConfigurationError | None = None
+    in_vain: bool = False
+    """An archive's end is where it starts: nothing will ever come there."""
     _planned: bool = False
     _replayed_end: PartitionOffsets | None = None
 
@@ -42,7 +46,8 @@ class FirstBatch:
             BrokerError, StorageError: the offsets cannot be looked up.
         """
         try:
-            return cls(initial_offsets(options, lookup))
+            in_vain = options.locator is LocatorName.ARCHIVE and options.starting is LogEnd.LATEST
+            return cls(initial_offsets(options, lookup), in_vain=in_vain)
         except ConfigurationError as error:
             return cls(fitted_initial_offsets(options, lookup), error)
 
@@ -56,6 +61,11 @@ class FirstBatch:
             return False
         if self.refused is not None:
             raise self.refused
+        if self.in_vain:
+            logger.warning(
+                "an archive gets no new records, and the query starts at its end (startingOffsets=latest): nothing is "
+                "read. Set startingOffsets=earliest, and take a new checkpoint"
+            )
         self._planned = True
         return True
 
@@ -94,13 +104,15 @@ class FirstBatch:
             DataLossError: it may have held something there, and the policy is to fail.
         """
         for partition, start in sorted(self.start_of(end).items()):
-            known = partition in self.initial.given or start == end[partition]
-            if not known and 0 < start <= earliest.get(partition, start):
+            log_start = earliest.get(partition, start)
+            # An empty one ends where the log began then; past that, it may have been another.
+            known = partition in self.initial.given or start == end[partition] == log_start
+            if not known and 0 < start <= log_start:
                 data_loss.report(
                     "COULD_NOT_READ_OFFSET_RANGE",
                     f"the first micro-batch, up to offset {end[partition]} of {partition}, is read again. Where it "
-                    f"started is not in the checkpoint, and what it held before offset {start}, where the log begins "
-                    "now, is gone.",
+                    f"started is not in the checkpoint, and what it held before offset {log_start}, where the log "
+                    "begins now, is gone.",
                 )
 
     def _moved_start(self, partition: TopicPartition, until: int) -> int:

@@ -55,6 +55,7 @@ class OffsetLookup:
     attempts: int
     interval_ms: int
     sleep: Callable[[float], None] = time.sleep
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     @classmethod
     def of(cls, options: Options, reader: OffsetReader, sleep: Callable[[float], None] = time.sleep) -> OffsetLookup:

@@ -19,12 +19,20 @@ from tiered_stream.model import (
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
 from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.pruning import NeededSegments
+
+_ONE_REQUEST = 16 << 20
+"""Bytes that are fetched as quickly as the indexes that would tell which of them are needed."""
 
 
 def splits_for(
-    ranges: PartitionRanges, options: Options, locator: Locator | None, topic_ids: Mapping[str, UUID]
+    ranges: PartitionRanges,
+    options: Options,
+    locator: Locator | None,
+    topic_ids: Mapping[str, UUID],
+    needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """`plan_splits` as the options have it, each split bound to its topic's id.
+    """`plan_splits` as the options have it, each split bound to its topic's id; `needed`: if not by their times alone.
 
     Raises:
         DataLossError: offsets are not in the archive that is read, and `failOnDataLoss` is true.
@@ -32,7 +40,7 @@ def splits_for(
     splits = plan_splits(
         ranges, locator, split_bytes=options.split_bytes, min_partitions=options.min_partitions,
         max_records_per_partition=options.max_records_per_partition, topic_ids=topic_ids,
-        from_timestamp=options.times.from_ms if options.times else 0,
+        needed=needed or NeededSegments(options.times.from_ms if options.times else 0),
     )  # fmt: skip
     if options.locator is LocatorName.ARCHIVE:
         splits = _archived(splits, DataLossPolicy(options.fail_on_data_loss))
@@ -59,35 +67,38 @@ def plan_splits(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
     topic_ids: Mapping[str, UUID] | None = None,
-    from_timestamp: int = 0,
+    needed: NeededSegments | None = None,
 ) -> list[Split]:
     """The splits of a micro-batch, by partition and offset: each offset of each range in exactly one of them.
 
-    But offsets are left out that lie in segments without a record at or after `from_timestamp` (ms).
+    But offsets are left out that lie in segments which are not `needed`, and where those are looked into, the ones
+    before all records that are new enough in the first that is.
 
     What is tiered is cut into splits of about `split_bytes`, adjacent small segments in one; what `locator`
     does not know, or knows of a topic with another id than in `topic_ids`, comes from the broker.
     `max_records_per_partition` and `min_partitions` ask for more splits, as in Spark's `KafkaOffsetRangeCalculator`.
     """
+    needed = needed or NeededSegments()
     uncut = [
         split
         for some in _of_at_most(max_records_per_partition, ranges)
-        for split in _uncut(some, _located(locator, some, topic_ids or {}) if locator else {}, from_timestamp)
+        for split in _uncut(some, locator, topic_ids or {}, needed)
     ]
     counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
-    splits = [part for each, count in zip(uncut, counts, strict=True)
-              for part in _cut(each, locator, split_bytes, count)]  # fmt: skip
+    splits = _cut(uncut, locator, split_bytes, counts)
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
 
 
-def _located(locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID]) -> PartitionLocations:
+def _located(
+    locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
+) -> PartitionLocations:
     """The locations in the topics that are meant: one may have been made again since its id was asked for."""
 
     def meant(partition: TopicPartition, found: Sequence[SegmentLocation]) -> bool:
         ids = {location.segment.topic_id for location in (found[0], found[-1])}
         return partition.topic not in topic_ids or ids == {topic_ids[partition.topic]}
 
-    return {each: found for each, found in locator.locate(ranges).items() if found and meant(each, found)}
+    return {each: found for each, found in locator.locate(ranges, needed).items() if found and meant(each, found)}
 
 
 def _of_at_most(max_records: int | None, ranges: PartitionRanges) -> Iterator[dict[TopicPartition, OffsetRange]]:
@@ -102,25 +113,35 @@ def _of_at_most(max_records: int | None, ranges: PartitionRanges) -> Iterator[di
 
 
 def _uncut(
-    ranges: PartitionRanges, located: Mapping[TopicPartition, Sequence[SegmentLocation]], from_timestamp: int
+    ranges: PartitionRanges, locator: Locator | None, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> Iterator[Split]:
     """Each range as splits from storage and from the broker in turn, as large as they come."""
+    located = _located(locator, ranges, topic_ids, needed) if locator else {}
     for topic_partition, wanted in ranges.items():
         position = wanted.start
         adjacent: list[SegmentLocation] = []
         for location in located.get(topic_partition, ()):
-            wanted_too = not 0 <= location.segment.max_timestamp < from_timestamp
+            wanted_too = needed(location.segment)
             if location.offsets.start > position or not wanted_too:
                 yield from _tiered(topic_partition, adjacent)
                 adjacent = []
             if location.offsets.start > position:
                 yield Split(topic_partition, OffsetRange(position, location.offsets.start))
             if wanted_too:
-                adjacent.append(location)
+                adjacent += [location] if adjacent else _new_enough(location, locator, needed)
             position = location.offsets.end
         yield from _tiered(topic_partition, adjacent)
         if position < wanted.end:
             yield Split(topic_partition, OffsetRange(position, wanted.end))
+
+
+def _new_enough(location: SegmentLocation, locator: Locator | None, needed: NeededSegments) -> list[SegmentLocation]:
+    """What of a location may be new enough."""
+    wanted = needed.look_inside and needed.from_timestamp > 0
+    if locator is None or not wanted or len(location.bytes) <= _ONE_REQUEST:
+        return [location]
+    rest = locator.since(location, needed.from_timestamp)
+    return [rest] if rest else []
 
 
 def _tiered(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Iterator[Split]:
@@ -159,17 +180,34 @@ def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
     return ranges
 
 
-def _cut(split: Split, locator: Locator | None, split_bytes: int, count: int) -> list[Split]:
-    """At least `count` splits of one."""
-    if locator is None or not split.locations:
-        return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
-    target = max(1, min(split_bytes, -(-split.storage_bytes // count)))
-    segment_parts = [
-        part
-        for location in split.locations
-        for part in (locator.cut(location, target) if len(location.bytes) > 1.5 * target else (location,))
+def _cut(uncut: Sequence[Split], locator: Locator | None, split_bytes: int, counts: Sequence[int]) -> list[Split]:
+    """Of each split, at least as many as its count; the locator is asked for all places to cut at once."""
+    targets = [
+        max(1, min(split_bytes, -(-split.storage_bytes // count))) for split, count in zip(uncut, counts, strict=True)
     ]
-    splits = [each for some in _joined(segment_parts, target) for each in _tiered(split.topic_partition, some)]
+    large = [
+        (location, target)
+        for split, target in zip(uncut, targets, strict=True)
+        for location in split.locations
+        if len(location.bytes) > 1.5 * target
+    ]
+    found = iter(locator.cut_all(large) if locator else ())
+    splits: list[Split] = []
+    for split, target, count in zip(uncut, targets, counts, strict=True):
+        parts = [
+            part
+            for location in split.locations
+            for part in (next(found) if len(location.bytes) > 1.5 * target else (location,))
+        ]
+        splits += _cut_of(split, parts, target, count)
+    return splits
+
+
+def _cut_of(split: Split, parts: Sequence[SegmentLocation], target: int, count: int) -> list[Split]:
+    """At least `count` splits of one, of which these are the parts."""
+    if not parts:
+        return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
+    splits = [each for some in _joined(parts, target) for each in _tiered(split.topic_partition, some)]
     return splits if len(splits) >= count else _cut_inside(splits, count)
 
 

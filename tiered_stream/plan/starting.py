@@ -13,7 +13,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition, listed
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.options.parsing import Options
-from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position
+from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd, Position
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.lookup import OffsetLookup, check_decided
 from tiered_stream.plan.partitions import within_log
@@ -36,10 +36,11 @@ def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
     """The first offset to read of every assigned partition.
 
     Raises:
-        ConfigurationError: the position names other partitions than those assigned, or a timestamp has no match.
+        ConfigurationError: the position names other partitions than those assigned, or a timestamp has no match, or a
+            group no committed offset.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
-    return lookup.retrying(lambda: _initial(options.starting, lookup, options.timestamp_strategy))
+    return lookup.retrying(lambda: _initial(options.starting, lookup, _no_match(options)))
 
 
 def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
@@ -51,10 +52,15 @@ def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOff
     return lookup.retrying(lambda: _initial(options.starting, lookup, "latest", fitted=True))
 
 
+def _no_match(options: Options) -> str:
+    """What becomes of a partition of which the start says nothing."""
+    return options.group_strategy if isinstance(options.starting, AtGroup) else options.timestamp_strategy
+
+
 def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted: bool = False) -> InitialOffsets:
     partitions, reader = lookup.assigned().partitions, lookup.reader
     starting = _fitted(starting, partitions) if fitted else starting
-    starts = _positions(starting, partitions, reader, "starting", no_match)
+    starts = _positions(starting, partitions, lookup, "starting", no_match)
     named = {each for each, at in starts.items() if at not in (EARLIEST, LATEST)}
     return InitialOffsets(
         offsets=_bound(starts, *_log_ends(partitions, reader)),
@@ -66,11 +72,12 @@ def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted:
 def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Position:
     """`starting` for these partitions and no others."""
     match starting:
-        case AtOffsets(offsets):
-            return AtOffsets({partition: offsets.get(partition, LATEST) for partition in partitions})
+        case AtOffsets(offsets, topics):
+            words = {partition: topics.get(partition.topic, LATEST) for partition in partitions}
+            return AtOffsets({partition: offsets.get(partition, word) for partition, word in words.items()})
         case AtTimestamps(timestamps):
             return AtTimestamps({partition: timestamps.get(partition, LATEST) for partition in partitions})
-        case LogEnd() | AtTimestamp():
+        case LogEnd() | AtTimestamp() | BeforeNow() | AtGroup():
             return starting
 
 
@@ -86,8 +93,8 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
 
     def ask() -> dict[TopicPartition, OffsetRange]:
         partitions, reader = lookup.assigned().partitions, lookup.reader
-        starts = _positions(options.starting, partitions, reader, "starting", options.timestamp_strategy)
-        ends = _positions(options.ending, partitions, reader, "ending", "latest")
+        starts = _positions(options.starting, partitions, lookup, "starting", _no_match(options))
+        ends = _positions(options.ending, partitions, lookup, "ending", "latest")
         earliest, latest = _log_ends(partitions, reader)  # last, so that no match of a timestamp lies beyond
         starts = _bound(starts, earliest, latest)
         # What starts beyond an open transaction's first offset has nothing to read yet, and ends where it starts.
@@ -101,20 +108,41 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
 
 
 def _positions(
-    position: Position, partitions: Collection[TopicPartition], reader: OffsetReader, which: str, no_match: str
+    position: Position, partitions: Collection[TopicPartition], lookup: OffsetLookup, which: str, no_match: str
 ) -> dict[TopicPartition, int]:
-    """By partition an offset, EARLIEST or LATEST; `no_match` of a timestamp is an `error`, or `latest`."""
+    """By partition an offset, EARLIEST or LATEST; `no_match` (of a timestamp, a group): an `error`, or one of these."""
+    reader = lookup.reader
+    position = position.at(lookup.now_ms()) if isinstance(position, BeforeNow) else position
     match position:
         case LogEnd():
             return dict.fromkeys(partitions, position.value)
-        case AtOffsets(offsets):
-            _check_assigned("KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED", which, offsets, partitions)
-            return dict(offsets)
+        case AtOffsets(offsets, topics):
+            words = {partition: topics[partition.topic] for partition in partitions if partition.topic in topics}
+            named = {**offsets, **words}
+            check_assigned("KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED", which, named, partitions)
+            return named
         case AtTimestamps(timestamps):
-            _check_assigned("KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED", which, timestamps, partitions)
+            check_assigned("KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED", which, timestamps, partitions)
             return _offsets_for(timestamps, reader, no_match)
         case AtTimestamp(timestamp):
             return _offsets_for(dict.fromkeys(partitions, timestamp), reader, no_match)
+        case AtGroup(group):
+            return _offsets_of(group, partitions, reader, no_match)
+
+
+def _offsets_of(
+    group: str, partitions: Collection[TopicPartition], reader: OffsetReader, no_match: str
+) -> dict[TopicPartition, int]:
+    """By partition what the group has committed."""
+    committed = reader.committed(group, partitions)
+    without = [partition for partition, offset in committed.items() if offset is None]
+    if without and no_match == "error":
+        raise ConfigurationError(
+            f"the consumer group {group!r} has committed no offset for {listed(without)}: is it the right group? To "
+            "start such partitions at an end of theirs, set startingOffsetsByGroupStrategy to earliest or latest"
+        )
+    rest = LogEnd[no_match.upper()].value if without else LATEST
+    return {partition: rest if offset is None else offset for partition, offset in committed.items()}
 
 
 def _offsets_for(
@@ -134,9 +162,10 @@ def _offsets_for(
     return {**words, **dict.fromkeys(unmatched, LATEST), **matched}
 
 
-def _check_assigned(
+def check_assigned(
     condition: str, which: str, specified: Collection[TopicPartition], partitions: Collection[TopicPartition]
 ) -> None:
+    """The position names every partition that is read, and no other. Raises ConfigurationError: it does not."""
     missing, extra = set(partitions) - set(specified), set(specified) - set(partitions)
     if missing or extra:
         raise ConfigurationError(

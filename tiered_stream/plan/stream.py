@@ -16,10 +16,12 @@ from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
 from tiered_stream.plan.available_now import check_target
 from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
+from tiered_stream.plan.byte_limit import ends_by_bytes
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
+from tiered_stream.plan.stream_end import StreamEnd
 
 
 class StreamPlanner:
@@ -46,8 +48,10 @@ class StreamPlanner:
         self._first: FirstBatch | None = None
         self._latest: PartitionOffsets | None = None
         self._last_trigger_ms: float | None = None
-        self._available_now = False
+        self.available_now = False
+        """Whether the run ends where the log did when it began (`Trigger.AvailableNow`)."""
         self._target: PartitionOffsets | None = None
+        self._end = StreamEnd(options.ending, self._lookup) if options.bounded_streaming else None
         self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
         """Of the topics that are read, as far as they are known."""
 
@@ -59,7 +63,7 @@ class StreamPlanner:
 
     def prepare_for_available_now(self) -> None:
         """From now on nothing beyond the next lookup of the ends is read (`Trigger.AvailableNow`)."""
-        self._available_now = True
+        self.available_now = True
 
     def latest(self) -> PartitionOffsets | None:
         """The ends that were last looked up; None before the first time, and when there is nothing to read."""
@@ -68,7 +72,7 @@ class StreamPlanner:
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
         """Where the micro-batch from `start` ends; `start` itself where there is to be none.
 
-        `limited`: `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` apply; without, no other batch follows this one. An
+        `limited`: the options with limits `…PerTrigger` apply; without, no other batch follows this one. An
         initial start that could be another when it is asked for again is returned once, unchanged (`plan.first_batch`).
 
         Raises:
@@ -79,9 +83,7 @@ class StreamPlanner:
             return dict(start)
         if not latest or (limited and self._waits(start, latest)):
             return dict(start)
-        if not limited or self._options.max_offsets_per_trigger is None:
-            return dict(latest)
-        return self._limited_end(start, latest, self._options.max_offsets_per_trigger)
+        return self._limited_end(start, latest) if limited else dict(latest)
 
     def ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
         """What the micro-batch from `start` to `end` reads; a range may be empty.
@@ -109,13 +111,15 @@ class StreamPlanner:
     def _latest_for(self, start: PartitionOffsets) -> PartitionOffsets:
         if self._target is None:
             ending = self._options.ending
-            ends = ending.offsets if isinstance(ending, AtOffsets) else None
+            ends = ending.offsets if isinstance(ending, AtOffsets) and self._end is None else None
             # Known, too: what lies below them is asked for again.
             assignment, self._latest = self._lookup.latest(known=ends or start)
             self._check_topic_ids(assignment)
             if ends is not None:
                 self._latest = ends_within(self._latest, ends, self._data_loss)
-            if self._available_now:
+            if self._end is not None:
+                self._latest = self._end.within(start, self._latest)
+            if self.available_now:
                 self._target = self._latest
         return self._latest or {}
 
@@ -126,7 +130,7 @@ class StreamPlanner:
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
         """`minOffsetsPerTrigger`; not under AvailableNow, where waiting would end the run before its target."""
         minimum, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
-        if minimum is None or self._available_now:
+        if minimum is None or self.available_now:
             return False
         now = self._clock()
         waited_ms = delay_ms if self._last_trigger_ms is None else now - self._last_trigger_ms
@@ -135,9 +139,15 @@ class StreamPlanner:
         self._last_trigger_ms = now
         return False
 
-    def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
+    def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
+        """`maxOffsetsPerTrigger` and `maxBytesPerTrigger`: the lower end of the two."""
         known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
-        ends = proportional_ends(known, latest, limit)
-        if self._locator is None:
+        ends = ends_by_bytes(known, latest, self._options.max_bytes_per_trigger, self._locator)
+        most_offsets = self._options.max_offsets_per_trigger
+        if most_offsets is None:
+            return ends
+        by_offsets = proportional_ends(known, latest, most_offsets)
+        ends = {partition: min(end, by_offsets[partition]) for partition, end in ends.items()}
+        if self._locator is None or not self._options.segment_aligned_ends:
             return ends
         return ends_at_segments(ends, self._locator.segment_ends(limited_ranges(known, ends, latest)))

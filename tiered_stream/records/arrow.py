@@ -7,8 +7,9 @@ where a record has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,10 @@ SCHEMA = pa.schema(_FIELDS)
 SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", HEADERS_TYPE)])
 
 
-def record_schema(include_headers: bool) -> pa.Schema:
-    """The schema of every `pyarrow.RecordBatch` that is yielded; Spark compares it to the letter."""
-    return SCHEMA_WITH_HEADERS if include_headers else SCHEMA
+def record_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
+    """The schema of every `pyarrow.RecordBatch` that is yielded; Spark compares it to the letter. None: all columns."""
+    whole = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
+    return whole if columns is None else pa.schema([whole.field(name) for name in columns])
 
 
 def _bitmap(rows: int) -> np.ndarray[Any, Any]:
@@ -69,7 +71,7 @@ class BytesBuffers:
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Memory for the headers of `rows` records that take at most `size` bytes."""
+    """Memory for at most `most` headers, of `rows` records, that take at most `size` bytes."""
 
     ends: np.ndarray[Any, Any]
     bits: np.ndarray[Any, Any]
@@ -78,8 +80,7 @@ class HeaderBuffers:
     values: BytesBuffers
 
     @classmethod
-    def allocate(cls, rows: int, size: int) -> HeaderBuffers:
-        most = size // 2
+    def allocate(cls, rows: int, most: int, size: int) -> HeaderBuffers:
         keys, values = BytesBuffers.allocate(most, size), BytesBuffers.allocate(most, size)
         return cls(_ends(rows), _bitmap(rows), np.zeros(1, np.int64), keys, values)
 
@@ -104,13 +105,14 @@ def _valid_text(array: pa.Array) -> pa.Array:
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([key.decode(errors="replace") for key in array.cast(pa.binary()).to_pylist()], pa.string())
+        keys = array.cast(pa.binary()).to_pylist()
+        return pa.array([None if key is None else key.decode(errors="replace") for key in keys], pa.string())
     return array
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Memory for `rows` records whose batches take `size` bytes uncompressed."""
+    """Memory for `rows` records that take `size` bytes uncompressed, and `headers` of them: -1 leaves them out."""
 
     offsets: np.ndarray[Any, Any]
     timestamps: np.ndarray[Any, Any]
@@ -120,14 +122,14 @@ class RecordBuffers:
     headers: HeaderBuffers
 
     @classmethod
-    def allocate(cls, rows: int, size: int, include_headers: bool) -> RecordBuffers:
+    def allocate(cls, rows: int, size: int, headers: int) -> RecordBuffers:
         return cls(
             allocate(rows, np.int64),
             allocate(rows, np.int64),
             allocate(rows, np.int32),
             BytesBuffers.allocate(rows, size),
             BytesBuffers.allocate(rows, size),
-            HeaderBuffers.allocate(rows, size) if include_headers else HeaderBuffers.allocate(0, 0),
+            HeaderBuffers.allocate(rows, headers, size) if headers >= 0 else HeaderBuffers.allocate(0, 0, 0),
         )
 
     def columns(self) -> tuple[Any, ...]:
@@ -135,23 +137,28 @@ class RecordBuffers:
         return *fixed, self.keys.columns(), self.values.columns(), self.headers.columns()
 
     def record_batches(
-        self, topic: str, partition: int, rows: int, include_headers: bool, most: int
+        self, topic: str, partition: int, rows: int, schema: pa.Schema, most: int
     ) -> Iterator[pa.RecordBatch]:
-        """The first `rows` records, at most `most` in one batch."""
-        columns = [
-            self.keys.array(rows, pa.binary()),
-            self.values.array(rows, pa.binary()),
-            pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(self.offsets)]),
-            pa.Array.from_buffers(_FIELDS[5][1], rows, [None, pa.py_buffer(self.timestamps)]),
-            pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self.timestamp_types)]),
-            *([self.headers.array(rows)] if include_headers else ()),
-        ]
-        schema = record_schema(include_headers)
-        topics, partitions = repeated_text(topic, min(rows, most)), repeated_int32(partition, min(rows, most))
+        """The columns of `schema` of the first `rows` records, at most `most` in one batch."""
+        same = {"topic": partial(repeated_text, topic), "partition": partial(repeated_int32, partition)}
+        repeated = {name: same[name](min(rows, most)) for name in schema.names if name in same}
+        arrays = {name: self._array(name, rows) for name in schema.names if name not in same}
         for start in range(0, rows, most):
-            key, value, *others = (column.slice(start, most) for column in columns)
-            same = topics.slice(0, len(key)), partitions.slice(0, len(key))
-            yield pa.RecordBatch.from_arrays([key, value, *same, *others], schema=schema)
+            size = min(most, rows - start)
+            columns = [
+                repeated[name].slice(0, size) if name in repeated else arrays[name].slice(start, size)
+                for name in schema.names
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _array(self, name: str, rows: int) -> pa.Array:
+        match name:
+            case "key" | "value":
+                return (self.keys if name == "key" else self.values).array(rows, pa.binary())
+            case "headers":
+                return self.headers.array(rows)
+        numbers = {"offset": self.offsets, "timestamp": self.timestamps, "timestampType": self.timestamp_types}[name]
+        return pa.Array.from_buffers(SCHEMA.field(name).type, rows, [None, pa.py_buffer(numbers)])
 
 
 # From buffers: pyarrow's own ways to make an array of Python values import pandas, which takes half a second.

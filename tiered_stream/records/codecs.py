@@ -14,14 +14,13 @@ import cramjam
 import numpy as np
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.limits import Limit
 from tiered_stream.records.memory import allocate
-
-MAX_BATCH_BYTES = 256 << 20
-"""The largest record batch that is read, as it is stored and after decompression."""
 
 _SNAPPY_JAVA_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_JAVA_HEADER = 16
 _TOO_SMALL = "failed to write whole buffer"
+_SMALLEST, _GROWTH = 1 << 16, 16
 
 Buffer = Any
 """A numpy array of uint8."""
@@ -72,32 +71,40 @@ _CODECS: dict[int, tuple[str, Callable[[memoryview, Buffer], int]]] = {
 
 
 class Unpacked:
-    """One growing buffer that takes the decompressed records of several batches, one after the other."""
+    """One buffer of about `size` bytes for the decompressed records of several batches, one after the other.
 
-    def __init__(self, size: int) -> None:
-        self._buffer: Buffer = allocate(size, np.uint8)
+    Only for its first batch does it grow, up to the limit, so that one batch and no copy of it is in memory.
+    """
+
+    def __init__(self, size: int, limit: Limit) -> None:
+        self._buffer: Buffer = allocate(max(_SMALLEST, size), np.uint8)
+        self._limit = limit
         self.used = 0
 
-    def append(self, codec: int, packed: memoryview) -> tuple[int, int]:
-        """Decompress `packed`; where it lies in `data()`: start and end.
+    def append(self, codec: int, packed: memoryview) -> tuple[int, int] | None:
+        """Decompress `packed`; where it lies in `data()`: start and end. None: there is no room beside the others.
 
         Raises:
-            CorruptDataError: it is not what its codec says, or decompresses to more than `MAX_BATCH_BYTES`.
+            CorruptDataError: it is not what its codec says.
+            DataLimitError: it decompresses to more than the limit.
             UnsupportedDataError: no such codec.
         """
         if codec not in _CODECS:
             raise UnsupportedDataError(f"compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd")
         name, decompress = _CODECS[codec]
         while True:
-            free = self._buffer[self.used : self.used + MAX_BATCH_BYTES]
+            free = self._buffer[self.used : self.used + self._limit.most]
             try:
                 written = decompress(packed, free)
             except _TooSmallError:
-                if len(free) == MAX_BATCH_BYTES:
-                    raise CorruptDataError(f"{name} data decompresses to more than {MAX_BATCH_BYTES} bytes") from None
-                grown = allocate(2 * len(self._buffer) + (1 << 16), np.uint8)
-                grown[: self.used] = self._buffer[: self.used]
-                self._buffer = grown
+                if len(free) == self._limit.most:
+                    what = f"the batch's {name} data decompresses to more than {len(free)} bytes"
+                    raise self._limit.exceeded(what) from None
+                if self.used:
+                    return None
+                size = min(_GROWTH * len(self._buffer), self._limit.most)
+                del free, self._buffer
+                self._buffer = allocate(size, np.uint8)
             except cramjam.DecompressionError as error:
                 raise CorruptDataError(f"{name} data does not decompress: {error}") from error
             else:

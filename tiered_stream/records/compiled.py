@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pkgutil
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,9 +23,21 @@ import llvmlite.binding
 import numba
 from numba.core import caching
 
-KERNELS = tuple(f"tiered_stream.records.{name}" for name in ("kernels", "hash_kernels", "header"))
+from tiered_stream.private_folder import is_private_and_writable, user_cache_folder
+
+_RECORDS = ("kernels", "crc_kernels", "value_scan", "legacy", "hash_kernels", "header", "intrinsics")
+_FORMATS = (
+    "column_kernels", "byte_kernels", "double_kernels", "json_text_kernels", "json_kernels", "avro_kernels",
+    "protobuf_kernels",
+)  # fmt: skip
+KERNELS = (
+    *(f"tiered_stream.records.{name}" for name in _RECORDS),
+    *(f"tiered_stream.formats.{name}" for name in _FORMATS),
+)
 """The modules whose functions are compiled, and whose constants become machine code."""
 
+Int = Any
+"""An int64, or a Python integer, which compiled code does not tell apart."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -51,20 +62,9 @@ def packaged_folder() -> Path:
     return Path(__file__).parent / "kernel_cache"
 
 
-def _is_private_and_writable(folder: Path) -> bool:
-    # Cached machine code is trusted: nobody else may have made the folder, or may write to it, or put a link there.
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.lstat()
-    except OSError:
-        return False
-    own = status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022
-    return own and os.access(folder, os.W_OK)
-
-
 def _candidates(key: str) -> Iterator[Path]:
     with suppress(RuntimeError):  # a user without a home folder
-        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiered_stream" / "kernels" / key
+        yield user_cache_folder() / "kernels" / key
     with suppress(FileNotFoundError):  # no usable temporary folder
         # Right under the temporary folder, where only a folder's owner may put another in its place.
         yield Path(tempfile.gettempdir()) / f"tiered_stream-{os.getuid()}-{key}"
@@ -75,7 +75,7 @@ def cache_folder(key: str) -> Path | None:
     packaged = packaged_folder() / key
     if packaged.is_dir():
         return packaged
-    return next((folder for folder in _candidates(key) if _is_private_and_writable(folder)), None)
+    return next((folder for folder in _candidates(key) if is_private_and_writable(folder)), None)
 
 
 class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
@@ -106,11 +106,22 @@ class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
 
 def kernel(function: _Function) -> _Function:
     """Compile `function` at its first call, without the GIL, from the cache where it can."""
+    return _compiled(function, forceinline=False)
+
+
+def inlined(function: _Function) -> _Function:
+    """As `kernel`, what is small and called for every value: passing its arrays would take longer than it does."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: _Function, forceinline: bool) -> _Function:
     if _ContentLocator not in caching.CacheImpl._locator_classes:
         caching.CacheImpl._locator_classes.insert(0, _ContentLocator)
     # With nowhere to keep what it compiles, numba would refuse the function.
     kept = cache_folder(kernel_key(*KERNELS)) is not None
     # The kernels allocate nothing. Without the runtime that counts references, a record costs a sixth: the counts are
     # atomic, and tuples of arrays take and give them back at each call.
-    compiled: _Function = numba.njit(cache=kept, nogil=True, error_model="numpy", _nrt=False)(function)
+    compiled: _Function = numba.njit(cache=kept, nogil=True, error_model="numpy", _nrt=False, forceinline=forceinline)(
+        function
+    )
     return compiled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -10,19 +10,32 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
+from tiered_stream.errors import CorruptDataError, naming
+from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records import kernels
-from tiered_stream.records.arrow import RecordBuffers
+from tiered_stream.records.arrow import RecordBuffers, record_schema
 from tiered_stream.records.checks import PartCheck
-from tiered_stream.records.codecs import MAX_BATCH_BYTES, Buffer, Unpacked
-from tiered_stream.records.header import CODEC_MASK, HEADER_SIZE, LENGTH_AT, LENGTH_END, MAGIC, crc_is_right
+from tiered_stream.records.codecs import Buffer, Unpacked
+from tiered_stream.records.header import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LENGTH_AT,
+    LENGTH_END,
+    MAGIC,
+    MAGIC_AT,
+    SMALLEST_RECORD,
+)
 from tiered_stream.records.memory import allocate
 
 MAX_ROWS = 16_384
 """Rows of one Arrow batch that is yielded, unless the decoder is told otherwise: as many as Spark's JVM takes well."""
 TARGET_BYTES = 16 << 20
 """Uncompressed bytes of record batches that are decoded together, unless one alone is larger."""
+_MOST_BATCHES = 1 << 16
+"""Batches that are listed together."""
+
+_RECORDS = "the batch's records"
 
 Table = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -31,25 +44,28 @@ class RecordBatchDecoder:
     """Decodes one partition's log, from the start of a batch on.
 
     Records outside `[start_offset, end_offset)`, control records, and those of `aborted` transactions are dropped.
+    Of the columns those are made that are asked for; None: all.
     """
 
     def __init__(
         self, topic: str, partition: int, start_offset: int, end_offset: int, *,
         aborted: Sequence[AbortedTransaction] = (), include_headers: bool = False, check_crcs: bool = True,
-        part_check: PartCheck | None = None, max_rows: int = MAX_ROWS,
+        part_check: PartCheck | None = None, max_rows: int = MAX_ROWS, limits: Limits = DEFAULT_LIMITS,
+        columns: Sequence[str] | None = None,
     ) -> None:  # fmt: skip
         self._topic = topic
         self._partition = partition
         self._start_offset = start_offset
         self._end_offset = end_offset
-        self._include_headers = include_headers
+        self._schema = record_schema(include_headers, columns)
+        self._limits = limits
         self._check_crcs = check_crcs
         self._part_check = part_check
         self._max_rows = max_rows
         intervals = sorted({(each.producer_id, each.first_offset, each.last_offset) for each in aborted})
         self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
-        self._pending = b""
+        self._pending = bytearray()
 
     @property
     def next_offset(self) -> int:
@@ -62,14 +78,20 @@ class RecordBatchDecoder:
         Raises:
             CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it is not what `part_check` knows of the
                 bytes; names partition and offset.
+            DataLimitError: a batch is beyond one of the limits; names partition and offset.
             UnsupportedDataError: a batch has an unknown codec.
         """
         view = memoryview(data)
         if self._pending:
             # Only the batch that was incomplete is put together: the rest of the bytes stay where they are.
-            missing = self._bytes_missing(view)
-            completed, view = memoryview(self._pending + bytes(view[:missing])), view[missing:]
-            yield from self._feed(completed)
+            missing, checked = self._bytes_missing(view), len(self._pending) > MAGIC_AT
+            self._pending += view[:missing]
+            if missing > len(view) and checked:
+                return
+            completed, self._pending = self._pending, bytearray()
+            yield from self._feed(memoryview(completed).toreadonly())
+            del completed
+            view = view[missing:]
         if view:
             yield from self._feed(view)
 
@@ -80,26 +102,30 @@ class RecordBatchDecoder:
             return len(data)
         size = LENGTH_END + int.from_bytes(head[LENGTH_AT:LENGTH_END], "big", signed=True)
         missing = size - len(self._pending)
-        return missing if 0 < missing <= len(data) else len(data)
+        return missing if missing > 0 else len(data)
 
     def _feed(self, data: memoryview) -> Iterator[pa.RecordBatch]:
-        raw = np.frombuffer(data, np.uint8)
-        most = len(data) // kernels.SMALLEST_BATCH + 1
+        most = min(len(data) // kernels.SMALLEST_BATCH + 1, _MOST_BATCHES)
         table: Table = allocate(most, np.int64, kernels.BATCH_COLUMNS)
         transactional: Table = allocate(most, np.int64, kernels.TRANSACTIONAL_COLUMNS)
-        found = kernels.scan_batches(
-            raw, self._start_offset, self._end_offset, MAX_BATCH_BYTES, self._aborted, table, transactional,
-            self._state,
-        )  # fmt: skip
-        # What came before a malformed batch is sound, but must not be taken for all there is.
-        self._raise_error(data)
-        consumed = int(self._state[kernels.CONSUMED])
-        if self._part_check is not None:
-            self._part_check.batches(data[:consumed], self.next_offset)
-            self._part_check.transactions(transactional[: self._state[kernels.TRANSACTIONAL]])
-        self._pending = bytes(data[consumed:])
-        for legacy, batches in _by_format(table[:found]):
-            yield from self._decode_legacy(data, batches) if legacy else self._decode(data, raw, batches)
+        while data:
+            raw = np.frombuffer(data, np.uint8)
+            found = kernels.scan_batches(
+                raw, self._start_offset, self._end_offset, self._limits.batch.most, self._aborted, table,
+                transactional, self._state,
+            )  # fmt: skip
+            # What came before a malformed batch is sound, but must not be taken for all there is.
+            self._raise_error(data)
+            consumed = int(self._state[kernels.CONSUMED])
+            if not consumed:
+                break
+            if self._part_check is not None:
+                self._part_check.batches(data[:consumed], self.next_offset)
+                self._part_check.transactions(transactional[: self._state[kernels.TRANSACTIONAL]])
+            for legacy, batches in _runs(table[:found], table[:found, kernels.MAGIC] < MAGIC):
+                yield from self._decode(data, raw, batches, legacy)
+            data = data[consumed:]
+        self._pending += data
 
     def finish(self) -> None:
         """Say that no more bytes come.
@@ -118,74 +144,122 @@ class RecordBatchDecoder:
 
     def _raise_error(self, data: memoryview) -> None:
         error = int(self._state[kernels.ERROR])
-        if error != kernels.OK:
-            at = int(self._state[kernels.ERROR_POSITION])
-            offset = int.from_bytes(data[at : at + 8], "big", signed=True)
-            raise CorruptDataError(f"{self._name(offset)}: {kernels.ERROR_TEXTS[error]}")
+        if error in (kernels.OK, kernels.MORE):
+            return
+        at = int(self._state[kernels.ERROR_POSITION])
+        offset, value = int.from_bytes(data[at : at + 8], "big", signed=True), int(self._state[kernels.ERROR_VALUE])
+        with naming(partial(self._name, offset)):
+            if error == kernels.TOO_LARGE:
+                self._limits.batch.check(value, "the batch's length")
+            if error == kernels.TOO_MANY_HEADERS:
+                self._limits.record_headers.check(value, "the headers of a record")
+            if error == kernels.TOO_MANY_RECORDS:
+                self._limits.batch_records.check(value, _RECORDS)
+            raise CorruptDataError(kernels.ERROR_TEXTS[error])
 
-    def _decode_legacy(self, data: memoryview, batches: Table) -> Iterator[pa.RecordBatch]:
-        # Imported here: such message sets are rare, and kafka-python takes long to import.
-        from tiered_stream.records.legacy import decode_legacy
-
-        for position, size, offset in batches[:, [kernels.POSITION, kernels.SIZE, kernels.BASE_OFFSET]].tolist():
-            with naming(partial(self._name, offset)):
-                rows = decode_legacy(
-                    data[position : position + size], self._topic, self._partition, self._start_offset,
-                    self._end_offset, include_headers=self._include_headers, check_crc=self._check_crcs,
-                )  # fmt: skip
-            if rows.num_rows:
-                yield rows
-
-    def _decode(self, data: memoryview, raw: Buffer, batches: Table) -> Iterator[pa.RecordBatch]:
+    def _decode(self, data: memoryview, raw: Buffer, batches: Table, legacy: bool) -> Iterator[pa.RecordBatch]:
+        """The records of batches of one format, some of the batches after the other."""
+        if legacy:
+            # Imported here: such message sets are rare, and xxhash is for them alone.
+            from tiered_stream.records.legacy import decode_messages as decode
+        else:
+            decode = kernels.decode_records
+            if self._check_crcs:
+                kernels.check_crcs(raw, batches, self._state)
+                self._raise_error(data)
         while len(batches):
-            unpacked = Unpacked(min(8 * len(data), TARGET_BYTES))
-            places = self._places(data, raw, batches, unpacked)
-            yield from self._decode_unit(data, raw, unpacked, batches[: len(places)], places)
-            batches = batches[len(places) :]
+            unpacked = Unpacked(min(8 * len(data), TARGET_BYTES), self._limits.decompressed_batch)
+            if legacy:
+                located = batches[: self._locate_messages(data, raw, batches, unpacked)]
+            else:
+                located = batches[: self._locate_records(data, batches, unpacked)]
+            self._state[kernels.BATCH] = self._state[kernels.RECORD] = 0
+            more = True
+            while more:
+                yield from self._decode_unit(decode, data, raw, unpacked.data(), located)
+                more = self._state[kernels.ERROR] == kernels.MORE
+            batches = batches[len(located) :]
+            del unpacked
 
-    def _places(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> list[tuple[int, int, bool]]:
-        """Where the records of the next `TARGET_BYTES` of batches lie: start, end, whether in `unpacked`."""
+    def _locate_records(self, view: memoryview, batches: Table, unpacked: Unpacked) -> int:
+        """Write into the table where the records of the next `TARGET_BYTES` of batches lie; of how many batches."""
+        located, missing = 0, TARGET_BYTES
+        for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & CODEC_MASK != 0):
+            count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(view, run, missing)
+            located += count
+            missing -= _record_bytes(run[:count])
+            if count < len(run) or missing <= 0:
+                break
+        return located
+
+    def _locate_plain(self, view: memoryview, batches: Table, target_bytes: int) -> int:
+        """The same, of batches that are not compressed."""
+        count = kernels.locate_records(batches, self._limits.batch_records.most, target_bytes, self._state)
+        self._raise_error(view)
+        return int(count)
+
+    def _unpack(self, view: memoryview, batches: Table, unpacked: Unpacked, target_bytes: int) -> int:
+        """The same, of compressed batches: as many as there is room for."""
         places: list[tuple[int, int, bool]] = []
-        total = 0
         offset = -1
-        columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET]
-        try:
-            for position, size, attributes, base_offset in batches[:, columns].tolist():
+        columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET, kernels.COUNT]
+        with naming(lambda: self._name(offset)):
+            for position, size, attributes, base_offset, count in batches[:, columns].tolist():
                 offset = base_offset
-                start, end = position + HEADER_SIZE, position + size
-                if self._check_crcs and not crc_is_right(raw[position:end]):
-                    raise CorruptDataError("the batch's CRC-32C is wrong")
-                codec = attributes & CODEC_MASK
-                if codec:
-                    start, end = unpacked.append(codec, view[start:end])
-                places.append((start, end, codec != 0))
-                total += end - start
-                if total >= TARGET_BYTES:
+                place = unpacked.append(attributes & CODEC_MASK, view[position + HEADER_SIZE : position + size])
+                if place is None:
                     break
-        except (CorruptDataError, UnsupportedDataError) as error:
-            raise type(error)(f"{self._name(offset)}: {error}") from error
-        return places
+                start, end = place
+                if count * SMALLEST_RECORD > end - start:
+                    raise CorruptDataError(kernels.ERROR_TEXTS[kernels.TOO_SHORT])
+                self._limits.batch_records.check(count, _RECORDS)
+                places.append((start, end, True))
+                target_bytes -= end - start
+                if target_bytes <= 0:
+                    break
+        batches[: len(places), kernels.RECORDS_START :] = places
+        return len(places)
+
+    def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> int:
+        """The same, of old message sets."""
+        from tiered_stream.records.legacy import locate_messages
+
+        total = 0
+        for located, batch in enumerate(batches):
+            with naming(partial(self._name, int(batch[kernels.BASE_OFFSET]))):
+                if not locate_messages(view, raw, batch, unpacked, self._check_crcs, self._limits.batch_records):
+                    return located
+            total += int(batch[kernels.RECORDS_END] - batch[kernels.RECORDS_START])
+            if total >= TARGET_BYTES:
+                return located + 1
+        return len(batches)
 
     def _decode_unit(
-        self, data: memoryview, raw: Buffer, unpacked: Unpacked, batches: Table, places: list[tuple[int, int, bool]]
+        self, decode: Callable[..., int], data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table
     ) -> Iterator[pa.RecordBatch]:
-        batches[:, kernels.RECORDS_START :] = places
-        size = int((batches[:, kernels.RECORDS_END] - batches[:, kernels.RECORDS_START]).sum())
-        most = min(int(batches[:, kernels.COUNT].sum()), size // kernels.SMALLEST_RECORD)
-        buffers = RecordBuffers.allocate(most, size, self._include_headers)
-        rows = kernels.decode_records(
-            raw, unpacked.data(), batches, self._start_offset, self._end_offset, buffers.columns(),
-            self._include_headers, self._state,
-        )  # fmt: skip
+        """The next records of the batches, as many as one unit has."""
+        rest = batches[self._state[kernels.BATCH] :]
+        size = _record_bytes(rest)
+        rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
+        max_headers = self._limits.record_headers.most if "headers" in self._schema.names else None
+        headers = -1 if max_headers is None else min(size // 2, kernels.UNIT_HEADERS + max_headers)
+        buffers = RecordBuffers.allocate(rows, size, headers)
+        rows = decode(
+            raw, unpacked, batches, self._start_offset, self._end_offset, buffers.columns(), max_headers, self._state
+        )
         self._raise_error(data)
         if rows:
-            yield from buffers.record_batches(self._topic, self._partition, rows, self._include_headers, self._max_rows)
+            yield from buffers.record_batches(self._topic, self._partition, rows, self._schema, self._max_rows)
 
 
-def _by_format(batches: Table) -> Iterator[tuple[bool, Table]]:
-    """Consecutive batches of the old formats, and of magic 2, in order."""
-    legacy = batches[:, kernels.MAGIC] < MAGIC
-    edges = [0, *(np.flatnonzero(np.diff(legacy)) + 1).tolist(), len(batches)]
+def _runs(batches: Table, marked: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[bool, Table]]:
+    """Consecutive batches that are marked alike, in order, and whether they are marked."""
+    edges = [0, *(np.flatnonzero(np.diff(marked)) + 1).tolist(), len(batches)]
     for start, end in pairwise(edges):
         if start < end:
-            yield bool(legacy[start]), batches[start:end]
+            yield bool(marked[start]), batches[start:end]
+
+
+def _record_bytes(batches: Table) -> int:
+    """The bytes of their records, decompressed."""
+    return int((batches[:, kernels.RECORDS_END] - batches[:, kernels.RECORDS_START]).sum())

@@ -19,10 +19,7 @@ from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.extending import intrinsic
 
-from tiered_stream.records.compiled import kernel
-
-Int = Any
-"""An int64, or a Python integer, which compiled code does not tell apart."""
+from tiered_stream.records.compiled import Int, kernel
 
 _SEED = np.uint64(42)
 _P1 = np.uint64(0x9E3779B185EBCA87)

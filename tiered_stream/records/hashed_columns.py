@@ -17,6 +17,10 @@ _SQL = {
 }
 HASHED = tuple(_SQL)
 
+BUCKET_BITS = 16
+BUCKET = 1 << BUCKET_BITS
+"""Offsets whose rows' hashes are summed up together, those from a multiple of it on."""
+
 
 def row_hash_sql(columns: Collection[str]) -> str:
     """The hash of a row over its offset and those of `HASHED` that are in `columns`, as Spark SQL has it."""

@@ -37,6 +37,8 @@ CODEC_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x1
 MAGIC = 2
 SMALLEST = {0: 26, 1: 34, MAGIC: HEADER_SIZE}
 """Bytes of the smallest batch, by magic."""
+SMALLEST_RECORD = 7
+"""Of magic 2, as seven fields have a byte each."""
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """Every field."""

@@ -14,21 +14,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.core import cgutils
-from numba.core import types as numba_types
-from numba.extending import intrinsic
 
 from tiered_stream.records import header
-from tiered_stream.records.compiled import kernel
+from tiered_stream.records.compiled import Int, kernel
+from tiered_stream.records.crc_kernels import crc_is_right
+from tiered_stream.records.intrinsics import copy_bytes
 
-Int = Any
-"""An int64, or a Python integer, which compiled code does not tell apart."""
-
-SMALLEST_RECORD = 7
 SMALLEST_BATCH = min(header.SMALLEST.values())
 
 # Columns of the table that `scan_batches` fills, a row for each batch that has records to give.
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
+# Of an old message set, whose offset is that of its last message: none of it has a lower one.
+LOWEST_OFFSET = LAST_OFFSET_DELTA
 # Columns that the caller adds: where the records lie, in which of the two sources.
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
 BATCH_COLUMNS = 12
@@ -39,8 +36,10 @@ TRANSACTIONAL_COLUMNS = 4
 # What such a batch is, by its KIND: records, or a marker (Kafka: `ControlRecordType`).
 RECORDS, COMMIT_MARKER, ABORT_MARKER, OTHER_MARKER = range(4)
 
-# Answers of `scan_batches` and `decode_records` in `state[ERROR]`.
+# Answers of the kernels in `state[ERROR]`; MORE: what is left did not fit into the buffers.
 OK, BAD_LENGTH, BAD_MAGIC, BAD_COUNT, BAD_ORDER, BAD_RECORD, BAD_OFFSET, BAD_TIMESTAMP, BAD_HEADERS = range(9)
+BAD_CRC, TOO_SHORT = range(9, 11)
+TOO_LARGE, TOO_MANY_HEADERS, TOO_MANY_RECORDS, MORE = range(11, 15)
 ERROR_TEXTS = {
     BAD_LENGTH: "the batch's length is impossible",
     BAD_MAGIC: "the batch's magic byte is none of 0, 1, 2",
@@ -50,31 +49,22 @@ ERROR_TEXTS = {
     BAD_OFFSET: "a record's offset lies outside its batch",
     BAD_TIMESTAMP: "a record's timestamp does not fit into microseconds",
     BAD_HEADERS: "a record's headers do not fit into it",
+    BAD_CRC: "the batch's CRC-32C is wrong",
+    TOO_SHORT: "its bytes cannot be the batch's records: there are too few for their count",
 }
 
 # What the kernels leave behind.
-ERROR, ERROR_POSITION, CONSUMED, NEXT_OFFSET, TRANSACTIONAL, GAPS = range(6)
-STATE_SIZE = 6
+ERROR, ERROR_POSITION, ERROR_VALUE, CONSUMED, NEXT_OFFSET, TRANSACTIONAL, GAPS = range(7)
+# Where the next record is: in which batch, at which byte, after how many; and how many bytes of records the unit has.
+BATCH, AT, RECORD, USED = range(7, 11)
+STATE_SIZE = 11
+
+# What is decoded at once has no more, unless its first record alone has.
+UNIT_ROWS, UNIT_BYTES, UNIT_HEADERS = 1 << 18, 32 << 20, 1 << 18
+LARGEST_RECORD = 2**31 - 1
 
 MAX_MILLISECONDS = (2**63 - 1) // 1000
 MAX_OFFSET = 2**62
-
-
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
-def _copy(typing_context: Any, to: Any, to_position: Any, source: Any, position: Any, size: Any) -> Any:
-    """memcpy between byte arrays: one call, where a slice assignment would be a loop that takes seconds to compile."""
-    signature = numba_types.void(to, to_position, source, position, size)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to_type, _, source_type, _, _ = signature.args
-        to_array = context.make_array(to_type)(context, builder, arguments[0])
-        source_array = context.make_array(source_type)(context, builder, arguments[2])
-        target = cgutils.pointer_add(builder, to_array.data, arguments[1])
-        origin = cgutils.pointer_add(builder, source_array.data, arguments[3])
-        cgutils.raw_memcpy(builder, target, origin, arguments[4], 1)
-        return context.get_dummy_value()
-
-    return signature, generate
 
 
 @kernel
@@ -83,13 +73,13 @@ def _int16(data: Any, at: Int) -> Any:
 
 
 @kernel
-def _int32(data: Any, at: Int) -> Any:
+def int32(data: Any, at: Int) -> Any:
     value = np.uint32(data[at]) << 24 | np.uint32(data[at + 1]) << 16 | np.uint32(data[at + 2]) << 8
     return np.int64(np.int32(value | np.uint32(data[at + 3])))
 
 
 @kernel
-def _int64(data: Any, at: Int) -> Any:
+def int64(data: Any, at: Int) -> Any:
     value = np.uint64(0)
     for index in range(at, at + 8):
         value = value << np.uint64(8) | np.uint64(data[index])
@@ -97,7 +87,7 @@ def _int64(data: Any, at: Int) -> Any:
 
 
 @kernel
-def _varint(data: Any, at: Int, stop: Int) -> Any:
+def varint(data: Any, at: Int, stop: Int) -> Any:
     """A zigzag varint of at most 10 bytes: its value and the position after it, -1 when it does not end in time."""
     if at < stop and data[at] < 128:
         byte = np.int64(data[at])
@@ -131,19 +121,21 @@ def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
 @kernel
 def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
     """The size of the batch at `at`, 0 when it is not whole, -1 with an error in `state`."""
-    base_offset, length = _int64(data, at), _int32(data, at + header.LENGTH_AT)
+    base_offset, length = int64(data, at), int32(data, at + header.LENGTH_AT)
     magic = np.int64(data[at + header.MAGIC_AT])
     smallest = header.HEADER_SIZE if magic == 2 else SMALLEST_BATCH
     if magic > 2:
         state[ERROR] = BAD_MAGIC
-    elif length < smallest - header.LENGTH_END or length > max_batch_size:
+    elif length < smallest - header.LENGTH_END:
         state[ERROR] = BAD_LENGTH
+    elif length > max_batch_size:
+        state[ERROR], state[ERROR_VALUE] = TOO_LARGE, length
     elif data.shape[0] - at < header.LENGTH_END + length:
         return np.int64(0)
     elif base_offset < state[NEXT_OFFSET] or base_offset > MAX_OFFSET:
         state[ERROR] = BAD_ORDER
     elif magic == 2 and not (
-        0 <= _int32(data, at + header.COUNT_AT) <= _int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
+        0 <= int32(data, at + header.COUNT_AT) <= int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
     ):
         state[ERROR] = BAD_COUNT
     else:
@@ -156,14 +148,14 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 def _marker(data: Any, at: Int, stop: Int) -> Int:
     """Which marker the control batch at `at` is: its one record's key is a version (int16) and a type (int16)."""
     at += header.HEADER_SIZE
-    _, at = _varint(data, at, stop)
+    _, at = varint(data, at, stop)
     if at >= 0:
-        _, at = _varint(data, at + 1, stop)
+        _, at = varint(data, at + 1, stop)
     if at >= 0:
-        _, at = _varint(data, at, stop)
+        _, at = varint(data, at, stop)
     size = np.int64(0)
     if at >= 0:
-        size, at = _varint(data, at, stop)
+        size, at = varint(data, at, stop)
     if at < 0 or size < 4 or stop - at < 4:
         return np.int64(OTHER_MARKER)
     kind = _int16(data, at + 2)
@@ -181,39 +173,39 @@ def scan_batches(
     transactional: Any,
     state: Any,
 ) -> Int:
-    """List the whole batches in `data` that have records to give; how many.
+    """List the whole batches in `data` that have records to give, as many as the tables have rows for; how many.
 
     Left out are control batches, batches outside [start_offset, end_offset), and transactional ones that `aborted`
     names. `state[NEXT_OFFSET]` is the lowest base offset that may come, and moves on; `state[CONSUMED]` is where the
-    first batch begins that is not whole; `state[TRANSACTIONAL]` says how many rows of `transactional` were filled;
-    `state[GAPS]` counts the batches that do not begin where the one before ended.
+    first batch begins that is not whole, or not listed; `state[TRANSACTIONAL]` says how many rows of `transactional`
+    were filled; `state[GAPS]` counts the batches that do not begin where the one before ended.
     """
     at, found, listed = np.int64(0), 0, 0
     state[ERROR] = OK
-    while data.shape[0] - at > header.MAGIC_AT:
+    while data.shape[0] - at > header.MAGIC_AT and found < batches.shape[0] and listed < transactional.shape[0]:
         size = _frame(data, at, max_batch_size, state)
         if size <= 0:
             break
         batch = batches[found]
-        batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, _int64(data, at)
+        batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, int64(data, at)
         batch[MAGIC] = data[at + header.MAGIC_AT]
         state[GAPS] += 0 < state[NEXT_OFFSET] != batch[BASE_OFFSET]
         if batch[MAGIC] < 2:
             # An old message set has the offset of its last message, so its first cannot be told from here.
-            state[NEXT_OFFSET] = batch[BASE_OFFSET] + 1
-            wanted = batch[BASE_OFFSET] >= start_offset
+            batch[LOWEST_OFFSET], state[NEXT_OFFSET] = state[NEXT_OFFSET], batch[BASE_OFFSET] + 1
+            wanted = batch[BASE_OFFSET] >= start_offset and batch[LOWEST_OFFSET] < end_offset
         else:
             batch[ATTRIBUTES] = _int16(data, at + header.ATTRIBUTES_AT)
-            batch[LAST_OFFSET_DELTA] = _int32(data, at + header.LAST_OFFSET_DELTA_AT)
-            batch[BASE_TIMESTAMP] = _int64(data, at + header.BASE_TIMESTAMP_AT)
-            batch[MAX_TIMESTAMP] = _int64(data, at + header.MAX_TIMESTAMP_AT)
-            batch[COUNT] = _int32(data, at + header.COUNT_AT)
+            batch[LAST_OFFSET_DELTA] = int32(data, at + header.LAST_OFFSET_DELTA_AT)
+            batch[BASE_TIMESTAMP] = int64(data, at + header.BASE_TIMESTAMP_AT)
+            batch[MAX_TIMESTAMP] = int64(data, at + header.MAX_TIMESTAMP_AT)
+            batch[COUNT] = int32(data, at + header.COUNT_AT)
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
             wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
             covered, control = False, (batch[ATTRIBUTES] & header.CONTROL_BIT) != 0
             if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT:
-                producer_id = _int64(data, at + header.PRODUCER_ID_AT)
+                producer_id = int64(data, at + header.PRODUCER_ID_AT)
                 if aborted.shape[0] > 0:
                     covered = _is_aborted(producer_id, batch[BASE_OFFSET], aborted)
                 row = transactional[listed]
@@ -228,13 +220,45 @@ def scan_batches(
 
 
 @kernel
-def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append the length-prefixed bytes at `at` to a column; the position after them, -1 when they do not fit.
+def check_crcs(data: Any, batches: Any, state: Any) -> None:
+    """Name in `state` the first of `batches`, of magic 2, whose CRC-32C is not what it says."""
+    state[ERROR] = OK
+    for index in range(batches.shape[0]):
+        at = batches[index, POSITION]
+        if not crc_is_right(data, at, at + batches[index, SIZE]):
+            state[ERROR], state[ERROR_POSITION] = BAD_CRC, at
+            break
+
+
+@kernel
+def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: Any) -> Int:
+    """Say of uncompressed `batches` where their records lie, until they have `target_bytes`; of how many batches."""
+    located, total, state[ERROR] = 0, np.int64(0), OK
+    while located < batches.shape[0] and total < target_bytes:
+        batch = batches[located]
+        size = batch[SIZE] - header.HEADER_SIZE
+        if batch[COUNT] * header.SMALLEST_RECORD > size:
+            state[ERROR] = TOO_SHORT
+        elif batch[COUNT] > most_records:
+            state[ERROR], state[ERROR_VALUE] = TOO_MANY_RECORDS, batch[COUNT]
+        if state[ERROR] != OK:
+            state[ERROR_POSITION] = batch[POSITION]
+            break
+        batch[RECORDS_START] = batch[POSITION] + header.HEADER_SIZE
+        batch[RECORDS_END] = batch[POSITION] + batch[SIZE]
+        batch[UNPACKED] = 0
+        total += size
+        located += 1
+    return located
+
+
+@kernel
+def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
+    """Append the `size` bytes at `at`, -1 being null, to a column; the position after them, -1 when they do not fit.
 
     A column is (ends, bytes, validity bits, [number of nulls]): Arrow's buffers, `ends[index]` written before.
     """
     ends, values, bits, nulls = column
-    size, at = _varint(data, at, stop)
     if at < 0 or size < -1 or size > stop - at:
         return np.int64(-1)
     begin = np.int64(ends[index])
@@ -242,7 +266,25 @@ def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
         nulls[0] += 1
         ends[index + 1] = begin
         return at
-    _copy(values, begin, data, at, size)
+    copy_bytes(values, begin, data, at, size)
+    bits[index >> 3] |= np.uint8(1 << (index & 7))
+    ends[index + 1] = begin + size
+    return at + size
+
+
+@kernel
+def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
+    """As `append_bytes`, of the bytes whose length stands before them; written out, since one call more takes time."""
+    ends, values, bits, nulls = column
+    size, at = varint(data, at, stop)
+    if at < 0 or size < -1 or size > stop - at:
+        return np.int64(-1)
+    begin = np.int64(ends[index])
+    if size < 0:
+        nulls[0] += 1
+        ends[index + 1] = begin
+        return at
+    copy_bytes(values, begin, data, at, size)
     bits[index >> 3] |= np.uint8(1 << (index & 7))
     ends[index + 1] = begin + size
     return at + size
@@ -255,7 +297,7 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
     A column of headers is (list ends, validity bits, [number of nulls], key column, value column).
     """
     ends, bits, nulls, keys, values = column
-    number, at = _varint(data, at, stop)
+    number, at = varint(data, at, stop)
     if at < 0 or number < 0 or number > (stop - at) // 2:
         return np.int64(-1)
     first = np.int64(ends[row])
@@ -274,7 +316,7 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
 
 
 @kernel
-def _append_record(batch: Any, data: Any, at: Int, stop: Int, row: Int, columns: Any, with_headers: bool) -> Int:
+def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_headers: Int, state: Any) -> Int:
     """Append the record between `at` and `stop`, from its key on; an error or OK."""
     _, _, _, keys, values, headers = columns
     at = _append(keys, row, data, at, stop)
@@ -282,34 +324,47 @@ def _append_record(batch: Any, data: Any, at: Int, stop: Int, row: Int, columns:
         at = _append(values, row, data, at, stop)
     if at < 0:
         return BAD_RECORD
-    if with_headers and _append_headers(headers, row, data, at, stop) != stop:
-        return BAD_HEADERS
+    if max_headers is not None:
+        number, _ = varint(data, at, stop)
+        if max_headers < number <= (stop - at) // 2:
+            state[ERROR_VALUE] = number
+            return TOO_MANY_HEADERS
+        if _append_headers(headers, row, data, at, stop) != stop:
+            return BAD_HEADERS
     return OK
 
 
 @kernel
 def _decode_batch(
-    batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, with_headers: bool
+    batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
 ) -> Any:
-    """Append a batch's records with offsets in [start_offset, end_offset): the next row, and an error or OK."""
+    """Append a batch's records with offsets in [start_offset, end_offset): the next row, and an error, MORE or OK."""
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
-    at, batch_end = batch[RECORDS_START], batch[RECORDS_END]
-    appended = np.int64(batch[ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT != 0)
-    for _ in range(batch[COUNT]):
-        length, at = _varint(data, at, batch_end)
-        if at < 0 or length < SMALLEST_RECORD - 1 or length > batch_end - at:
+    at, batch_end = batch[RECORDS_START] if state[RECORD] == 0 else state[AT], batch[RECORDS_END]
+    appended, used = np.int64(batch[ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT != 0), state[USED]
+    for record in range(state[RECORD], batch[COUNT]):
+        begin = at
+        length, at = varint(data, at, batch_end)
+        if at < 0 or length < header.SMALLEST_RECORD - 1 or length > min(batch_end - at, LARGEST_RECORD):
             return row, BAD_RECORD
         stop = at + length
-        timestamp_delta, at = _varint(data, at + 1, stop)
-        offset_delta, at = _varint(data, at, stop) if at >= 0 else (np.int64(-1), at)
+        timestamp_delta, at = varint(data, at + 1, stop)
+        offset_delta, at = varint(data, at, stop) if at >= 0 else (np.int64(-1), at)
         if at < 0 or offset_delta < 0 or offset_delta > batch[LAST_OFFSET_DELTA]:
             return row, BAD_OFFSET
         offset = batch[BASE_OFFSET] + offset_delta
         if start_offset <= offset < end_offset:
+            full = row == offsets.shape[0] or (used + length > UNIT_BYTES and row > 0)
+            if max_headers is not None:
+                full = full or columns[5][0][row] >= UNIT_HEADERS
+            if full:
+                state[AT], state[RECORD] = begin, record
+                return row, MORE
+            used += length
             timestamp = batch[MAX_TIMESTAMP] if appended else batch[BASE_TIMESTAMP] + timestamp_delta
             if timestamp > MAX_MILLISECONDS or timestamp < -MAX_MILLISECONDS:
                 return row, BAD_TIMESTAMP
-            error = _append_record(batch, data, at, stop, row, columns, with_headers)
+            error = _append_record(data, at, stop, row, columns, max_headers, state)
             if error != OK:
                 return row, error
             offsets[row] = offset
@@ -317,26 +372,29 @@ def _decode_batch(
             timestamp_types[row] = appended
             row += 1
         at = stop
+    state[RECORD], state[USED] = 0, used
     return row, (OK if at == batch_end else BAD_RECORD)
 
 
 @kernel
 def decode_records(
-    raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, with_headers: bool,
+    raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
     state: Any,
 ) -> Int:  # fmt: skip
-    """Write the records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; how many.
+    """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; how many.
 
-    `columns` is (offsets, timestamps in microseconds, timestamp types, keys, values, headers); all bits are zero and
-    the first end of each column is 0 on entry. On an error `state` names it and the batch.
+    They begin where `state` says, and end where all are written (`state[ERROR]` is OK), where a unit is (MORE), or at
+    an error, which `state` names with its batch. `columns` is (offsets, timestamps in microseconds, timestamp types,
+    keys, values, headers); all bits are zero and the first end of each column is 0 on entry. Without `max_headers`
+    headers are left out: numba makes machine code of its own for that, which is twice as quick.
     """
-    row, error = np.int64(0), OK
-    for index in range(batches.shape[0]):
+    row, error, state[USED] = np.int64(0), OK, 0
+    for index in range(state[BATCH], batches.shape[0]):
         batch = batches[index]
         data = unpacked if batch[UNPACKED] else raw
-        row, error = _decode_batch(batch, data, start_offset, end_offset, columns, row, with_headers)
+        row, error = _decode_batch(batch, data, start_offset, end_offset, columns, row, max_headers, state)
         if error != OK:
-            state[ERROR_POSITION] = batch[POSITION]
+            state[BATCH], state[ERROR_POSITION] = index, batch[POSITION]
             break
     state[ERROR] = error
     return row

@@ -1,71 +1,184 @@
-"""Message sets of the formats before Kafka 0.11 (magic 0 and 1), through kafka-python's reader."""
+"""Message sets of the formats before Kafka 0.11 (Kafka: `AbstractLegacyRecordBatch`, `LegacyRecord`), big-endian:
+
+    0  offset         int64   of its last message, where it is a set
+    8  size           int32   bytes after this field
+    12 CRC            uint32  CRC-32 of everything from the magic byte on
+    16 magic          int8    0 or 1
+    17 attributes     int8    bits 0-2 codec, 3 timestamp type (magic 1)
+    18 timestamp      int64   milliseconds; in magic 1 only
+    then key length int32, key, value length int32, value; a length of -1 is null
+
+The value of a message with a codec is a set: messages without a codec, one after another, compressed together. In magic
+1 their offsets are relative; the last one has the set's.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+import zlib
+from typing import Any
 
-import pyarrow as pa
-from kafka.errors import KafkaError
-from kafka.record.legacy_records import LegacyRecordBatch
+import numpy as np
+import xxhash
 
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.records.arrow import record_schema
-from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
-from tiered_stream.records.header import CODEC_MASK, MAGIC_AT
+from tiered_stream.limits import Limit
+from tiered_stream.records import kernels
+from tiered_stream.records.codecs import Buffer, Unpacked
+from tiered_stream.records.compiled import Int, kernel
+from tiered_stream.records.header import (
+    CODEC_MASK,
+    LENGTH_AT,
+    LENGTH_END,
+    MAGIC_AT,
+    SMALLEST,
+    TIMESTAMP_TYPE_BIT,
+)
+from tiered_stream.records.kernels import append_bytes, int32, int64
 
-_VALUE_START = {0: 18, 1: 26}
-"""Where key length, key, value length and value begin in a message, by magic."""
+_CRC_AT, _ATTRIBUTES_AT, _TIMESTAMP_AT = 12, 17, 18
+_KEY_AT = (18, 26)
+"""By magic."""
+_SMALLEST = (SMALLEST[0], SMALLEST[1])
 _LZ4 = 3
+_SIZE = struct.Struct(">i")
+
+# What the table of batches has of a message set, in columns that it has no use for.
+_ADDED_OFFSET, _SET_TIMESTAMP = kernels.MAX_TIMESTAMP, kernels.BASE_TIMESTAMP
 
 
-def _check_unpacked_size(message: memoryview, magic: int) -> None:
-    # kafka-python decompresses without a bound, so the bound is tried first. Its lz4 of magic 0 has a checksum of its
-    # own kind that no other library reads; lz4 expands by at most 255.
-    codec = message[17] & CODEC_MASK
-    if codec == 0:
-        return
-    if codec == _LZ4 and magic == 0:
-        if len(message) * 255 > MAX_BATCH_BYTES:
-            raise CorruptDataError(f"an lz4 message of {len(message)} bytes may decompress to too much")
-        return
-    at = _VALUE_START[magic]
-    (key_size,) = struct.unpack_from(">i", message, at)
-    Unpacked(4 * len(message)).append(codec, message[at + 8 + max(key_size, 0) :])
-
-
-_Row = tuple[int, int, int, bytes | None, bytes | None]
-"""Offset, timestamp, timestamp type, key, value."""
-
-
-def _rows(message: memoryview, magic: int, check_crc: bool) -> Iterator[_Row]:
-    _check_unpacked_size(message, magic)
-    batch = LegacyRecordBatch(message, magic)
-    if check_crc and not batch.validate_crc():
-        raise CorruptDataError("the message's CRC is wrong")
-    for record in batch:
-        timestamps = (-1 if each is None else each for each in (record.timestamp, record.timestamp_type))
-        yield record.offset, *timestamps, record.key, record.value
-
-
-def decode_legacy(
-    message: memoryview, topic: str, partition: int, start_offset: int, end_offset: int, *,
-    include_headers: bool, check_crc: bool,
-) -> pa.RecordBatch:  # fmt: skip
-    """The records of one message set with offsets in [start_offset, end_offset).
+def locate_messages(
+    view: memoryview, raw: Buffer, batch: np.ndarray[Any, Any], unpacked: Unpacked, check_crc: bool, most: Limit
+) -> bool:
+    """Write into the row `batch` where its messages lie, a compressed set's in `unpacked`; False: no room is there.
 
     Raises:
         CorruptDataError: the bytes are not a message set.
+        DataLimitError: it decompresses to more than may be, or has more than `most` messages.
+        UnsupportedDataError: it has an unknown codec.
     """
-    try:
-        rows = [row for row in _rows(message, message[MAGIC_AT], check_crc) if start_offset <= row[0] < end_offset]
-    except CorruptDataError:
-        raise
-    except (KafkaError, AssertionError, ValueError, IndexError, struct.error, OSError, EOFError, RuntimeError) as error:
-        raise CorruptDataError(f"a message set of magic {message[MAGIC_AT]} cannot be read: {error}") from error
-    columns = [
-        {"key": key, "value": value, "topic": topic, "partition": partition, "offset": offset,
-         "timestamp": timestamp * 1000, "timestampType": timestamp_type, "headers": None}
-        for offset, timestamp, timestamp_type, key, value in rows
-    ]  # fmt: skip
-    return pa.RecordBatch.from_pylist(columns, schema=record_schema(include_headers))
+    start, end = int(batch[kernels.POSITION]), int(batch[kernels.POSITION] + batch[kernels.SIZE])
+    message, magic = view[start:end], int(batch[kernels.MAGIC])
+    if len(message) < _SMALLEST[magic]:
+        raise CorruptDataError(f"a message of {len(message)} bytes cannot be")
+    if check_crc and zlib.crc32(message[MAGIC_AT:]) != int.from_bytes(message[_CRC_AT:MAGIC_AT], "big"):
+        raise CorruptDataError("the message's CRC is wrong")
+    attributes = message[_ATTRIBUTES_AT]
+    codec, data = attributes & CODEC_MASK, raw
+    if codec:
+        place = unpacked.append(codec, _compressed(message, magic, codec))
+        if place is None:
+            return False
+        (start, end), data = place, unpacked.data()
+    count, first, last = _measure(data, start, end, codec != 0)
+    offset = int(batch[kernels.BASE_OFFSET])
+    added = offset - last if magic == 1 else 0
+    if count == 0 or added < 0 or first + added < batch[kernels.LOWEST_OFFSET] or last + added > offset:
+        raise CorruptDataError("its messages do not fit into the set, or their offsets not between those around it")
+    most.check(count, "the messages of a set")
+    batch[kernels.RECORDS_START :] = start, end, codec != 0
+    batch[kernels.ATTRIBUTES], batch[kernels.COUNT], batch[_ADDED_OFFSET] = attributes, count, added
+    batch[_SET_TIMESTAMP] = int.from_bytes(message[_TIMESTAMP_AT : _KEY_AT[1]], "big", signed=True) if magic else -1
+    return True
+
+
+def _compressed(message: memoryview, magic: int, codec: int) -> memoryview:
+    """The value of a message that is a compressed set."""
+    at = _KEY_AT[magic]
+    (key_size,) = _SIZE.unpack_from(message, at)
+    at += _SIZE.size + max(key_size, 0)
+    if at + _SIZE.size > len(message):
+        raise CorruptDataError("the message's key does not fit into it")
+    (size,) = _SIZE.unpack_from(message, at)
+    value = message[at + _SIZE.size :]
+    if not 0 <= size <= len(value):
+        raise CorruptDataError(f"the message's value cannot have {size} bytes")
+    return _with_right_checksum(value[:size]) if codec == _LZ4 and magic == 0 else value[:size]
+
+
+def _with_right_checksum(frame: memoryview) -> memoryview:
+    """Before magic 1 Kafka took the checksum of an lz4 frame's header over the frame's magic number, too (KIP-57)."""
+    at = 14 if len(frame) > 4 and frame[4] & 8 else 6  # after a content size
+    checksum = xxhash.xxh32_intdigest(frame[4:at]) >> 8 & 0xFF
+    return memoryview(bytes(frame[:at]) + bytes((checksum,)) + frame[at + 1 :])
+
+
+@kernel
+def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
+    """How many messages lie there, the first's and the last's offset; none, where they are not such messages."""
+    at, count, first, last = np.int64(start), np.int64(0), np.int64(0), np.int64(-1)
+    while at < end:
+        if end - at < _SMALLEST[0] or data[at + MAGIC_AT] > 1:
+            return np.int64(0), first, last
+        size = LENGTH_END + int32(data, at + LENGTH_AT)
+        offset = int64(data, at)
+        nested = compressed and (data[at + _ATTRIBUTES_AT] & CODEC_MASK) != 0
+        if nested or offset <= last or size < _SMALLEST[data[at + MAGIC_AT]] or size > end - at:
+            return np.int64(0), first, last
+        if count == 0:
+            first = offset
+        last = offset
+        count += 1
+        at += size
+    return count, first, last
+
+
+@kernel
+def _append(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
+    if at < 0 or stop - at < 4:
+        return np.int64(-1)
+    return append_bytes(column, row, data, at + 4, int32(data, at), stop)
+
+
+@kernel
+def _decode_set(
+    batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, with_headers: bool, state: Any
+) -> Any:
+    offsets, timestamps, timestamp_types, keys, values, headers = columns
+    at = batch[kernels.RECORDS_START] if state[kernels.RECORD] == 0 else state[kernels.AT]
+    appended = batch[kernels.MAGIC] == 1 and (batch[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT) != 0
+    used = state[kernels.USED]
+    for number in range(state[kernels.RECORD], batch[kernels.COUNT]):
+        stop = at + LENGTH_END + int32(data, at + LENGTH_AT)
+        offset = int64(data, at) + batch[_ADDED_OFFSET]
+        if start_offset <= offset < end_offset:
+            full = row == offsets.shape[0] or (used + stop - at > kernels.UNIT_BYTES and row > 0)
+            if full:
+                state[kernels.AT], state[kernels.RECORD] = at, number
+                return row, kernels.MORE
+            used += stop - at
+            timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + MAGIC_AT]
+            if magic == 1:
+                timestamp = batch[_SET_TIMESTAMP] if appended else int64(data, at + _TIMESTAMP_AT)
+                kind = np.int64(appended)
+            if timestamp > kernels.MAX_MILLISECONDS or timestamp < -kernels.MAX_MILLISECONDS:
+                return row, kernels.BAD_TIMESTAMP
+            end = _append(keys, row, data, at + _KEY_AT[magic], stop)
+            if _append(values, row, data, end, stop) < 0:
+                return row, kernels.BAD_RECORD
+            offsets[row], timestamps[row], timestamp_types[row] = offset, timestamp * 1000, kind
+            if with_headers:
+                headers[0][row + 1] = 0
+                headers[2][0] += 1
+            row += 1
+        at = stop
+    state[kernels.RECORD], state[kernels.USED] = 0, used
+    return row, kernels.OK
+
+
+@kernel
+def decode_messages(
+    raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
+    state: Any,
+) -> Int:  # fmt: skip
+    """What `kernels.decode_records` does, of message sets that `locate_messages` has found."""
+    row, error, state[kernels.USED] = np.int64(0), kernels.OK, 0
+    for index in range(state[kernels.BATCH], batches.shape[0]):
+        batch = batches[index]
+        data = unpacked if batch[kernels.UNPACKED] else raw
+        row, error = _decode_set(batch, data, start_offset, end_offset, columns, row, max_headers is not None, state)
+        if error != kernels.OK:
+            state[kernels.BATCH], state[kernels.ERROR_POSITION] = index, batch[kernels.POSITION]
+            break
+    state[kernels.ERROR] = error
+    return row

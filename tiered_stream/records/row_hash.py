@@ -11,7 +11,7 @@ import pyarrow as pa
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.records import hash_kernels as kernels
 from tiered_stream.records.arrow import HEADERS_TYPE
-from tiered_stream.records.hashed_columns import HASHED
+from tiered_stream.records.hashed_columns import BUCKET_BITS, HASHED
 
 _BITS = {
     "timestamp": kernels.TIMESTAMP, "key": kernels.KEY, "value": kernels.VALUE, "headers": kernels.HEADERS,
@@ -29,10 +29,13 @@ _NO_ENDS = _read_only(np.zeros(0, np.int32))
 _NOTHING = (_NO_ENDS, 0, _NO_BYTES, _NO_BYTES, 0)
 _NO_HEADERS = ((_NO_ENDS, 0, _NO_ENDS, _NO_BYTES, 0), _NOTHING, _NOTHING)
 
-Hashes = np.ndarray[Any, np.dtype[np.int64]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+BATCH_ROWS = 131_072
+"""Of one Arrow batch that is hashed."""
 
 
-def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Hashes:
+def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
     """The hash of each row over its offset and those of `HASHED` that are in `columns`.
 
     `rows` have the columns of `records.arrow.record_schema`.
@@ -41,7 +44,7 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Hashes:
         CorruptDataError: a column's buffers do not hold all its rows.
     """
     assert set(columns) <= set(HASHED)
-    hashes: Hashes = np.empty(rows.num_rows, np.int64)
+    hashes: Numbers = np.empty(rows.num_rows, np.int64)
     wanted = sum(_BITS[column] for column in columns)
     headers = _headers(rows["headers"]) if "headers" in columns else _NO_HEADERS
     done = kernels.hash_rows(
@@ -53,7 +56,22 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Hashes:
     return hashes
 
 
-def numbers(column: pa.Array) -> Hashes:
+def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
+    """Of rows in offset order: their buckets, and for each the number of rows and the two sums of their hashes.
+
+    Those are of the upper and of the lower 32 bits. No such sum overflows, and they may be added up in any order.
+    Unlike an exclusive or, they tell a row that is there three times.
+    """
+    if not len(offsets):
+        return offsets, offsets, offsets, offsets
+    buckets = offsets >> BUCKET_BITS
+    firsts = np.flatnonzero(np.diff(buckets, prepend=buckets[0] - 1))
+    high = (hashes.view(np.uint64) >> np.uint64(32)).view(np.int64)
+    counts = np.diff(firsts, append=len(buckets))
+    return buckets[firsts], counts, np.add.reduceat(high, firsts), np.add.reduceat(hashes & 0xFFFFFFFF, firsts)
+
+
+def numbers(column: pa.Array) -> Numbers:
     """A column of 64-bit numbers without nulls, or of timestamps, as it lies in memory."""
     assert column.type.bit_width == 64
     assert not column.null_count

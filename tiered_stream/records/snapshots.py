@@ -28,7 +28,6 @@ import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import google_crc32c
 
@@ -77,13 +76,16 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
         raise UnsupportedDataError(f"leader epoch checkpoint: version {lines[0][:20]}; only version 0 is known")
     if lines[1] != str(len(lines) - 2):
         raise CorruptDataError(f"leader epoch checkpoint: {lines[1][:20]} entries announced, {len(lines) - 2} there")
-    entries = tuple(map(_epoch_entry, lines[2:]))
-    for (epoch, offset), (next_epoch, next_offset) in pairwise(entries):
-        if next_epoch <= epoch or next_offset < offset:
+    entries: list[tuple[int, int]] = []
+    for line in lines[2:]:
+        epoch, offset = _epoch_entry(line)
+        if entries and (epoch <= entries[-1][0] or offset < entries[-1][1]):
+            before, start = entries[-1]
             raise CorruptDataError(
-                f"leader epoch checkpoint: epoch {next_epoch} from offset {next_offset} after {epoch} from {offset}"
+                f"leader epoch checkpoint: epoch {epoch} from offset {offset} after {before} from {start}"
             )
-    return entries
+        entries.append((epoch, offset))
+    return tuple(entries)
 
 
 def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:

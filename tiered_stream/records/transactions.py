@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.header import CONTROL_BIT, HEADER, MAGIC, whole_batches
@@ -25,11 +26,15 @@ def aborted_in_fetched(
     for offset, producer_id in control_batches(data):
         markers.setdefault(producer_id, []).append(offset)
     return tuple(
-        AbortedTransaction(
-            producer_id, first, next((marker for marker in markers.get(producer_id, ()) if marker > first), end_offset)
-        )
+        AbortedTransaction(producer_id, first, _following(markers.get(producer_id, ()), first, end_offset))
         for producer_id, first in aborted
     )
+
+
+def _following(markers: Sequence[int], first: int, end_offset: int) -> int:
+    """The first of the ascending `markers` after `first`, else the end."""
+    at = bisect_right(markers, first)
+    return markers[at] if at < len(markers) else end_offset
 
 
 def control_batches(data: bytes) -> Iterator[tuple[int, int]]:

@@ -10,41 +10,51 @@ from collections.abc import Iterator
 from kafka.record.util import decode_varint
 
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError, naming
-from tiered_stream.records.codecs import MAX_BATCH_BYTES, Unpacked
-from tiered_stream.records.header import CODEC_MASK, CONTROL_BIT, HEADER, LENGTH_END, MAGIC, START, crc_is_right
+from tiered_stream.limits import DEFAULT_LIMITS, Limits
+from tiered_stream.records.codecs import Unpacked
+from tiered_stream.records.header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    HEADER,
+    LENGTH_END,
+    MAGIC,
+    SMALLEST_RECORD,
+    START,
+    crc_is_right,
+)
 
 Value = tuple[int, bytes | None]
 
 
-def read_values(data: bytes) -> tuple[list[Value], int]:
-    """Offset and value of each record in the whole batches at the start of `data`, markers left out.
+def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[int, Iterator[Value]]]:
+    """Of each whole batch at the start of `data` the offset after it, and its records' offsets and values, one by one.
 
-    Returns:
-        them, and the offset after the last whole batch, 0 where there is none.
+    A batch is read before the next is asked for. Markers have no values.
 
     Raises:
         CorruptDataError: a batch is malformed, or its CRC-32C is wrong; names its base offset.
+        DataLimitError: a batch is beyond one of the limits.
         UnsupportedDataError: a batch has a format before Kafka 0.11, or an unknown codec.
     """
-    view, at, next_offset = memoryview(data), 0, 0
-    found: list[Value] = []
+    view, at = memoryview(data), 0
     while len(view) - at >= START.size:
         base_offset, length, magic = START.unpack_from(view, at)
         end = at + LENGTH_END + length
-        if not HEADER.size - LENGTH_END <= length <= MAX_BATCH_BYTES:
+        limits.batch.check(length, f"the length of the batch at offset {base_offset}")
+        if length < HEADER.size - LENGTH_END:
             raise CorruptDataError(f"the batch at offset {base_offset} says that it has {length} bytes")
         if magic != MAGIC:
             raise UnsupportedDataError(f"the batch at offset {base_offset} is of format {magic}, not 2")
         if end > len(view):
             break
         with naming(f"the batch at offset {base_offset}"):
-            batch, next_offset = _batch(view[at:end])
-        found += batch
+            next_offset, records, count = _records(view[at:end], limits)
+        yield next_offset, _values(records, count, base_offset, next_offset)
         at = end
-    return found, next_offset
 
 
-def _batch(batch: memoryview) -> tuple[list[Value], int]:
+def _records(batch: memoryview, limits: Limits) -> tuple[int, bytes, int]:
+    """The offset after a batch, its records decompressed, and how many they are."""
     base_offset, _, _, _, _, attributes, last_delta, _, _, _, _, _, count = HEADER.unpack_from(batch)
     if not crc_is_right(bytes(batch)):
         raise CorruptDataError("its CRC-32C is wrong")
@@ -52,23 +62,31 @@ def _batch(batch: memoryview) -> tuple[list[Value], int]:
         raise CorruptDataError(f"it ends {last_delta} after that")
     next_offset = base_offset + last_delta + 1
     if attributes & CONTROL_BIT:
-        return [], next_offset
+        return next_offset, b"", 0
     records = bytes(batch[HEADER.size :])
     codec = attributes & CODEC_MASK
     if codec:
-        unpacked = Unpacked(4 * len(records))
+        unpacked = Unpacked(4 * len(records), limits.decompressed_batch)
         unpacked.append(codec, memoryview(records))
         records = unpacked.data().tobytes()
+    if count * SMALLEST_RECORD > len(records):
+        raise CorruptDataError(f"it is too short for its {count} records")
+    limits.batch_records.check(count, "its records")
+    return next_offset, records, count
+
+
+def _values(records: bytes, count: int, base_offset: int, next_offset: int) -> Iterator[Value]:
     try:
-        values = list(_records(records, count))
+        for delta, value in _fields(records, count):
+            if not 0 <= delta < next_offset - base_offset:
+                raise CorruptDataError(f"the batch at offset {base_offset} has a record beyond its end")
+            yield base_offset + delta, value
     except (IndexError, ValueError):
-        raise CorruptDataError(f"it is too short for its {count} records") from None
-    if any(not 0 <= delta <= last_delta for delta, _ in values):
-        raise CorruptDataError("it has a record beyond its end")
-    return [(base_offset + delta, value) for delta, value in values], next_offset
+        text = f"the batch at offset {base_offset}: it is too short for its {count} records"
+        raise CorruptDataError(text) from None
 
 
-def _records(data: bytes, count: int) -> Iterator[Value]:
+def _fields(data: bytes, count: int) -> Iterator[Value]:
     """Offset delta and value of each record; IndexError, ValueError where the data is too short, or no record."""
     at = 0
     for _ in range(count):

@@ -21,6 +21,10 @@ class IndexType(Enum):
     LEADER_EPOCH = "LEADER_EPOCH"
 
 
+SNAPSHOTS = frozenset((IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH))
+"""Those that tell of the broker at the segment's end, and not of the segment."""
+
+
 class RemoteStorageFetcher(ABC):
     """Reads segments and indexes from remote storage (KIP-1254 `RemoteStorageFetcher`, KAFKA-15805 `fetchIndexes`).
 
@@ -60,6 +64,10 @@ class RemoteStorageFetcher(ABC):
         Raises: as `fetch_log_segment`.
         """
         return None
+
+    def busy_answers(self) -> int:
+        """How often the storage has asked for fewer requests so far (S3: 503 SlowDown); read-ahead heeds it."""
+        return 0
 
     def describe(self, segment: RemoteLogSegment) -> str:
         """The object that holds the segment's log, for messages; without a credential."""

@@ -14,8 +14,9 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     StorageUnavailableError,
 )
+from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
-from tiered_stream.storage.object_store import MAX_WHOLE_OBJECT_BYTES, ObjectStore, too_large, too_short
+from tiered_stream.storage.object_store import ObjectStore, too_short
 
 
 class FileStore(ObjectStore):
@@ -24,20 +25,19 @@ class FileStore(ObjectStore):
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
 
-    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
+    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         with self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
             # The size is compared first: a read allocates what it is asked for.
-            if byte_range is None:
-                if size > MAX_WHOLE_OBJECT_BYTES:
-                    raise too_large(self.describe(key), size)
-                byte_range = ByteRange(0, size)
-            elif byte_range.end > size:
-                raise too_short(self.describe(key), byte_range, size)
-            file.seek(byte_range.start)
-            data = file.read(len(byte_range))
-            if len(data) < len(byte_range):
-                raise too_short(self.describe(key), byte_range, byte_range.start + len(data))
+            if isinstance(wanted, Limit):
+                wanted.check(size, f"the bytes of {self.describe(key)}")
+                wanted = ByteRange(0, size)
+            elif wanted.end > size:
+                raise too_short(self.describe(key), wanted, size)
+            file.seek(wanted.start)
+            data = file.read(len(wanted))
+            if len(data) < len(wanted):
+                raise too_short(self.describe(key), wanted, wanted.start + len(data))
             return data
 
     def size(self, key: str) -> int:
@@ -45,10 +45,13 @@ class FileStore(ObjectStore):
             return os.fstat(file.fileno()).st_size
 
     def list(self, prefix: str) -> Iterator[str]:
-        folder = self._path(prefix.rpartition("/")[0])
+        within, _, start = prefix.rpartition("/")
+        folder = str(self._path(within))
         if not self._root.is_dir():
             raise self._no_folder()
         for parent, folders, names in os.walk(folder):
+            if parent == folder:  # an archive has thousands of them: only those with the prefix are looked into
+                folders[:] = filter(lambda name: name.startswith(start), folders)
             folders.sort()
             for name in sorted(names):
                 key = Path(parent, name).relative_to(self._root).as_posix()

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tiered_stream.errors import StorageObjectNotFoundError
+from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.fetcher import SNAPSHOTS, IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import ObjectStore
 
 _SUFFIXES = {
@@ -29,8 +30,9 @@ _OPTIONAL = frozenset((IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT))
 class LocalLayoutFetcher(RemoteStorageFetcher):
     """Reads segments and indexes that `LocalTieredStorage` wrote: one object each."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, limits: Limits = DEFAULT_LIMITS) -> None:
         self._store = store
+        self._limits = limits
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
         wanted = ByteRange(start, segment.size if end == -1 else end)
@@ -42,7 +44,8 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
             if index_type is IndexType.TRANSACTION and segment.transaction_index_empty:
                 continue
             try:
-                indexes[index_type] = self._store.get(object_key(segment, _SUFFIXES[index_type]))
+                limit = self._limits.snapshot if index_type in SNAPSHOTS else self._limits.index
+                indexes[index_type] = self._store.get(object_key(segment, _SUFFIXES[index_type]), limit)
             except StorageObjectNotFoundError:
                 if index_type not in _OPTIONAL:
                     raise
@@ -50,6 +53,9 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         return self._store.signed_url(object_key(segment, ".log"), seconds)
+
+    def busy_answers(self) -> int:
+        return self._store.busy_answers()
 
     def describe(self, segment: RemoteLogSegment) -> str:
         return self._store.describe(object_key(segment, ".log"))

@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from tiered_stream.errors import CorruptDataError
+from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
-
-MAX_WHOLE_OBJECT_BYTES = 64 << 20
-"""The largest object that is read without a range: index files and manifests are far smaller."""
 
 ATTEMPTS = 4
 """How often a request is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
+
+SLOW_DOWN = (429, 503)
+"""Statuses by which a service asks for fewer requests (S3: SlowDown)."""
 
 MAX_CONNECTIONS = 64
 """Connections that one process keeps open to one store: as many as `remote.fetch.requests.in.flight` may be."""
@@ -27,12 +28,12 @@ class ObjectStore(ABC):
     """
 
     @abstractmethod
-    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        """Exactly the bytes of `byte_range`; the whole object where it is None.
+    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
+        """Exactly the bytes of a range; with a limit the whole object.
 
         Raises:
-            CorruptDataError: the object ends before the range does, or has more than `MAX_WHOLE_OBJECT_BYTES` bytes
-                and no range was given.
+            CorruptDataError: the object ends before the range does.
+            DataLimitError: the object has more bytes than the limit.
         """
 
     @abstractmethod
@@ -51,6 +52,10 @@ class ObjectStore(ABC):
         """A URL with which anyone may GET the object for so many seconds; None: this store has none. No request."""
         return None
 
+    def busy_answers(self) -> int:
+        """How often the service has answered 429 or 503 so far, retries included."""
+        return 0
+
     def close(self) -> None:  # noqa: B027 - a store without connections has nothing to close
         """Let go of connections."""
 
@@ -60,11 +65,4 @@ def too_short(name: str, wanted: ByteRange, size: int) -> CorruptDataError:
     return CorruptDataError(
         f"{name} has {size} bytes, but bytes {wanted.start} to {wanted.end} (exclusive) were wanted: "
         "it was truncated, or is not the object that the segment's metadata describes"
-    )
-
-
-def too_large(name: str, size: int) -> CorruptDataError:
-    """The error for an object `name` of `size` bytes that was to be read whole."""
-    return CorruptDataError(
-        f"{name} has {size} bytes, more than the {MAX_WHOLE_OBJECT_BYTES} that an index or manifest may have"
     )

@@ -39,7 +39,10 @@ def open_store(options: StorageOptions) -> ObjectStore:
     if uri.scheme == "file":
         if uri.netloc not in ("", "localhost") or not uri.path.startswith("/"):
             raise ConfigurationError(f"remote.storage.uri: {options.uri!r} names no local folder; write file:///folder")
-        return FileStore(Path(unquote(uri.path)))
+        folder = unquote(uri.path)
+        if "\0" in folder:
+            raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
+        return FileStore(Path(folder))
     if uri.scheme in ("s3", "s3a"):
         # Imported here: boto3 takes long to import, and a file store does without it.
         from tiered_stream.storage.s3_store import open_s3_store
@@ -52,14 +55,14 @@ def open_store(options: StorageOptions) -> ObjectStore:
 
 def _open(options: StorageOptions) -> RemoteStorageFetcher:
     if options.layout == StorageLayout.LOCAL:
-        return LocalLayoutFetcher(open_store(options))
+        return LocalLayoutFetcher(open_store(options), options.limits)
     if options.layout == StorageLayout.AIVEN:
         # Imported here, as boto3 above: the other layout does without cryptography.
         from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
         from tiered_stream.storage.aiven.encryption import load_key_ring
 
         key_prefix = options.rsm_config.get("key.prefix", "")
-        return AivenLayoutFetcher(open_store(options), key_prefix, load_key_ring(options.rsm_config))
+        return AivenLayoutFetcher(open_store(options), key_prefix, load_key_ring(options.rsm_config), options.limits)
     raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Lock
-from urllib.parse import urlsplit
 from uuid import UUID
 
 import urllib3
@@ -18,6 +16,7 @@ from urllib3 import exceptions as http
 
 from tiered_stream.errors import (
     BrokerError,
+    SignedLocationError,
     StorageAccessError,
     StorageConnectTimeoutError,
     StorageError,
@@ -26,29 +25,75 @@ from tiered_stream.errors import (
     StorageUnavailableError,
 )
 from tiered_stream.model import ByteRange, RemoteLogSegment
-from tiered_stream.process import PerProcess
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.process import PerProcess, muted
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.object_store import ATTEMPTS, MAX_CONNECTIONS, too_short
+from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, too_short
+from tiered_stream.storage.signed_connections import BUSY, SignedFetchTimeouts, open_connections
+from tiered_stream.storage.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
 
 _MAX_DIGITS = 19  # of a length
-_BUSY = (429, 500, 502, 503, 504)
 _REFUSED = (400, 401, 403)  # 400 is what S3 says of temporary credentials that have expired
-_RETRIES = urllib3.Retry(
-    total=ATTEMPTS - 1, connect=0, read=0, other=0, redirect=False, status_forcelist=_BUSY, raise_on_status=False,
-    backoff_factor=0.1, backoff_jitter=0.2, respect_retry_after_header=False,
-)  # fmt: skip
 
 
 class _RefusedError(Exception):
     """The service does not take the URL (any more)."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignedFetchTimeouts:
-    """KIP-1254's, in milliseconds."""
+class SignedRequests:
+    """Ranged GETs of signed URLs that lead to `hosts`, by `connections`."""
 
-    connect_ms: int
-    read_ms: int
+    def __init__(self, hosts: SignedHosts, connections: urllib3.PoolManager) -> None:
+        self._hosts = hosts
+        self._connections = connections
+        self.busy_answers = 0
+
+    def get(self, url: str, wanted: ByteRange) -> bytes:
+        """Exactly these bytes. Raises _RefusedError, StorageError and CorruptDataError."""
+        self._hosts.check(parse_signed_url(url))
+        with muted("urllib3"):  # which logs URLs
+            for _ in range(ATTEMPTS - 1):
+                # The connection may break in the body, which urllib3's own retries do not cover.
+                with suppress(http.ProtocolError):
+                    return self._get_once(url, wanted)
+            try:
+                return self._get_once(url, wanted)
+            except http.ProtocolError as error:
+                raise StorageUnavailableError(f"{_shown(url)}: the connection broke {ATTEMPTS} times") from error
+
+    def _get_once(self, url: str, wanted: ByteRange) -> bytes:
+        """Raises _RefusedError, ProtocolError, StorageError and CorruptDataError."""
+        try:
+            response = self._connections.request(
+                "GET", url, headers={"Range": f"bytes={wanted.start}-{wanted.end - 1}"}, preload_content=False,
+                decode_content=False, redirect=False,
+            )  # fmt: skip
+            tried = response.retries.history if response.retries else ()
+            self.busy_answers += sum(each.status in SLOW_DOWN for each in tried)
+            try:
+                _check(url, wanted, response)
+                data = response.read()  # of the length that was checked
+            except BaseException:
+                response.close()
+                raise
+            response.release_conn()
+        except http.HTTPError as error:
+            raise _mapped(error, url) from None
+        if len(data) != len(wanted):
+            raise too_short(_shown(url), wanted, wanted.start + len(data))
+        return data
+
+
+_requests: PerProcess[SignedRequests] = PerProcess()
+
+
+def signed_requests(options: StorageOptions) -> SignedRequests:
+    """The process's requests to where these options allow signed locations to lead."""
+    hosts = signed_hosts(options)
+    timeouts = SignedFetchTimeouts(options.connect_timeout_ms, options.read_timeout_ms, options.signed_timeout_ms)
+    return _requests.get(
+        {"hosts": hosts, "timeouts": timeouts}, lambda: SignedRequests(hosts, open_connections(hosts, timeouts))
+    )
 
 
 class PresignedFetcher(RemoteStorageFetcher):
@@ -64,13 +109,13 @@ class PresignedFetcher(RemoteStorageFetcher):
         self,
         urls: Mapping[UUID, str],
         renew: Callable[[RemoteLogSegment], str | None],
-        timeouts: SignedFetchTimeouts,
+        requests: SignedRequests,
         others: RemoteStorageFetcher | None = None,
     ) -> None:
         self._urls = dict(urls)
         self._renew = renew
         self._lock = Lock()
-        self._pool = _pools.get(timeouts, lambda: _open_pool(timeouts))
+        self._requests = requests
         self._others = others
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
@@ -81,11 +126,11 @@ class PresignedFetcher(RemoteStorageFetcher):
         if not wanted:
             return b""
         try:
-            return self._get(url, wanted)
+            return self._requests.get(url, wanted)
         except _RefusedError:
             url = self._renewed(segment, url)
         try:
-            return self._get(url, wanted)
+            return self._requests.get(url, wanted)
         except _RefusedError as error:
             raise StorageAccessError(
                 f"{_shown(url)} is refused, though its location was just signed: {error}"
@@ -93,6 +138,9 @@ class PresignedFetcher(RemoteStorageFetcher):
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
         return self._fetcher_without_url(segment).fetch_indexes(segment, types)
+
+    def busy_answers(self) -> int:
+        return self._requests.busy_answers + (self._others.busy_answers() if self._others else 0)
 
     def describe(self, segment: RemoteLogSegment) -> str:
         url = self._urls.get(segment.segment_id)
@@ -120,61 +168,26 @@ class PresignedFetcher(RemoteStorageFetcher):
                 self._urls[segment.segment_id] = url
             return self._urls[segment.segment_id]
 
-    def _get(self, url: str, wanted: ByteRange) -> bytes:
-        for _ in range(ATTEMPTS - 1):
-            with suppress(http.ProtocolError):  # the connection broke, perhaps in the body, which Retry does not cover
-                return self._get_once(url, wanted)
-        try:
-            return self._get_once(url, wanted)
-        except http.ProtocolError as error:
-            raise StorageUnavailableError(f"{_shown(url)}: the connection broke {ATTEMPTS} times") from error
 
-    def _get_once(self, url: str, wanted: ByteRange) -> bytes:
-        """Raises _RefusedError, ProtocolError and StorageError."""
-        try:
-            response = self._pool.request(
-                "GET", url, headers={"Range": f"bytes={wanted.start}-{wanted.end - 1}"}, preload_content=False,
-                decode_content=False, redirect=False,
-            )  # fmt: skip
-            try:
-                self._check(url, wanted, response)
-                data = response.read()  # of the length that was checked
-            except BaseException:
-                response.close()
-                raise
-            response.release_conn()
-        except http.HTTPError as error:
-            raise _mapped(error, url) from None
-        if len(data) != len(wanted):
-            raise too_short(_shown(url), wanted, wanted.start + len(data))
-        return data
-
-    def _check(self, url: str, wanted: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
-        status, name = response.status, _shown(url)
-        if status in _REFUSED:
-            raise _RefusedError(f"status {status}")
-        if status == 404:
-            raise StorageObjectNotFoundError(f"{name} does not exist")
-        if status == 416:
-            raise too_short(name, wanted, wanted.start)
-        if status in _BUSY:
-            raise StorageUnavailableError(f"{name}: status {status} to each of {ATTEMPTS} requests")
-        if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-"):
-            raise StorageError(f"{name}: status {status} to a request for {wanted}: the service does not honour ranges")
-        length = response.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > _MAX_DIGITS:
-            raise StorageError(f"{name}: the service did not give the length of its answer")
-        if int(length) != len(wanted):
-            raise too_short(name, wanted, wanted.start + int(length))
-
-
-_pools: PerProcess[urllib3.PoolManager] = PerProcess()
-
-
-def _open_pool(timeouts: SignedFetchTimeouts) -> urllib3.PoolManager:
-    """Connections, which urllib3 closes when nobody has them any more."""
-    timeout = urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000)
-    return urllib3.PoolManager(maxsize=MAX_CONNECTIONS, retries=_RETRIES, timeout=timeout)
+def _check(url: str, wanted: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
+    status, name = response.status, _shown(url)
+    if status in _REFUSED:
+        raise _RefusedError(f"status {status}")
+    if status == 404:
+        raise StorageObjectNotFoundError(f"{name} does not exist")
+    if status == 416:
+        raise too_short(name, wanted, wanted.start)
+    if status in BUSY:
+        raise StorageUnavailableError(f"{name}: status {status} to each of {ATTEMPTS} requests")
+    if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-"):
+        raise StorageError(f"{name}: status {status} to a request for {wanted}: the service does not honour ranges")
+    length = response.headers.get("Content-Length", "")
+    if not length.isdecimal() or len(length) > _MAX_DIGITS:
+        raise StorageError(f"{name}: the service did not give the length of its answer")
+    if "Transfer-Encoding" in response.headers:  # then that length binds nobody
+        raise StorageError(f"{name}: the service sends an answer in chunks, whose length it does not say")
+    if int(length) != len(wanted):
+        raise too_short(name, wanted, wanted.start + int(length))
 
 
 def _mapped(error: http.HTTPError, url: str) -> Exception:
@@ -186,12 +199,12 @@ def _mapped(error: http.HTTPError, url: str) -> Exception:
         return StorageReadTimeoutError(f"{name}: silence for kafka.fetch.remote.read.timeout.ms")
     if isinstance(reason, http.ProtocolError):
         return http.ProtocolError(type(reason).__name__)
-    if isinstance(reason, (http.LocationValueError, http.LocationParseError)):
-        return StorageError(f"{name}: the signed location is no URL")
     return StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
 
 
 def _shown(url: str) -> str:
     """Host and path: what is in the query is the credential."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    try:
+        return str(parse_signed_url(url))
+    except SignedLocationError:
+        return "a signed location that is no URL"

@@ -1,101 +1,159 @@
-"""Read-ahead: the ranged GETs of a split, several at once, their bytes handed over in order."""
+"""Read-ahead: the ranged GETs of a task, several at once, their bytes handed over in order."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 from time import perf_counter
 
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.request_window import RequestWindow
 from tiered_stream.storage.throttle import Pace
 
+Part = tuple[RemoteLogSegment, ByteRange]
 Request = tuple[int, RemoteLogSegment, ByteRange]
 """One GET: the position of its part in `parts`, the segment, the bytes."""
+
+_FIRST_REQUESTS = 3
+"""Of a consumer who may stop early, before it has let go of all of them but one: 24 MiB where nothing is set."""
+_LAYOUTS_AHEAD = 2
+"""Parts whose layout is asked for before their requests are wanted: it may have to read a manifest first."""
 
 
 def read_ahead(
     fetcher: RemoteStorageFetcher,
-    parts: Sequence[tuple[RemoteLogSegment, ByteRange]],
+    parts: Sequence[Part],
     options: FetchOptions,
     on_fetch: Callable[[int, float], None] = lambda size, seconds: None,
     pace: Pace = lambda size: None,
-) -> Iterator[tuple[int, bytes]]:
+    *,
+    may_stop: bool = False,
+    window: RequestWindow | None = None,
+    now: Callable[[], float] = perf_counter,
+) -> Generator[tuple[int, bytes], None, None]:
     """The bytes of every part, in order, as pairs of the part's position in `parts` and the next bytes of it.
 
-    All parts share one pipeline, so small segments are pulled as briskly as big ones. At most `options.in_flight`
-    requests are under way, and at most `options.memory_bytes` bytes (but always one request) are under way, waiting,
-    or with the consumer, who has let go of one response when it asks for the next. Closing the iterator drops what has
-    not begun; the requests under way end by themselves, within the storage's timeouts.
+    All parts share one pipeline, so small segments are pulled as briskly as big ones. As many requests are under way
+    as `window` thinks worth it, at most `options.in_flight`, and at most `options.memory_bytes` bytes (but always one
+    request) are under way, waiting, or with the consumer, who has let go of one response when it asks for the next.
+    Closing the iterator drops what has not begun; the requests under way end by themselves, within the storage's
+    timeouts.
 
     Args:
         on_fetch: called in the consumer's thread with each request's bytes and seconds.
         pace: called in the request's thread before it is sent.
+        may_stop: the consumer may have enough after a few rows, so little is asked for before it is seen to go on.
+        window: what was learned of the storage, and is to learn more; without it, nothing is known.
+        now: a clock in seconds.
 
     Raises:
         StorageError, CorruptDataError: at the place in the order where the bytes are missing.
     """
-    requests = requests_of(fetcher, parts, options)
-    upcoming = next(requests, None)
+    window = window or RequestWindow(options.in_flight)
+    first = _FIRST_REQUESTS * options.request_bytes if may_stop else 0
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
-    held = 0
+    asked = held = 0
+    worked: float | None = None
     # A pool of this call's own: nothing outlives it, and nothing is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
+        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options.request_bytes)))
+        upcoming = requests.next()
         while upcoming or waiting:
-            while upcoming and (held == 0 or held + len(upcoming[2]) <= options.memory_bytes):
-                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace)))
+            eager = asked - held >= first - options.request_bytes
+            most = options.memory_bytes if eager else min(first - (asked - held), options.memory_bytes)
+            while upcoming and len(waiting) < window.size and (held == 0 or held + len(upcoming[2]) <= most):
+                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, now)))
+                asked += len(upcoming[2])
                 held += len(upcoming[2])
-                upcoming = next(requests, None)
+                upcoming = requests.next()
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
             del future  # or it would keep the bytes while the consumer is at work on them
+            window.taken(seconds, worked, fetcher.busy_answers())
             on_fetch(len(data), seconds)
+            began = now()
             yield part, data
+            worked = now() - began
             del data
             held -= len(byte_range)
+        requests.raise_error()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def requests_of(
-    fetcher: RemoteStorageFetcher, parts: Sequence[tuple[RemoteLogSegment, ByteRange]], options: FetchOptions
-) -> Iterator[Request]:
+def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
     """The GETs for all parts, in order."""
-    least = options.request_bytes
-    most = max(least, min(2 * least, options.memory_bytes // options.in_flight))
-    for part, (segment, wanted) in enumerate(parts):
-        if 0 < len(wanted) <= least:
-            # One GET in any layout, so the layout is not asked here, where it might have to read a manifest first.
-            yield part, segment, wanted
-        else:
-            for byte_range in _joined(fetcher.request_ranges(segment, wanted, least), most):
-                yield part, segment, byte_range
+    ranges = (_ranges_of(fetcher, part, options.request_bytes) for part in parts)
+    return _in_order(zip(parts, ranges, strict=True))
 
 
-def _joined(ranges: Sequence[ByteRange], most: int) -> list[ByteRange]:
-    """Neighbours in one request of up to `most` bytes: each costs milliseconds of a core, here and in the storage."""
-    joined: list[ByteRange] = []
-    for each in ranges:
-        if joined and each.end - joined[-1].start <= most:
-            joined[-1] = ByteRange(joined[-1].start, each.end)
-        else:
-            joined.append(each)
-    return joined
+def _in_order(parts: Iterator[tuple[Part, Sequence[ByteRange]]]) -> Iterator[Request]:
+    return chain.from_iterable(
+        ((number, segment, each) for each in ranges) for number, ((segment, _), ranges) in enumerate(parts)
+    )
 
 
-def _fetch(fetcher: RemoteStorageFetcher, request: Request, pace: Pace) -> tuple[bytes, float]:
+def _looked_up(
+    pool: ThreadPoolExecutor, fetcher: RemoteStorageFetcher, parts: Sequence[Part], request_bytes: int
+) -> Iterator[tuple[Part, Sequence[ByteRange]]]:
+    """The parts with their ranges; the layout of some is asked for while others are read."""
+    asked: deque[tuple[Part, Callable[[], Sequence[ByteRange]]]] = deque()
+    for part in parts:
+        ask = partial(_ranges_of, fetcher, part, request_bytes)
+        asked.append((part, ask if len(part[1]) <= request_bytes else pool.submit(ask).result))
+        if len(asked) > _LAYOUTS_AHEAD:
+            oldest, ranges = asked.popleft()
+            yield oldest, ranges()
+    for oldest, ranges in asked:
+        yield oldest, ranges()
+
+
+def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int) -> Sequence[ByteRange]:
+    segment, wanted = part
+    if len(wanted) <= request_bytes:
+        # One GET in any layout, so the layout is not asked here, where it might have to read a manifest first.
+        return [wanted] if wanted else []
+    return fetcher.request_ranges(segment, wanted, request_bytes)
+
+
+class _Requests:
+    """Requests in order; an error in finding the next one is kept for its place, after those that were found."""
+
+    def __init__(self, requests: Iterator[Request]) -> None:
+        self._requests = requests
+        self._error: Exception | None = None
+
+    def next(self) -> Request | None:
+        """None: there is no more, or the next one was not to be found."""
+        try:
+            return next(self._requests, None)
+        except Exception as error:  # noqa: BLE001 - raised by `raise_error`
+            self._error = error
+            return None
+
+    def raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+def _fetch(
+    fetcher: RemoteStorageFetcher, request: Request, pace: Pace, now: Callable[[], float]
+) -> tuple[bytes, float]:
     """The bytes of one request, and how many seconds they took."""
     _, segment, wanted = request
     pace(len(wanted))
-    begin = perf_counter()
+    begin = now()
     data = fetcher.fetch_log_segment(segment, wanted.start, wanted.end)
     if len(data) != len(wanted):
         raise CorruptDataError(
             f"{type(fetcher).__name__} gave {len(data)} bytes of segment {segment.segment_id} of "
             f"{segment.topic_partition}, not the {len(wanted)} of {wanted}"
         )
-    return data, perf_counter() - begin
+    return data, now() - begin

@@ -20,23 +20,28 @@ from tiered_stream.errors import (
     StorageObjectNotFoundError,
     StorageReadTimeoutError,
     StorageUnavailableError,
+    TieredStreamError,
 )
+from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import S3Access, StorageOptions
+from tiered_stream.process import muted
 from tiered_stream.storage.object_store import (
     ATTEMPTS,
     MAX_CONNECTIONS,
-    MAX_WHOLE_OBJECT_BYTES,
+    SLOW_DOWN,
     ObjectStore,
-    too_large,
     too_short,
 )
 
 if TYPE_CHECKING:
+    from botocore.awsrequest import AWSResponse
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
+"""At debug level their lines have signatures, tokens and signed URLs: whoever uses a client mutes them meanwhile."""
 _CREDENTIALS_HINT = (
     "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
     "remote.storage.aws.session.token, or where they are not given the AWS credential chain (environment, profile, "
@@ -60,27 +65,33 @@ class S3Store(ObjectStore):
         self._client = client
         self._bucket = bucket
         self._root = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self._busy = _BusyAnswers()
+        client.meta.events.register_first("needs-retry.s3", self._busy.count)
 
-    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        if byte_range is not None and not byte_range:
+    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
+        if isinstance(wanted, ByteRange) and not wanted:
             return b""
         with self._mapped_errors(key):
             for _ in range(ATTEMPTS - 1):
                 # The connection may break in the body, which botocore's own retries do not cover.
                 with suppress(aws.ResponseStreamingError, aws.IncompleteReadError):
-                    return self._get_once(key, byte_range)
-            return self._get_once(key, byte_range)
+                    return self._get_once(key, wanted)
+            return self._get_once(key, wanted)
 
     def size(self, key: str) -> int:
         with self._mapped_errors(key):
             return self._client.head_object(Bucket=self._bucket, Key=self._root + key)["ContentLength"]
 
     def list(self, prefix: str) -> Iterator[str]:
-        with self._mapped_errors(prefix):
-            paginator = self._client.get_paginator("list_objects_v2")
-            for page in paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix):
-                for entry in page.get("Contents", ()):
-                    yield entry["Key"].removeprefix(self._root)
+        paginator = self._client.get_paginator("list_objects_v2")
+        pages = iter(paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix))
+        while True:
+            with self._mapped_errors(prefix):
+                page = next(pages, None)
+                if page is None:
+                    return
+                keys = [entry["Key"].removeprefix(self._root) for entry in page.get("Contents", ())]
+            yield from keys
 
     def describe(self, key: str) -> str:
         return f"s3://{self._bucket}/{self._root}{key}"
@@ -91,43 +102,44 @@ class S3Store(ObjectStore):
                 "get_object", Params={"Bucket": self._bucket, "Key": self._root + key}, ExpiresIn=seconds
             )
 
+    def busy_answers(self) -> int:
+        return self._busy.counted
+
     def close(self) -> None:
         self._client.close()
 
-    def _get_once(self, key: str, byte_range: ByteRange | None) -> bytes:
-        if byte_range is None:
+    def _get_once(self, key: str, wanted: ByteRange | Limit) -> bytes:
+        if isinstance(wanted, Limit):
             response = self._client.get_object(Bucket=self._bucket, Key=self._root + key)
         else:
-            wanted = f"bytes={byte_range.start}-{byte_range.end - 1}"
+            header = f"bytes={wanted.start}-{wanted.end - 1}"
             try:
-                response = self._client.get_object(Bucket=self._bucket, Key=self._root + key, Range=wanted)
+                response = self._client.get_object(Bucket=self._bucket, Key=self._root + key, Range=header)
             except aws.ClientError as error:
                 if _status(error) == 416:
-                    raise too_short(self.describe(key), byte_range, self.size(key)) from error
+                    raise too_short(self.describe(key), wanted, self.size(key)) from error
                 raise
         with closing(response["Body"]) as body:
-            self._check_length(key, byte_range, response)
+            self._check_length(key, wanted, response)
             # Without an amount, the body goes from the socket into one bytes object: no copy after that.
             return body.read()
 
-    def _check_length(self, key: str, byte_range: ByteRange | None, response: GetObjectOutputTypeDef) -> None:
+    def _check_length(self, key: str, wanted: ByteRange | Limit, response: GetObjectOutputTypeDef) -> None:
         """Before the body is read: it has the length that was asked for, or one that is no danger to memory."""
         length = response.get("ContentLength")
-        if length is None:
+        # In chunks, an answer is as long as it likes, whatever length it gives.
+        if length is None or "transfer-encoding" in response["ResponseMetadata"]["HTTPHeaders"]:
             raise StorageError(f"{self._endpoint} did not give the length of {self.describe(key)}")
-        if byte_range is None:
-            if length > MAX_WHOLE_OBJECT_BYTES:
-                raise too_large(self.describe(key), length)
+        if isinstance(wanted, Limit):
+            wanted.check(length, f"the bytes of {self.describe(key)}")
             return
         content_range = response.get("ContentRange", "")
-        if not content_range.startswith(f"bytes {byte_range.start}-"):
-            raise StorageError(f"{self._endpoint} does not honour ranges: for {self.describe(key)}, {byte_range}")
-        if length < len(byte_range):
-            raise too_short(self.describe(key), byte_range, byte_range.start + length)
-        if length > len(byte_range):
-            raise StorageError(
-                f"{self._endpoint} gave {length} bytes of {self.describe(key)}, not those of {byte_range}"
-            )
+        if not content_range.startswith(f"bytes {wanted.start}-"):
+            raise StorageError(f"{self._endpoint} does not honour ranges: for {self.describe(key)}, {wanted}")
+        if length < len(wanted):
+            raise too_short(self.describe(key), wanted, wanted.start + length)
+        if length > len(wanted):
+            raise StorageError(f"{self._endpoint} gave {length} bytes of {self.describe(key)}, not those of {wanted}")
 
     @property
     def _endpoint(self) -> str:
@@ -137,7 +149,10 @@ class S3Store(ObjectStore):
     def _mapped_errors(self, key: str) -> Iterator[None]:
         name = self.describe(key)
         try:
-            yield
+            with muted(*LOGGERS_WITH_SECRETS):
+                yield
+        except TieredStreamError:
+            raise
         except aws.ClientError as error:
             raise self._refused(error, name) from error
         except aws.ConnectTimeoutError as error:
@@ -156,6 +171,11 @@ class S3Store(ObjectStore):
             ) from error
         except aws.BotoCoreError as error:
             raise StorageError(f"{name} could not be read from {self._endpoint}: {error}") from error
+        except Exception as error:  # botocore lets through whatever its parsers meet in an answer
+            raise StorageError(
+                f"{self._endpoint} (option remote.storage.s3.endpoint.url) does not answer as S3 does, asked for "
+                f"{name}: {type(error).__name__}"
+            ) from error
 
     def _refused(self, error: aws.ClientError, name: str) -> StorageError:
         code, status = error.response["Error"].get("Code", ""), _status(error)
@@ -173,6 +193,16 @@ class S3Store(ObjectStore):
         return StorageError(f"{answer}, asked for {name}: {error.response['Error'].get('Message', '')}")
 
 
+class _BusyAnswers:
+    """A counter of its own, as the client is to hold no store."""
+
+    counted = 0
+
+    def count(self, response: tuple[AWSResponse, object] | None = None, **_: object) -> None:
+        """Called before botocore's retries."""
+        self.counted += response is not None and response[0].status_code in SLOW_DOWN
+
+
 def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
     """A store with a client of its own; nothing is asked of the service yet.
 
@@ -186,7 +216,8 @@ def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
             "remote.storage.aws.access.key.id and remote.storage.aws.secret.access.key go together: one is missing"
         )
     try:
-        client = s3_client(options, _client_config(options))
+        with muted(*LOGGERS_WITH_SECRETS):
+            client = s3_client(options, _client_config(options))
     except (aws.BotoCoreError, ValueError) as error:
         raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
     client.meta.events.register_first("needs-retry.s3", _raise_timeouts)
@@ -204,6 +235,24 @@ def s3_client(access: S3Access, config: Config) -> S3Client:
         aws_session_token=access.session_token,
         config=config,
     )
+
+
+def credential_provider(access: S3Access) -> str | None:
+    """Who has the credentials: `settings`, or the provider in AWS's chain by botocore's name (`env`, `iam-role`, …).
+
+    None: nobody has any.
+
+    Raises:
+        StorageAccessError: a provider is asked, and cannot give them.
+    """
+    if access.access_key_id is not None:
+        return "settings"
+    try:
+        with muted(*LOGGERS_WITH_SECRETS):
+            found = boto3.session.Session().get_credentials()
+    except (aws.BotoCoreError, aws.ClientError) as error:
+        raise StorageAccessError(f"AWS's chain of credential providers fails: {type(error).__name__}") from error
+    return found.method if found else None
 
 
 def _client_config(options: StorageOptions) -> Config:

@@ -30,7 +30,6 @@ FIRST = segment(1, 0, 100)
 def table(*states: RemoteLogSegmentState) -> SegmentTable:
     """A table that was told of `FIRST`, whose copy started, and then of each state."""
     made = SegmentTable()
-    made.follow([HERE])
     made.apply(SegmentMetadata(HERE, FIRST, STARTED))
     for state in states:
         made.apply(SegmentMetadataUpdate(HERE, FIRST.segment_id, state, b"custom"))
@@ -57,7 +56,6 @@ def test_a_repeated_start_does_not_hide_a_finished_segment() -> None:
 
 def test_an_update_of_an_unknown_segment_says_nothing() -> None:
     made = SegmentTable()
-    made.follow([HERE])
     made.apply(SegmentMetadataUpdate(HERE, FIRST.segment_id, FINISHED, None))
     assert made.segments(HERE) == ()
 
@@ -69,19 +67,17 @@ def test_a_deleted_partition_has_no_segments_whatever_is_said_later() -> None:
     assert made.segments(HERE) == ()
 
 
-def test_partitions_that_are_not_followed_take_no_memory() -> None:
-    made = SegmentTable()
-    made.apply(SegmentMetadata(HERE, FIRST, FINISHED))
-    assert made.followed() == ()
-    assert made.segments(HERE) == ()
-
-
-def test_following_again_begins_anew() -> None:
-    made = table(FINISHED)
-    made.follow([HERE])
-    assert made.segments(HERE) == ()
-    made.forget([HERE])
-    assert not made.follows(HERE)
+@pytest.mark.parametrize("states", [(), (FINISHED,), (FINISHED, DELETING), (DELETING, DELETED)])
+def test_a_summary_of_a_table_adds_up_to_the_same(states: tuple[RemoteLogSegmentState, ...]) -> None:
+    first, again = table(*states), SegmentTable()
+    first.apply(SegmentMetadata(HERE, segment(2, 100, 200), FINISHED))
+    first.apply(PartitionDelete(replace(HERE, topic_partition=replace(PARTITION, partition=9))))
+    for each in first.summary():
+        again.apply(each)
+    assert {each: again.tracked(each) for each in again.partitions()} == {
+        each: first.tracked(each) for each in first.partitions()
+    }
+    assert list(again.summary()) == list(first.summary())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -91,3 +87,13 @@ def test_the_golden_topic_adds_up_to_the_segments_in_the_bucket(name: str) -> No
         (f"{path.parts[-3][:-23]}-{path.parts[-2]}", int(path.name[:20])) for path in golden(name).bucket.rglob("*.log")
     }
     assert told == there
+
+
+def test_what_is_being_copied_or_deleted_is_tracked_until_it_is_gone() -> None:
+    def state(*states: RemoteLogSegmentState) -> list[RemoteLogSegmentState]:
+        return [at for _, at in table(*states).tracked(HERE)]
+
+    assert state() == [STARTED]
+    assert state(FINISHED) == state(FINISHED, STARTED) == [FINISHED]
+    assert state(FINISHED, DELETING) == state(DELETING) == state(FINISHED, DELETING, FINISHED) == [DELETING]
+    assert state(DELETING, DELETED) == state(FINISHED, DELETED) == []

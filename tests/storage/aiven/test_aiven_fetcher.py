@@ -19,6 +19,7 @@ from tests.golden import NAMES, golden
 from tests.storage.conftest import s3_options
 from tests.storage.golden_aiven import big_segment, copied, fetcher, manifests, options, rewritten, segments
 from tiered_stream.errors import StorageObjectNotFoundError
+from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.records.indexes import parse_offset_index, parse_time_index, parse_transaction_index
@@ -154,9 +155,9 @@ class CountingStore(ObjectStore):
         self.store = store
         self.gets: list[tuple[str, ByteRange | None]] = []
 
-    def get(self, key: str, byte_range: ByteRange | None = None) -> bytes:
-        self.gets.append((key.rpartition(".")[2], byte_range))
-        return self.store.get(key, byte_range)
+    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
+        self.gets.append((key.rpartition(".")[2], None if isinstance(wanted, Limit) else wanted))
+        return self.store.get(key, wanted)
 
     def size(self, key: str) -> int:
         return self.store.size(key)

@@ -145,6 +145,8 @@ def test_another_version_is_not_supported() -> None:
         ("remoteLogSegmentMetadata.endOffset", 2**63 - 1, "cannot have offsets"),
         ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"x": 1}, "'x' is not a leader epoch"),
         ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"1": -1}, "starts at offset -1"),
+        ("remoteLogSegmentMetadata.segmentLeaderEpochs", {"1": 2**63}, "starts at offset 92"),
+        ("remoteLogSegmentMetadata.maxTimestampMs", 2**63, "out of range"),
         ("remoteLogSegmentMetadata.remoteLogSegmentId.id", "short", "not a Kafka UUID"),
         (
             "remoteLogSegmentMetadata.remoteLogSegmentId.topicIdPartition.topicPartition.topic",

@@ -8,6 +8,7 @@ from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.locator import SegmentFilter, every_segment
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
 from tiered_stream.model import AbortedTransaction, OffsetRange, PartitionLocations, PartitionRanges, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -33,11 +34,14 @@ class ArchiveLocator(SegmentMetadataLocator):
         super().__init__(fetcher, isolation, cache_bytes)
         self._archive = archive
 
-    def locate(self, ranges: PartitionRanges) -> PartitionLocations:
-        return super().locate(self._stable(ranges))
+    def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
+        return super().locate(self._stable(ranges), needed)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
         return super().segment_ends(self._stable(ranges))
+
+    def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
+        return super().segments(self._stable(ranges))
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
         """Under read_committed nothing beyond the last stable offset is read: it is undecided for ever."""

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import UnknownTopicError, naming
+from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
@@ -29,8 +30,15 @@ class ArchiveOffsetReader(OffsetReader):
     Partitions without a single segment are not there. `close` closes the archive, not the fetcher.
     """
 
-    def __init__(self, archive: Archive, fetcher: RemoteStorageFetcher, isolation: IsolationLevel) -> None:
+    def __init__(
+        self,
+        archive: Archive,
+        fetcher: RemoteStorageFetcher,
+        isolation: IsolationLevel,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         self._archive = archive
+        self._limits = limits
         self._fetcher = fetcher
         self._isolation = isolation
 
@@ -76,7 +84,7 @@ class ArchiveOffsetReader(OffsetReader):
         for part in archived.visible:
             if 0 <= part.segment.max_timestamp < timestamp:
                 continue
-            offset = _first_offset_at(self._fetcher, part, timestamp)
+            offset = _first_offset_at(self._fetcher, part, timestamp, self._limits)
             if offset is not None:
                 return offset if offset < self._end(archived) else None
         return None
@@ -93,7 +101,7 @@ class ArchiveOffsetReader(OffsetReader):
         return {partition: archived[partition] for partition in partitions}
 
 
-def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int | None:
+def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
     """The first record of a segment at or after `timestamp` (ms), among those that count; None: there is none.
 
     Records of every transaction count, markers do not (Kafka: `LogSegment.findOffsetByTimestamp`).
@@ -106,7 +114,7 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
     start = _search_start(fetcher, part, timestamp)
     late_enough = min(timestamp * 1000, _INT64_MAX)
     decoder = RecordBatchDecoder(
-        segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end
+        segment.topic_partition.topic, segment.topic_partition.partition, offsets.start, offsets.end, limits=limits
     )
     for wanted in fetcher.request_ranges(segment, ByteRange(start, segment.size), _REQUEST_BYTES):
         for batch in decoder.feed(fetcher.fetch_log_segment(segment, wanted.start, wanted.end)):

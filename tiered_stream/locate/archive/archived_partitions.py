@@ -21,8 +21,9 @@ from tiered_stream.errors import (
     UnsupportedDataError,
     naming,
 )
+from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
-from tiered_stream.locate.lineage import VisibleSegment, lineage_of, visible_segments
+from tiered_stream.locate.lineage import Lineage, VisibleSegment, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
     RemoteLogSegment,
@@ -54,12 +55,14 @@ _SUFFIXES = frozenset((".log", ".indexes", _MANIFEST))
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """A partition as far as the archive has it.
+    """A partition as far as the archive has it: all `segments`, and those that are `visible` in its `lineage`.
 
     `end_offset` (exclusive) and `last_stable_offset` are of the archive taken alone: a transaction that is open at its
     end is undecided, whatever became of it in the cluster.
     """
 
+    segments: tuple[RemoteLogSegment, ...]
+    lineage: Lineage
     visible: tuple[VisibleSegment, ...]
     log_start_offset: int
     end_offset: int
@@ -97,8 +100,10 @@ class Archive:
         key_prefix: str = "",
         topic_ids: Mapping[str, UUID] | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        manifest_limit: Limit = DEFAULT_LIMITS.manifest,
     ) -> None:
         self._store = store
+        self._manifest_limit = manifest_limit
         self._key_prefix = key_prefix
         self._pinned = topic_ids or {}
         self._indexes = IndexCache(fetcher, cache_bytes)
@@ -197,7 +202,7 @@ class Archive:
         """The segment that a manifest describes; None: it was deleted meanwhile."""
         name = self._store.describe(self._key_prefix + key + _MANIFEST)
         try:
-            data = self._store.get(self._key_prefix + key + _MANIFEST)
+            data = self._store.get(self._key_prefix + key + _MANIFEST, self._manifest_limit)
         except StorageObjectNotFoundError:
             return None
         segment = parse_manifest(data, name).segment
@@ -219,12 +224,13 @@ class Archive:
         newest = max(segments, key=lambda each: (each.leader_epochs[-1].epoch, each.end_offset, each.segment_id))
         checkpoint = self._parsed(newest, IndexType.LEADER_EPOCH, parse_leader_epoch_checkpoint)
         epochs = [LeaderEpoch(epoch, start_offset) for epoch, start_offset in checkpoint]
-        visible = visible_segments(segments, lineage_of(epochs), epochs[0].start_offset if epochs else 0)
+        lineage = lineage_of(epochs)
+        visible = visible_segments(segments, lineage, epochs[0].start_offset if epochs else 0)
         if not visible:
             raise CorruptDataError(f"{newest}: its leader epoch checkpoint lacks its own leader epoch")
         start, end = visible[0].offsets.start, visible[-1].offsets.end
         open_from = [first for _, first in self.open_transactions(visible[-1].segment)]
-        return ArchivedPartition(visible, start, end, max(start, min([end, *open_from])))
+        return ArchivedPartition(segments, lineage, visible, start, end, max(start, min([end, *open_from])))
 
     def _parsed(self, segment: RemoteLogSegment, index_type: IndexType, parse: Callable[[bytes], _T]) -> _T:
         data = self._indexes.get(segment, (index_type,)).get(index_type)
@@ -246,7 +252,8 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
             "of the layout aiven say what a bucket holds"
         )
     key_prefix = storage.rsm_config.get("key.prefix", "")
-    return Archive(open_store(storage), open_fetcher(storage), key_prefix, topic_ids)
+    fetcher, limit = open_fetcher(storage), storage.limits.manifest
+    return Archive(open_store(storage), fetcher, key_prefix, topic_ids, manifest_limit=limit)
 
 
 def _topic_of(key: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -10,34 +11,51 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
-from tiered_stream.errors import BrokerUnavailableError
+from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
-from tiered_stream.locate.lineage import Lineage, VisibleSegment, visible_segments
-from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog
+from tiered_stream.locate.lineage import Lineage, VisibleSegments, visible_segments
+from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, Segments
+from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
-from tiered_stream.model import AbortedTransaction, RemoteLogSegment, TopicPartition
+from tiered_stream.model import AbortedTransaction, PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.offset_json import EARLIEST
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
+
+log = logging.getLogger(__name__)
+
+PATIENCE_MS = 5_000
+"""How long those wait for a leader who can do without its partition: the brokers serve it when they can."""
 
 _SEAM_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
+_MAY_BE_LEFT_OUT = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
-    """The visible segments and what they were made from, so that nothing is computed anew while nothing changes."""
+class View:
+    """What is tiered of a partition: the segments that count, sorted and disjoint, and the id that the topic had.
 
-    made_from: tuple[tuple[RemoteLogSegment, ...], dict[int, int], int]
-    visible: tuple[VisibleSegment, ...]
+    `made_from` is kept so that nothing is computed anew while nothing changes.
+    """
+
+    topic_id: UUID
+    visible: VisibleSegments
+    made_from: tuple[tuple[RemoteLogSegment, ...], dict[int, int], int] = ((), {}, 0)
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
     """Segments by `__remote_log_metadata`, lineage, log start and open transactions by the partitions' leaders.
 
     A topic that was made again is another topic, and its segments are located. The client and the fetcher stay their
-    owner's to close.
+    owner's to close. With `falls_back`, partitions are left out of which the metadata cannot be had for the moment, or
+    not be read at all. `look` and `location` serve many threads, but one at a time for the same partition.
+
+    Args:
+        patience_ms: for how long a leader is waited for (None: `default.api.timeout.ms`).
+        snapshots: where what the metadata topic told is kept.
     """
 
     name = "metadata-topic"
@@ -50,74 +68,119 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         *,
         falls_back: bool = False,
+        patience_ms: int | None = None,
+        snapshots: MetadataSnapshots | None = None,
     ) -> None:
         super().__init__(fetcher, isolation, cache_bytes, falls_back=falls_back)
         self._client = client
+        self._patience_ms = patience_ms
         self._offsets = BrokerOffsetReader(client, isolation)
-        self._log = MetadataLog(client)
-        self._lineages = BrokerLineages(client)
+        self._log = MetadataLog(client, patience_ms, snapshots)
+        self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
-        self._views: dict[TopicPartition, _View] = {}
-        self._seams: dict[TopicPartition, tuple[int, tuple[AbortedTransaction, ...]]] = {}
+        self._views: dict[TopicPartition, View] = {}
+        self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        if not partitions:
-            return {}
-        topics = self._describe({partition.topic for partition in partitions})
-        metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
-        ids = {partition: TopicIdPartition(topics[partition.topic].topic_id, partition) for partition in partitions}
-        self._log.catch_up(list(ids.values()), metadata_topic.topic_id, len(metadata_topic.partitions))
-        segments = {partition: self._log.table.segments(ids[partition]) for partition in partitions}
-        tiered = [partition for partition in partitions if segments[partition]]
-        lineages = self._lineages.of(
-            {partition: _epochs(segments[partition]) for partition in tiered},
-            {partition: topics[partition.topic].partitions[partition.partition].leader_epoch for partition in tiered},
-        )
-        starts = self._offsets.earliest(tiered) if tiered else {}
-        return {
-            partition: self._view(partition, segments[partition], lineages[partition], starts[partition])
-            for partition in tiered
-        }
+        answer = self.look(partitions)
+        for partition, fault in answer.faults.items():
+            if not (self.falls_back and isinstance(fault, _MAY_BE_LEFT_OUT)):
+                raise fault
+            log.warning("%s is read from the broker, what is tiered of it is not known: %s", partition, fault)
+        return {partition: view.visible for partition, view in answer.found.items()}
 
-    def topic_id(self, topic: str) -> UUID | None:
-        """The id that the topic had when it was last asked for."""
-        return self._topic_ids.get(topic)
+    def look(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
+        """What is tiered of each partition, now.
+
+        A fault is its leader's, or its part of the metadata topic's: that cannot be asked, or holds a record of the
+        partition's that cannot be read.
+
+        Raises:
+            UnknownTopicError: a topic does not exist.
+            BrokerError: no broker can be asked.
+        """
+        if not partitions:
+            return PartialAnswer({}, {})
+        topics = self._describe({partition.topic for partition in partitions})
+        ids = {partition: topics[partition.topic].topic_id for partition in partitions}
+        told = self._told(ids, topics)
+        tiered = {partition: segments for partition, segments in told.found.items() if segments}
+        lineages = self._lineages.of(
+            {partition: _epochs(segments) for partition, segments in tiered.items()},
+            {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in tiered},
+        )
+        starts = self._offsets.each(EARLIEST, lineages.found, self._patience_ms)
+        views = {each: View(ids[each], VisibleSegments()) for each in told.found.keys() - tiered.keys()}
+        for each, start in starts.found.items():
+            views[each] = self._view(each, ids[each], tiered[each], lineages.found[each], start)
+        return PartialAnswer(views, {**told.faults, **lineages.faults, **starts.faults})
+
+    def follow(self, partitions: Collection[TopicPartition]) -> None:
+        """Read what the metadata topic tells of all these partitions in one go; `look` then takes in what is new.
+
+        Raises: as `look`.
+        """
+        topics = self._describe({partition.topic for partition in partitions})
+        self._told({partition: topics[partition.topic].topic_id for partition in partitions}, topics)
+
+    def _told(
+        self, ids: Mapping[TopicPartition, UUID], topics: Mapping[str, TopicMetadata]
+    ) -> PartialAnswer[TopicPartition, Segments]:
+        """What the metadata topic tells of the partitions."""
+        metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
+        partitions = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
+        told = self._log.segments(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
+        return PartialAnswer(
+            {each.topic_partition: segments for each, segments in told.found.items()},
+            {each.topic_partition: fault for each, fault in told.faults.items()},
+        )
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
-        """The topics and the metadata topic as they are now; nothing that was known of a topic's predecessor holds."""
+        """The topics and the metadata topic as they are now."""
         described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
-        remade = {topic for topic in topics if self._topic_ids.get(topic) not in (None, described[topic].topic_id)}
-        if remade:
-            self._lineages = BrokerLineages(self._client)
-            self._seams = {each: seam for each, seam in self._seams.items() if each.topic not in remade}
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
 
     def _view(
-        self, partition: TopicPartition, segments: tuple[RemoteLogSegment, ...], lineage: Lineage, log_start_offset: int
-    ) -> Visible:
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        segments: Segments,
+        lineage: Lineage,
+        log_start_offset: int,
+    ) -> View:
         made_from = (segments, dict(lineage), log_start_offset)
         view = self._views.get(partition)
-        if view is None or view.made_from != made_from:
-            view = self._views[partition] = _View(made_from, visible_segments(segments, lineage, log_start_offset))
-        return view.visible
+        if view is None or (view.topic_id, view.made_from) != (topic_id, made_from):
+            view = View(topic_id, visible_segments(segments, lineage, log_start_offset), made_from)
+            self._views[partition] = view
+        return view
 
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        return {(partition, seam): self._aborted_at(partition, seam) for partition, seam in seams}
+        found = {}
+        for partition, seam in seams:
+            try:
+                found[partition, seam] = self._aborted_at(partition, seam)
+            except BrokerUnavailableError as error:
+                if not self.falls_back:
+                    raise
+                log.warning("%s is read from the broker around offset %d: %s", partition, seam, error)
+        return found
 
     def _aborted_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...]:
         """What is decided of tiered offsets stays decided: each seam needs asking once."""
+        asked = self._topic_ids[partition.topic], seam
         known = self._seams.get(partition)
-        if known is None or known[0] != seam:
+        if known is None or known[0] != asked:
             fetched = self._fetch_at(partition, seam)
             open_there = tuple(
                 AbortedTransaction(producer_id, first_offset, seam)
                 for producer_id, first_offset in fetched.aborted_transactions
                 if first_offset < seam
             )
-            known = self._seams[partition] = (seam, open_there)
+            known = self._seams[partition] = (asked, open_there)
         return known[1]
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
@@ -140,6 +203,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return fetch_records(
             self._client, partition, offset, isolation=IsolationLevel.READ_COMMITTED,
             max_bytes=1, max_wait_ms=max_wait_ms, topic_id=self._topic_ids[partition.topic],
+            patience_ms=self._patience_ms,
         )  # fmt: skip
 
 

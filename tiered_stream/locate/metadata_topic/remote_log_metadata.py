@@ -24,13 +24,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise, starmap
 from struct import Struct
 from uuid import UUID
 
 from kafka.partitioner.default import murmur2
 
-from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.broker.flexible_versions import NO_TAGS, Reader, compact_bytes, compact_string, uvarint
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 
@@ -40,9 +41,13 @@ _FRAME_VERSION = 1
 _LAST_VERSION = 1
 _SNAPSHOT_API_KEY = 3
 
+_NO_OFFSET = (1 << 63) - 1  # the offset after it would be none
+
 _PARTITION = Struct(">i")
 _OFFSETS_AND_TIMES = Struct(">qqiqq")
 _LEADER_EPOCH = Struct(">iqx")
+_AFTER_NAME = 16 + 4 + 1
+"""Bytes of a topic's id, a partition, and no tagged fields."""
 _SIZE = Struct(">i")
 _UPDATE = Struct(">iq")
 _STATE = Struct(">b")
@@ -57,6 +62,9 @@ class RemoteLogSegmentState(IntEnum):
     COPY_SEGMENT_FINISHED = 1
     DELETE_SEGMENT_STARTED = 2
     DELETE_SEGMENT_FINISHED = 3
+
+
+_STATES = tuple(RemoteLogSegmentState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,35 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
     return metadata
 
 
+def encode_remote_log_metadata(metadata: SegmentMetadata | PartitionDelete) -> bytes:
+    """A record's value that says the same, but for what is not kept of one: brokers and the times of events."""
+    partition = metadata.partition
+    name = compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
+    name += _PARTITION.pack(partition.topic_partition.partition) + NO_TAGS
+    if isinstance(metadata, PartitionDelete):
+        return bytes((_FRAME_VERSION, 2, 0)) + name + _DELETE.pack(-1, -1, 0) + NO_TAGS
+    segment = metadata.segment
+    epochs = b"".join(_LEADER_EPOCH.pack(each.epoch, each.start_offset) for each in segment.leader_epochs)
+    return b"".join((
+        bytes((_FRAME_VERSION, 0, 0)), name, segment.segment_id.bytes, NO_TAGS,
+        _OFFSETS_AND_TIMES.pack(segment.base_offset, segment.end_offset, -1, segment.max_timestamp, -1),
+        uvarint(len(segment.leader_epochs) + 1), epochs, _SIZE.pack(segment.size),
+        compact_bytes(segment.custom_metadata), _STATE.pack(metadata.state),
+        bytes((1, _TRANSACTION_INDEX_EMPTY_TAG, 1, 1)) if segment.transaction_index_empty else NO_TAGS,
+    ))  # fmt: skip
+
+
+def partition_of(value: bytes) -> TopicIdPartition | None:
+    """The partition that a record names, where at least that can be read of it."""
+    reader = Reader(value)
+    try:
+        for _ in range(3):
+            reader.uvarint()
+        return _topic_id_partition(reader)
+    except (ValueError, CorruptDataError):
+        return None
+
+
 def _segment_metadata(reader: Reader) -> SegmentMetadata:
     partition, segment_id = _segment_name(reader)
     start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
@@ -141,7 +178,7 @@ def _segment_metadata(reader: Reader) -> SegmentMetadata:
     custom_metadata = reader.compact_bytes()
     state = _state(reader)
     tags = reader.tags()
-    if not 0 <= start_offset <= end_offset or size < 0:
+    if not 0 <= start_offset <= end_offset < _NO_OFFSET or size < 0:
         raise CorruptDataError(f"segment {segment_id}: offsets {start_offset} to {end_offset}, {size} bytes")
     segment = RemoteLogSegment(
         topic_partition=partition.topic_partition,
@@ -191,6 +228,21 @@ def _segment_name(reader: Reader) -> tuple[TopicIdPartition, UUID]:
 
 
 def _topic_id_partition(reader: Reader) -> TopicIdPartition:
+    """Of a name of less than 127 bytes and no tagged fields, as nearly all are, each is made once."""
+    data, start = reader.data, reader.position
+    end = start + data[start] + _AFTER_NAME if start < len(data) else start
+    if start < end <= len(data) and data[start] < 0x80 and not data[end - 1]:
+        reader.position = end
+        return _named_partition(data[start:end])
+    return _read_topic_id_partition(reader)
+
+
+@lru_cache(1 << 16)
+def _named_partition(name: bytes) -> TopicIdPartition:
+    return _read_topic_id_partition(Reader(name))
+
+
+def _read_topic_id_partition(reader: Reader) -> TopicIdPartition:
     name, topic_id = reader.nullable_string(), reader.uuid()
     (partition,) = reader.unpack(_PARTITION)
     reader.tags()
@@ -200,18 +252,19 @@ def _topic_id_partition(reader: Reader) -> TopicIdPartition:
 
 
 def _state(reader: Reader) -> RemoteLogSegmentState:
-    (state,) = reader.unpack(_STATE)
-    try:
-        return RemoteLogSegmentState(state)
-    except ValueError as error:
-        raise CorruptDataError(f"segment state {state} is none of 0 to 3") from error
+    state: int = reader.unpack(_STATE)[0]
+    if not 0 <= state < len(_STATES):
+        raise CorruptDataError(f"segment state {state} is none of 0 to 3")
+    return _STATES[state]
 
 
 def _leader_epochs(entries: Iterable[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
-    epochs = tuple(sorted(entries, key=lambda entry: entry.epoch))
-    for before, after in pairwise(epochs):
-        if before.epoch == after.epoch or before.start_offset > after.start_offset:
-            raise CorruptDataError(f"leader epochs {before} and {after} contradict each other")
+    epochs = tuple(entries)
+    if len(epochs) > 1:
+        epochs = tuple(sorted(epochs, key=lambda entry: entry.epoch))
+        for before, after in pairwise(epochs):
+            if before.epoch == after.epoch or before.start_offset > after.start_offset:
+                raise CorruptDataError(f"leader epochs {before} and {after} contradict each other")
     if not epochs or epochs[0].epoch < 0 or epochs[0].start_offset < 0:
         raise CorruptDataError("leader epochs are missing or negative")
     return epochs

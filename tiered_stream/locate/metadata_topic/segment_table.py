@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -16,48 +16,41 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 )
 from tiered_stream.model import RemoteLogSegment
 
+TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
+
 
 @dataclass(slots=True)
 class _PartitionState:
     copying: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
+    deleting: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     deleted: bool = False
 
     def forget(self, segment_id: UUID) -> None:
-        self.copying.pop(segment_id, None)
-        self.finished.pop(segment_id, None)
+        for segments in (self.copying, self.finished, self.deleting):
+            segments.pop(segment_id, None)
 
 
 class SegmentTable:
-    """By partition, the segments that may be read. Only partitions that are `follow`ed are kept.
+    """By partition, the segments that may be read, of all partitions that records name.
 
-    A segment is forgotten when its deletion starts: it never becomes readable again, and an update of an unknown
-    segment says nothing. So memory is bounded by the segments that exist.
+    A segment whose deletion has started never becomes readable again; it is forgotten when that is finished, and an
+    update of an unknown segment says nothing. So memory is bounded by the segments that exist.
     """
 
     def __init__(self) -> None:
         self._partitions: dict[TopicIdPartition, _PartitionState] = {}
 
-    def follow(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Keep what is said of `partitions` from now on; what was said before is unknown and must be told again."""
-        for partition in partitions:
-            self._partitions[partition] = _PartitionState()
-
-    def follows(self, partition: TopicIdPartition) -> bool:
-        return partition in self._partitions
-
-    def forget(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Stop keeping `partitions`."""
-        for partition in partitions:
-            self._partitions.pop(partition, None)
-
-    def followed(self) -> tuple[TopicIdPartition, ...]:
+    def partitions(self) -> tuple[TopicIdPartition, ...]:
+        """Those that records have named."""
         return tuple(self._partitions)
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
         """Take in one record, in the order of the metadata partition."""
         state = self._partitions.get(metadata.partition)
-        if state is None or state.deleted:
+        if state is None:
+            state = self._partitions[metadata.partition] = _PartitionState()
+        if state.deleted:
             return
         if isinstance(metadata, PartitionDelete):
             self._partitions[metadata.partition] = _PartitionState(deleted=True)
@@ -66,23 +59,48 @@ class SegmentTable:
         else:
             _update(state, metadata)
 
+    def summary(self) -> Iterator[SegmentMetadata | PartitionDelete]:
+        """The fewest records that add up to this table."""
+        for partition, state in self._partitions.items():
+            if state.deleted:
+                yield PartitionDelete(partition)
+            for segment, at in self.tracked(partition):
+                yield SegmentMetadata(partition, segment, at)
+
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
         """The segments whose copy is finished and whose deletion has not begun, in no order."""
         state = self._partitions.get(partition)
         return tuple(state.finished.values()) if state else ()
+
+    def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
+        """Every segment of which there may be something in the storage, and how far it has come; in no order."""
+        state = self._partitions.get(partition)
+        if state is None:
+            return ()
+        states = (
+            (state.copying, RemoteLogSegmentState.COPY_SEGMENT_STARTED),
+            (state.finished, RemoteLogSegmentState.COPY_SEGMENT_FINISHED),
+            (state.deleting, RemoteLogSegmentState.DELETE_SEGMENT_STARTED),
+        )
+        return tuple((segment, at) for segments, at in states for segment in tuple(segments.values()))
 
 
 def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
     segment = state.copying.get(update.segment_id) or state.finished.get(update.segment_id)
     if segment is not None:
         _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
+    elif update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+        state.forget(update.segment_id)
 
 
 def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
     if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
         if segment.segment_id not in state.finished:
+            state.forget(segment.segment_id)
             state.copying[segment.segment_id] = segment
         return
     state.forget(segment.segment_id)
     if target is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
         state.finished[segment.segment_id] = segment
+    elif target is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+        state.deleting[segment.segment_id] = segment

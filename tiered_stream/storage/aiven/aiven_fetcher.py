@@ -15,14 +15,18 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import cramjam
+import numpy as np
 
 from tiered_stream.errors import CorruptDataError
+from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+from tiered_stream.records.codecs import Buffer
+from tiered_stream.records.memory import allocate
 from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.encryption import ChunkCipher, KeyRing
 from tiered_stream.storage.aiven.manifest import SegmentManifest, parse_manifest
-from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher, cut
+from tiered_stream.storage.fetcher import SNAPSHOTS, IndexType, RemoteStorageFetcher, cut
 from tiered_stream.storage.object_store import ObjectStore
 
 _CACHED_MANIFESTS = 256
@@ -43,10 +47,11 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         key_prefix: the plugin's `key.prefix`.
     """
 
-    def __init__(self, store: ObjectStore, key_prefix: str, key_ring: KeyRing) -> None:
+    def __init__(self, store: ObjectStore, key_prefix: str, key_ring: KeyRing, limits: Limits = DEFAULT_LIMITS) -> None:
         self._store = store
         self._key_prefix = key_prefix
         self._key_ring = key_ring
+        self._limits = limits
         self._open_segments: SingleFlightCache[str, _OpenSegment] = SingleFlightCache(_CACHED_MANIFESTS)
 
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
@@ -71,9 +76,12 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         if not places:
             return {}
         # All in one GET (KAFKA-15805); what lies between them is small.
-        start = min(place.start for place in places.values())
-        key = self._key(segment, ".indexes")
-        data = memoryview(self._store.get(key, ByteRange(start, max(place.end for place in places.values()))))
+        key, start = self._key(segment, ".indexes"), min(place.start for place in places.values())
+        wanted = ByteRange(start, max(place.end for place in places.values()))
+        self._limits.index.check(len(wanted), f"the bytes of indexes in {self._store.describe(key)}")
+        for each in SNAPSHOTS & places.keys():
+            self._limits.snapshot.check(len(places[each]), f"the {each.value} index in {self._store.describe(key)}")
+        data = memoryview(self._store.get(key, wanted))
         return {
             each: self._plain_index(key, each, opened, data[place.start - start : place.end - start])
             for each, place in places.items()
@@ -88,6 +96,9 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         if self._open(segment).manifest.is_transformed:
             return None
         return self._store.signed_url(self._key(segment, ".log"), seconds)
+
+    def busy_answers(self) -> int:
+        return self._store.busy_answers()
 
     def describe(self, segment: RemoteLogSegment) -> str:
         return self._store.describe(self._key(segment, ".log"))
@@ -115,7 +126,9 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
     def _read_manifest(self, key: str) -> _OpenSegment:
         name = self._store.describe(key)
-        manifest = parse_manifest(self._store.get(key), name)
+        manifest = parse_manifest(self._store.get(key, self._limits.manifest), name)
+        if manifest.is_transformed:
+            self._limits.chunk.check(manifest.chunks.largest, f"the bytes of a chunk, as {name} says")
         cipher = self._key_ring.cipher(manifest.encryption, name) if manifest.encryption else None
         return _OpenSegment(manifest, cipher)
 
@@ -126,7 +139,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         place = index.transformed(chunks)
         data = memoryview(self._store.get(key, place))
         log_start = index.original(chunks[0]).start
-        log = memoryview(bytearray(index.original(chunks[-1]).end - log_start))
+        log = allocate(index.original(chunks[-1]).end - log_start, np.uint8)
         for chunk in chunks:
             transformed, original = index.transformed(range(chunk, chunk + 1)), index.original(chunk)
             self._restore_chunk(
@@ -135,9 +148,9 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
                 data[transformed.start - place.start : transformed.end - place.start],
                 log[original.start - log_start : original.end - log_start],
             )
-        return bytes(log[wanted.start - log_start : wanted.end - log_start])
+        return log[wanted.start - log_start : wanted.end - log_start].tobytes()
 
-    def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: memoryview) -> None:
+    def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
         """Fill `log` with what was `data` before the plugin transformed it."""
         plain = data if opened.cipher is None else opened.cipher.decrypt(data, name)
         try:
@@ -145,7 +158,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
                 size = cramjam.zstd.decompress_into(plain, log)  # fails where `log` is too small
             else:
                 size = len(plain)
-                log[:] = plain
+                log[:] = np.frombuffer(plain, np.uint8)
         except (cramjam.DecompressionError, ValueError) as error:
             raise CorruptDataError(f"{name} does not have the {len(log)} bytes of its chunk: {error}") from error
         if size != len(log):

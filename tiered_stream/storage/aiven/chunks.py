@@ -56,6 +56,15 @@ class ChunkIndex:
             raise ValueError("a chunk has no bytes")
         if self.positions[-1] > MAX_BYTES:
             raise ValueError(f"the chunks have {self.positions[-1]} bytes together, more than an object may have")
+        # zstd adds less than a part in two hundred to what does not compress, the cipher 28 bytes.
+        if (np.diff(self.positions) > 2 * self.original_chunk_size + 1024).any():
+            raise ValueError(f"a chunk of {self.original_chunk_size} bytes cannot take so many in the object")
+
+    @property
+    def largest(self) -> int:
+        """The most bytes of one chunk, in the object or restored."""
+        restored = min(self.original_chunk_size, self.original_file_size)
+        return max(restored, int(np.diff(self.positions).max(initial=0)))
 
     def covering(self, wanted: ByteRange) -> range:
         """The numbers of the chunks that hold the log's bytes `wanted`, which must not be empty."""

@@ -31,6 +31,7 @@ import orjson
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import ByteRange, LeaderEpoch, RemoteLogSegment, TopicPartition, uuid_from_text
 from tiered_stream.storage.aiven.chunks import (
+    MAX_BYTES,
     MAX_PACKED_BYTES,
     ChunkIndex,
     chunk_count,
@@ -39,7 +40,6 @@ from tiered_stream.storage.aiven.chunks import (
     unpack_sizes,
 )
 from tiered_stream.storage.fetcher import IndexType
-from tiered_stream.storage.object_store import MAX_WHOLE_OBJECT_BYTES
 
 _T = TypeVar("_T")
 _Json = dict[str, Any]
@@ -133,7 +133,7 @@ def _indexes(json: _Json) -> dict[IndexType, ByteRange]:
             continue
         place = _checked(place, dict, f"segmentIndexes.{name}")
         start, size = _java_int(place, "position"), _java_int(place, "size")
-        if start + size > MAX_WHOLE_OBJECT_BYTES:
+        if start + size > MAX_BYTES:
             raise ValueError(f"segmentIndexes.{name} ends at byte {start + size}, further than indexes may")
         indexes[index_type] = ByteRange(start, start + size)
     return indexes
@@ -167,7 +167,7 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
         base_offset=base_offset,
         end_offset=end_offset,
         size=chunks.original_file_size,
-        max_timestamp=_get(json, "maxTimestampMs", int),
+        max_timestamp=_java_long(json, "maxTimestampMs"),
         leader_epochs=_leader_epochs(_get(json, "segmentLeaderEpochs", dict)),
         transaction_index_empty=no_transactions,
     )
@@ -179,7 +179,7 @@ def _leader_epochs(json: _Json) -> tuple[LeaderEpoch, ...]:
         if not re.fullmatch(r"\d{1,10}", epoch, re.ASCII):
             raise ValueError(f"{epoch[:40]!r} is not a leader epoch")
         start_offset = _checked(start_offset, int, f"the start offset of leader epoch {epoch}")
-        if start_offset < 0:
+        if not 0 <= start_offset < 1 << 63:
             raise ValueError(f"leader epoch {epoch} starts at offset {start_offset}")
         epochs.append(LeaderEpoch(int(epoch), start_offset))
     return tuple(sorted(epochs, key=lambda entry: entry.epoch))
@@ -199,4 +199,11 @@ def _java_int(json: _Json, name: str) -> int:
     value = _get(json, name, int)
     if not 0 <= value < 1 << 31:
         raise ValueError(f"{value} is out of range")
+    return value
+
+
+def _java_long(json: _Json, name: str) -> int:
+    value = _get(json, name, int)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(f"{name} {value} is out of range")
     return value

@@ -1,0 +1,206 @@
+"""Brokers with several tiered topics, scripted: for partitions without a leader, brokers that are gone, bad records.
+
+Each topic has one partition, each of its segments 10 offsets, and the metadata topic four partitions. A partition's
+leader is broker 1 unless `leaders` says otherwise; -1: it has none. What the brokers in `silent` are asked, but for
+metadata, gets no answer until they are not silent any more, or time is up.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.consumer import (
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from tests.broker.scripted import ScriptedClient
+from tests.locate.metadata_topic.messages import RemoteLogSegmentMetadataRecord
+from tests.stack.batches import record_batch
+from tests.stack.rows import Record
+from tiered_stream.broker.connections import Deadline
+from tiered_stream.errors import BrokerUnavailableError
+from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    REMOTE_LOG_METADATA_TOPIC,
+    TopicIdPartition,
+    metadata_partition,
+)
+from tiered_stream.model import TopicPartition
+
+METADATA_PARTITIONS = 4
+METADATA_TOPIC_ID = UUID(int=1)
+OFFSETS = 10
+LOG_END = 10_000
+_LATEST = -1
+
+
+def segment_record(
+    topic: str, topic_id: UUID, number: int, end_offset: int | None = None, state: int = 1, epoch: int = 0
+) -> bytes:
+    """The metadata record that says that the partition's segment of this number is finished, or in another state."""
+    kind = RemoteLogSegmentMetadataRecord
+    entry = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
+    message = kind(
+        remote_log_segment_id=kind.RemoteLogSegmentIdEntry(
+            topic_id_partition=entry(name=topic, id=topic_id, partition=0), id=UUID(int=topic_id.int + number + 1)
+        ),
+        start_offset=number * OFFSETS, end_offset=end_offset or (number + 1) * OFFSETS - 1, broker_id=1,
+        max_timestamp_ms=0, event_timestamp_ms=0,
+        segment_leader_epochs=[kind.SegmentLeaderEpochEntry(leader_epoch=epoch, offset=0)],
+        segment_size_in_bytes=100, custom_metadata=None, remote_log_segment_state=state, txn_index_empty=True,
+    )  # fmt: skip
+    return b"\x01\x00\x00" + bytes(message.encode(version=0, header=False))
+
+
+class _Client(ScriptedClient):
+    def __init__(self, tier: ScriptedTier) -> None:
+        super().__init__(tier.answer, {"default.api.timeout.ms": "3600000"})
+        self._tier = tier
+
+    async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
+        while node_id in self._tier.silent and not isinstance(message, MetadataRequest):
+            if not deadline.remaining_ms:
+                raise BrokerUnavailableError(f"broker {node_id} is silent")
+            await self._connections.pause(0.01)
+        return await super().request(node_id, message, deadline)
+
+
+class ScriptedTier:
+    """`topics` by name; `tell` adds a record to the metadata topic."""
+
+    def __init__(self, *topics: str) -> None:
+        self.topics = {name: UUID(int=number << 96 | 0xABC) for number, name in enumerate(topics, 1)}
+        self.leaders: dict[TopicPartition, int] = {}
+        self.silent: set[int] = set()
+        self.late = 0
+        """So many records came to each metadata partition after its end was told."""
+        self.cluster_id = "c"
+        self.refused = False
+        """Whether the user may not READ the metadata topic."""
+        self.log_start = 0
+        """Of the metadata partitions."""
+        self.metadata_topic_id = METADATA_TOPIC_ID
+        self.values: list[list[bytes]] = [[] for _ in range(METADATA_PARTITIONS)]
+        self.client = _Client(self)
+        for name, topic_id in self.topics.items():
+            self.tell(name, segment_record(name, topic_id, 0))
+
+    def tell(self, topic: str, value: bytes) -> None:
+        """Where the topic's records belong."""
+        self.values[self.told_by(topic).partition].append(value)
+
+    def told_by(self, topic: str) -> TopicPartition:
+        """The partition of the metadata topic that tells of the topic."""
+        partition = TopicIdPartition(self.topics[topic], TopicPartition(topic, 0))
+        return TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(partition, METADATA_PARTITIONS))
+
+    def answer(self, node_id: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return self._metadata(None if message.topics is None else [topic.name for topic in message.topics])
+        if isinstance(message, ListOffsetsRequest):
+            return self._offsets(message)
+        return self._epochs(message) if isinstance(message, OffsetForLeaderEpochRequest) else self._fetch(message)
+
+    def _end(self, topic: str, partition: int) -> int:
+        return len(self.values[partition]) - self.late if topic == REMOTE_LOG_METADATA_TOPIC else LOG_END
+
+    def _metadata(self, wanted: list[str] | None) -> Any:
+        kind, broker = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponseBroker
+        counts = {REMOTE_LOG_METADATA_TOPIC: METADATA_PARTITIONS, **dict.fromkeys(self.topics, 1)}
+        return MetadataResponse(
+            version=12,
+            throttle_time_ms=0,
+            brokers=[broker(version=12, node_id=node, host="scripted", port=node, rack=None) for node in (1, 2)],
+            cluster_id=self.cluster_id,
+            controller_id=1,
+            topics=[
+                kind(
+                    version=12,
+                    error_code=0 if name in counts else 3,
+                    name=name,
+                    topic_id=self.topics.get(name, self.metadata_topic_id),
+                    is_internal=name == REMOTE_LOG_METADATA_TOPIC,
+                    partitions=[
+                        kind.MetadataResponsePartition(
+                            version=12, error_code=0, partition_index=number, leader_epoch=0,
+                            leader_id=self.leaders.get(TopicPartition(name, number), 1),
+                            replica_nodes=[1], isr_nodes=[1], offline_replicas=[],
+                        )
+                        for number in range(counts.get(name, 0))
+                    ],
+                )
+                for name in (counts if wanted is None else wanted)
+            ],
+        )  # fmt: skip
+
+    def _offsets(self, request: Any) -> Any:
+        kind = ListOffsetsResponse.ListOffsetsTopicResponse
+        return ListOffsetsResponse(
+            version=8,
+            throttle_time_ms=0,
+            topics=[
+                kind(
+                    version=8,
+                    name=topic.name,
+                    partitions=[
+                        kind.ListOffsetsPartitionResponse(
+                            version=8, partition_index=each.partition_index, error_code=0, timestamp=-1, leader_epoch=0,
+                            offset=self._end(topic.name, each.partition_index)
+                            if each.timestamp == _LATEST
+                            else self.log_start * (topic.name == REMOTE_LOG_METADATA_TOPIC),
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )  # fmt: skip
+
+    def _epochs(self, request: Any) -> Any:
+        kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        return OffsetForLeaderEpochResponse(
+            version=4,
+            throttle_time_ms=0,
+            topics=[
+                kind(
+                    version=4,
+                    topic=topic.topic,
+                    partitions=[
+                        kind.EpochEndOffset(
+                            version=4, error_code=0, partition=each.partition, leader_epoch=0, end_offset=LOG_END
+                        )
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    def _fetch(self, request: Any) -> Any:
+        kind = FetchResponse.FetchableTopicResponse
+        (topic,) = request.topics
+        (wanted,) = topic.partitions
+        of_metadata = topic.topic == REMOTE_LOG_METADATA_TOPIC
+        values = self.values[wanted.partition][wanted.fetch_offset :] if of_metadata else []
+        batches = (
+            record_batch([Record(None, each)], base_offset=at) for at, each in enumerate(values, wanted.fetch_offset)
+        )
+        if wanted.partition_max_bytes == 1:
+            batches = islice(batches, 1)
+        end = self._end(topic.topic, wanted.partition)
+        partition = kind.PartitionData(
+            version=17, partition_index=wanted.partition, error_code=29 * (self.refused and of_metadata),
+            high_watermark=end, last_stable_offset=end, log_start_offset=0, aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=b"".join(batches) if of_metadata else record_batch([Record()]),
+        )  # fmt: skip
+        return FetchResponse(
+            version=17, throttle_time_ms=0, error_code=0, session_id=0,
+            responses=[kind(version=17, topic_id=topic.topic_id, partitions=[partition])],
+        )  # fmt: skip

@@ -1,0 +1,28 @@
+"""A metadata topic that is large enough for the compiled scan and for a snapshot, on a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.metadata_topic import Cluster, fill_metadata_topic, measure_metadata_topic
+from tests.stack.broker import KafkaBroker
+
+pytestmark = pytest.mark.stack
+
+CLUSTER = Cluster(topics=3, partitions=5, segments=4_000)
+
+
+def test_a_query_knows_its_segments_at_first_and_by_what_was_kept(tmp_path: Path) -> None:
+    assert CLUSTER.records > 100_000
+    not_tiered = {"remote.log.storage.system.enable": "false"}
+    broker = KafkaBroker(tmp_path / "broker", tmp_path / "tier", properties=not_tiered)
+    broker.start()
+    try:
+        fill_metadata_topic(broker, CLUSTER)
+        times = measure_metadata_topic(broker, CLUSTER, tmp_path / "kept", runs=1)
+    finally:
+        broker.stop()
+    assert times.segments == CLUSTER.partitions * CLUSTER.segments
+    assert any((tmp_path / "kept" / "0").iterdir())

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.plan.in_memory_offsets import InMemoryOffsets, Log
+from tiered_stream.errors import ConfigurationError, DataLossError
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.stream import StreamPlanner
+from tiered_stream.plan.stream_end import StreamEnd
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+BASE = {
+    "kafka.bootstrap.servers": "b:9092", "subscribe": "t", "startingOffsets": "earliest", "boundedStreaming": "true",
+    "fetchOffset.numRetries": "1",
+}  # fmt: skip
+TIMES = {offset: offset * 10 for offset in range(20)}
+"""Offset 2 was written at 20 ms."""
+
+
+def planner(reader: InMemoryOffsets, **given: str) -> StreamPlanner:
+    return StreamPlanner(parse_options({**BASE, **given}, streaming=True), reader)
+
+
+def end_of(reader: InMemoryOffsets, now_ms: int, **given: str) -> StreamEnd:
+    options = parse_options({**BASE, **given}, streaming=True)
+    lookup = OffsetLookup(reader, options.subscription, 1, 0, now_ms=lambda: now_ms)
+    return StreamEnd(options.ending, lookup)
+
+
+def test_a_bounded_stream_reads_up_to_its_end_in_micro_batches(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    stream = planner(
+        InMemoryOffsets({"t": [Log(0, 10), Log(0, 10)]}),
+        endingOffsets='{"t":{"0":7,"1":2}}', maxOffsetsPerTrigger="6",
+    )  # fmt: skip
+    ends, start = [], stream.initial()
+    while (end := stream.next_end(start, limited=True)) != start:
+        assert stream.ranges(start, end)
+        ends.append((end[T0], end[T1]))
+        start = end
+    assert ends == [(4, 1), (7, 2)]
+    stream.next_end(start, limited=True)
+    told = [record.message for record in caplog.records if "has reached its end" in record.message]
+    assert told == ['the stream has reached its end, and reads no more: {"t":{"0":7,"1":2}}']
+
+
+def test_a_run_with_available_now_ends_at_the_stream_s_end() -> None:
+    stream = planner(InMemoryOffsets({"t": [Log(0, 10)]}), endingOffsets='{"t":{"0":7}}')
+    stream.prepare_for_available_now()
+    assert stream.next_end(stream.initial(), limited=True) == {T0: 7}
+    assert stream.next_end({T0: 7}, limited=True) == {T0: 7}
+
+
+def test_an_end_that_is_yet_to_come_is_read_up_to_as_it_comes() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 5)]})
+    stream = planner(reader, endingOffsets='{"t":{"0":7}}')
+    assert stream.next_end({T0: 0}, limited=True) == {T0: 5}
+    reader.log(T0).latest = 100
+    assert stream.next_end({T0: 5}, limited=True) == {T0: 7}
+
+
+def test_a_checkpoint_beyond_the_end_has_nothing_to_read_and_loses_nothing() -> None:
+    stream = planner(InMemoryOffsets({"t": [Log(0, 100)]}), endingOffsets='{"t":{"0":7}}')
+    assert stream.next_end({T0: 50}, limited=True) == {T0: 50}
+
+
+def test_a_log_that_shrank_is_still_data_loss() -> None:
+    stream = planner(InMemoryOffsets({"t": [Log(0, 3)]}), endingOffsets='{"t":{"0":7}}')
+    end = stream.next_end({T0: 5}, limited=True)
+    with pytest.raises(DataLossError, match="PARTITION_OFFSET_CHANGED"):
+        stream.ranges({T0: 5}, end)
+
+
+def test_a_partition_ends_before_its_first_record_at_or_after_the_time() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 20, TIMES), Log(0, 4, {0: 1, 1: 2, 2: 3, 3: 4})]})
+    end = end_of(reader, now_ms=1000, endingTimestamp="45")
+    assert end.within({}, {T0: 20, T1: 4}) == {T0: 5, T1: 4}
+    reader.log(T1).latest = 9  # its time was past when it was looked for: it has ended
+    assert end.within({}, {T0: 20, T1: 9}) == {T0: 5, T1: 4}
+
+
+def test_until_its_time_has_come_a_partition_without_such_a_record_goes_on() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 4, {0: 1})]})
+    end = end_of(reader, now_ms=40, endingTimestamp="45")
+    assert end.within({}, {T0: 4}) == {T0: 4}
+    assert end.within({}, {T0: 8}) == {T0: 8}
+    reader.log(T0).timestamps[6] = 50
+    assert end.within({}, {T0: 9}) == {T0: 6}
+
+
+def test_back_from_now_is_counted_once() -> None:
+    end = end_of(InMemoryOffsets({"t": [Log(0, 20, TIMES)]}), now_ms=1045, endingTimestamp="-1s")
+    assert end.within({}, {T0: 20}) == {T0: 5}
+
+
+def test_times_by_partition_end_each_on_its_own_and_leave_out_what_is_added_later() -> None:
+    reader = InMemoryOffsets({"t": [Log(0, 20, TIMES)]})
+    end = end_of(reader, now_ms=1000, endingOffsetsByTimestamp='{"t":{"0":30}}')
+    assert end.within({}, {T0: 20}) == {T0: 3}
+    reader.create("t", Log(0, 20, TIMES), Log(0, 2))
+    assert end.within({}, {T0: 20, T1: 2}) == {T0: 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"endingOffsets": '{"t":{"0":5}}'}, "KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED.*ending.*not named: t-1"),
+        ({"endingOffsetsByTimestamp": '{"t":{"0":5,"1":5,"2":5}}'}, "KAFKA_TIMESTAMP_OFFSET.*named but not read: t-2"),
+    ],
+)
+def test_the_end_names_the_partitions_that_are_read(given: dict[str, str], said: str) -> None:
+    stream = planner(InMemoryOffsets({"t": [Log(0, 9), Log(0, 9)]}), **given)
+    with pytest.raises(ConfigurationError, match=said):
+        stream.next_end({T0: 0, T1: 0}, limited=True)
+
+
+def test_what_a_bounded_stream_reads_is_no_gap() -> None:
+    stream = planner(InMemoryOffsets({"t": [Log(0, 10)]}), endingOffsets='{"t":{"0":7}}')
+    end = stream.next_end({T0: 0}, limited=True)
+    assert stream.ranges({T0: 0}, end) == {T0: OffsetRange(0, 7)}

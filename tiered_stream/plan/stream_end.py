@@ -1,0 +1,76 @@
+"""Where a stream with an end is to end (option `boundedStreaming`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from tiered_stream.model import PartitionOffsets, TopicPartition
+from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, Position
+from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.starting import check_assigned
+
+log = logging.getLogger(__name__)
+
+
+class StreamEnd:
+    """The end of each partition of one run, as it becomes known.
+
+    A partition ends before its first offset at or after its time. As long as there is none, and the time has not come,
+    it goes on; when it has come, it ends at its log's end. What the ending options do not name is not read: it came
+    after the first look.
+    """
+
+    def __init__(self, ending: Position, lookup: OffsetLookup) -> None:
+        self._lookup = lookup
+        self._ending = ending.at(lookup.now_ms()) if isinstance(ending, BeforeNow) else ending
+        self._ends: dict[TopicPartition, int] = dict(ending.offsets) if isinstance(ending, AtOffsets) else {}
+        self._checked = False
+        self._told = False
+
+    def within(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
+        """`latest`, no partition beyond its end; what was read beyond it before stays read.
+
+        Raises:
+            ConfigurationError: the end names other partitions than those that are read.
+            BrokerError, StorageError: times cannot be looked up.
+        """
+        self._check(latest.keys())
+        times = self._times(latest.keys())
+        self._find_ends({each: time_ms for each, time_ms in times.items() if each not in self._ends}, latest)
+        named = [partition for partition in latest if partition in self._ends or partition in times]
+        ends = {each: max(self._ends.get(each, latest[each]), start.get(each, 0)) for each in named}
+        within = {partition: min(latest[partition], end) for partition, end in ends.items()}
+        if not self._told and self._ends.keys() >= within.keys() and within == start:
+            self._told = True
+            log.info("the stream has reached its end, and reads no more: %s", offsets_to_json(within))
+        return within
+
+    def _check(self, partitions: Collection[TopicPartition]) -> None:
+        match self._ending:
+            case _ if self._checked:
+                return
+            case AtOffsets(offsets):
+                check_assigned("KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED", "ending", offsets, partitions)
+            case AtTimestamps(timestamps):
+                check_assigned("KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED", "ending", timestamps, partitions)
+        self._checked = True
+
+    def _times(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        match self._ending:
+            case AtTimestamps(timestamps):
+                return {partition: timestamps[partition] for partition in partitions if partition in timestamps}
+            case AtTimestamp(timestamp):
+                return dict.fromkeys(partitions, timestamp)
+        return {}
+
+    def _find_ends(self, times: Mapping[TopicPartition, int], latest: PartitionOffsets) -> None:
+        if not times:
+            return
+        now_ms = self._lookup.now_ms()
+        found = self._lookup.retrying(lambda: self._lookup.reader.for_timestamps(times))
+        for partition, time_ms in times.items():
+            end = found.get(partition)
+            if end is not None or time_ms <= now_ms:
+                self._ends[partition] = latest[partition] if end is None else end

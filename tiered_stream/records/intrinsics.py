@@ -1,0 +1,75 @@
+"""What compiled code does by one instruction, or one call, and numba has no word for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+from numba.core import types as numba_types
+from numba.extending import intrinsic
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, position: Any, size: Any) -> Any:
+    """memcpy between byte arrays: one call, where a slice assignment would be a loop that takes seconds to compile."""
+    signature = numba_types.void(to, to_position, source, position, size)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to_type, _, source_type, _, _ = signature.args
+        to_array = context.make_array(to_type)(context, builder, arguments[0])
+        source_array = context.make_array(source_type)(context, builder, arguments[2])
+        target = cgutils.pointer_add(builder, to_array.data, arguments[1])
+        origin = cgutils.pointer_add(builder, source_array.data, arguments[3])
+        cgutils.raw_memcpy(builder, target, origin, arguments[4], 1)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def load_8_bytes(typing_context: Any, source: Any, position: Any) -> Any:
+    """The 8 bytes at a position of a byte array as a uint64, the first being the lowest; the caller checks bounds."""
+    signature = numba_types.uint64(source, position)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = cgutils.pointer_add(builder, array.data, arguments[1], ir.IntType(64).as_pointer())
+        return builder.load(address, align=1)
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def trailing_zeros(typing_context: Any, value: Any) -> Any:
+    """How many of a uint64's lowest bits are zero; it is not zero itself."""
+    signature = numba_types.uint64(numba_types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def leading_zeros(typing_context: Any, value: Any) -> Any:
+    """How many of a uint64's highest bits are zero; it is not zero itself."""
+    signature = numba_types.uint64(numba_types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+def multiply_high(typing_context: Any, left: Any, right: Any) -> Any:
+    """The upper half of the 128 bits that two uint64 make."""
+    signature = numba_types.uint64(numba_types.uint64, numba_types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(*(builder.zext(each, wide) for each in arguments))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return signature, generate

@@ -1,0 +1,169 @@
+"""Where signed locations may lead.
+
+A gateway or broker names them, and an executor that follows them stands within the user's network. So they lead to the
+hosts of the configured storage, and to those that the user lists, and no name there may stand for an address that only
+the executor itself, or its cloud's metadata service, answers at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from tiered_stream.errors import SignedLocationError
+from tiered_stream.options.parsing import StorageOptions
+
+_MAX_URL = 16 << 10
+# No userinfo, fragment, blank or backslash: nothing that two parsers of URLs could read in two ways.
+_URL = re.compile(
+    r"(https?)://([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
+    r"(/[A-Za-z0-9._~!$&'()*+,;=:@/%-]*)(?:\?[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*)?"
+)
+_PORTS = {"http": 80, "https": 443}
+_AWS = re.compile(
+    r"(?:(?P<bucket>[a-z0-9][a-z0-9.-]*)\.)??"
+    r"s3(?:-accelerate|-fips)?(?:\.dualstack)?(?:[.-][a-z]{2}(?:-[a-z]+)+-[0-9]+)?\.amazonaws\.com(?:\.cn)?"
+)
+"""https://docs.aws.amazon.com/general/latest/gr/s3.html, the older names with a hyphen before the region too."""
+
+_LOCALHOST = ("127.0.0.1", "::1")
+_EMBEDDING = ip_network("64:ff9b::/96")  # NAT64 (RFC 6052): the last four bytes are an IPv4 address
+_SPECIAL = tuple(
+    ip_network(each)
+    for each in (
+        "0.0.0.0/8",  # this host
+        # Metadata services that are not at a link-local address: AWS, Google, Oracle (two), Alibaba, Azure.
+        "fd00:ec2::/32", "fd20:ce::/32", "fd00:c1::/32", "192.0.0.192/32", "100.100.100.200/32", "168.63.129.16/32",
+    )
+)  # fmt: skip
+
+
+class SignedUrl(NamedTuple):
+    """What of a signed location is no secret."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def origin(self) -> str:
+        return _origin(self.scheme, self.host, self.port)
+
+    def __str__(self) -> str:
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}{self.path}"
+
+
+def parse_signed_url(url: str) -> SignedUrl:
+    """Raises SignedLocationError: it is no URL, or has what no signed location has."""
+    found = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
+    if found is None:
+        raise SignedLocationError("the signed location is no URL of http or https, of host, path and query alone")
+    scheme, host, port, path = found.groups()
+    return SignedUrl(scheme, host.lower(), int(port) if port is not None else _PORTS[scheme], path)
+
+
+@dataclass(frozen=True, slots=True)
+class SignedHosts:
+    """Where signed locations may lead.
+
+    Args:
+        origins: `scheme://host:port`, the host with `*.` before it for all below it.
+        aws_bucket: the bucket whose names at AWS count too; empty: any; None: AWS's names do not count.
+    """
+
+    origins: tuple[str, ...]
+    aws_bucket: str | None
+
+    def check(self, url: SignedUrl) -> None:
+        """Raises SignedLocationError: it may not lead there."""
+        if url.origin not in self.origins and not self._by_wildcard(url) and not self._is_aws(url):
+            raise SignedLocationError(
+                f"{url}: {url.origin} is neither the configured storage nor in remote.signed.location.hosts; nothing "
+                "was sent to it. If it is your storage, name it there, or by remote.storage.s3.endpoint.url"
+            )
+
+    def check_address(self, host: str, address: str) -> None:
+        """Raises SignedLocationError: the host stands for an address that is special, and not configured as such."""
+        ip = ip_address(address.partition("%")[0])
+        if any(map(_is_special, _meant(ip))) and ip not in self._named_addresses():
+            raise SignedLocationError(
+                f"{host} stands for {address}, a loopback, link-local, metadata or other special address: nothing was "
+                "sent to it. If it is your storage, name that address in remote.signed.location.hosts"
+            )
+
+    def _by_wildcard(self, url: SignedUrl) -> bool:
+        labels = url.host.split(".")
+        above = (".".join(labels[count:]) for count in range(1, len(labels)))
+        return any(_origin(url.scheme, f"*.{host}", url.port) in self.origins for host in above)
+
+    def _is_aws(self, url: SignedUrl) -> bool:
+        if self.aws_bucket is None or (url.scheme, url.port) != ("https", 443):
+            return False
+        if self.aws_bucket and url.host.startswith(f"{self.aws_bucket}."):
+            service = _AWS.fullmatch(url.host.removeprefix(f"{self.aws_bucket}."))
+            return service is not None and service["bucket"] is None
+        name = _AWS.fullmatch(url.host)
+        if name is None or not self.aws_bucket:
+            return name is not None
+        # These hosts serve everyone's buckets.
+        return name["bucket"] is None and url.path.startswith(f"/{self.aws_bucket}/")
+
+    def _named_addresses(self) -> Iterator[IPv4Address | IPv6Address]:
+        for origin in self.origins:
+            host = (urlsplit(origin).hostname or "").removeprefix("*.")
+            for each in _LOCALHOST if host == "localhost" else (host,):
+                try:
+                    yield ip_address(each)
+                except ValueError:  # a name
+                    continue
+
+
+def signed_hosts(options: StorageOptions) -> SignedHosts:
+    """What the options say: the storage's endpoint, with the bucket before it too, and the user's list."""
+    uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
+    bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
+    origins = [_origin_of(url) for url in options.signed_hosts]
+    if endpoint is not None:
+        origins += [_origin_of(endpoint), _origin_of(endpoint, below=f"{bucket or '*'}.")]
+    return SignedHosts(tuple(origins), bucket if endpoint is None else None)
+
+
+def _origin_of(url: str, below: str = "") -> str:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return _origin(parts.scheme, f"[{host}]" if ":" in host else below + host, parts.port or _PORTS[parts.scheme])
+
+
+def _origin(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{host}:{port}"
+
+
+def _meant(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
+    """The addresses that one stands for: an IPv6 address may hold an IPv4 address."""
+    if ip.version == 4:
+        yield ip
+    elif ip.ipv4_mapped:
+        yield ip.ipv4_mapped
+    elif ip in _EMBEDDING:
+        yield IPv4Address(ip.packed[-4:])
+    else:
+        yield ip
+        yield from filter(None, (ip.sixtofour, *(ip.teredo or ())))
+
+
+def _is_special(ip: IPv4Address | IPv6Address) -> bool:
+    return (
+        ip.is_loopback
+        or ip.is_link_local
+        or ip.is_multicast
+        or ip.is_unspecified
+        or ip.is_reserved
+        or (isinstance(ip, IPv6Address) and ip.is_site_local)
+        or any(ip in network for network in _SPECIAL)
+    )
