@@ -28,6 +28,13 @@ class Identity:
         return path
 
 
+# From Python 3.13 on, a certificate must say by which key it was signed, and that key's what it is for.
+_SIGNS = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, digital_signature=False, content_commitment=False, key_encipherment=False,
+    data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+)  # fmt: skip
+
+
 class CertificateAuthority:
     """Signs identities for 127.0.0.1; its own certificate is the trust store."""
 
@@ -37,16 +44,25 @@ class CertificateAuthority:
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         self.certificate = _pem(
             _builder(self._name, self._name, self._key.public_key())
+            .not_valid_after(datetime.datetime.now(datetime.UTC) + LIFETIME)
             .add_extension(constraints, critical=True)
+            .add_extension(_SIGNS, critical=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
 
-    def issue(self, name: str, password: str = "", host: str = "127.0.0.1") -> Identity:
+    def issue(
+        self, name: str, password: str = "", host: str = "127.0.0.1", ends: datetime.timedelta = LIFETIME
+    ) -> Identity:
+        """`ends`: from now; before now, it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         hosts = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))])
+        authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         certificate = (
             _builder(_name(name), self._name, key.public_key())
+            .not_valid_after(datetime.datetime.now(datetime.UTC) + ends)
             .add_extension(hosts, critical=False)
+            .add_extension(authority, critical=False)
             .sign(self._key, hashes.SHA256())
         )
         encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
@@ -73,7 +89,6 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
         .public_key(key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - LIFETIME)
-        .not_valid_after(now + LIFETIME)
     )
 
 

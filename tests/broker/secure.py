@@ -9,6 +9,8 @@ from tests.broker.certificates import CertificateAuthority
 from tests.stack.broker import KafkaBroker
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTHBEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+TOKEN_VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 

@@ -85,7 +85,7 @@ def test_a_server_that_says_nothing_is_given_up(protocol: str) -> None:
 def test_a_server_that_does_not_speak_kafka_is_given_up_at_once(reply: bytes) -> None:
     with (
         server(reply) as servers,
-        client(servers) as broker,
+        client(servers, default_api_timeout_ms="600000") as broker,
         pytest.raises(BrokerError, match=r"not Kafka's protocol.*kafka\.security\.protocol = PLAINTEXT"),
     ):
         broker.metadata()

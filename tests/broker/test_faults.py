@@ -52,6 +52,8 @@ def test_a_code_that_is_not_known_stands_for_an_unknown_server_error() -> None:
         (kafka_errors.SaslAuthenticationFailedError("no"), BrokerAuthorizationError),
         (kafka_errors.IncompatibleBrokerVersion("Fetch"), BrokerError),
         (kafka_errors.InvalidReceiveError("length"), BrokerError),
+        (BrokerUnavailableError("kafka.sasl.x: no token"), BrokerUnavailableError),
+        (BrokerAuthorizationError("kafka.sasl.x: refused"), BrokerAuthorizationError),
         (KeyError("s"), BrokerError),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,15 +14,19 @@ from uuid import UUID
 
 import pytest
 from kafka.cluster import ClusterMetadata
-from kafka.errors import IncompatibleBrokerVersion, KafkaProtocolError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaProtocolError
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
 import tiered_stream
+from tiered_stream.broker.kafka_python import ConnectionManager, PlainProtocol
 from tiered_stream.broker.location_messages import (
     FetchTopic,
     LocatedPartition,
@@ -61,6 +66,7 @@ TOPICS = [FetchTopic(UUID(int=5), [WantedPartition(1, 2, 3, 4)])]
         (ClusterMetadata.broker_metadata, "(self, broker_id)"),
         (ClusterMetadata.is_bootstrap, "(self, node_id)"),
         (ClusterMetadata.update_metadata, "(self, metadata)"),
+        (KafkaConnection.connection_made, "(self, transport)"),
         (KafkaProtocol.send_request, "(self, request, correlation_id=None)"),
         (KafkaProtocol.receive_bytes, "(self, data)"),
     ],
@@ -74,7 +80,8 @@ def test_attributes_of_the_network_layer() -> None:
     assert isinstance(KafkaConnection.init_future, property)
     connection = KafkaConnection(None)
     assert connection.connected is False
-    assert "cluster" in KafkaConnectionManager.__init__.__code__.co_names
+    assert {"cluster", "_conns"} <= set(KafkaConnectionManager.__init__.__code__.co_names)
+    assert {"token", "extensions"} <= vars(AbstractTokenProvider).keys()
 
 
 def test_a_request_of_our_own_gets_the_version_that_both_sides_speak() -> None:
@@ -156,3 +163,115 @@ def test_their_fetch_still_drops_what_it_does_not_know() -> None:
     topic = FetchResponse.FetchableTopicResponse(topic_id=UUID(int=5), partitions=[partition])
     response = FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[topic])
     assert b"segments" not in bytes(response.encode(version=17))
+
+
+def answered(protocol: KafkaProtocol, request: Any, version: int, content: bytes) -> Any:
+    """What the protocol makes of a response with this content."""
+    request.API_VERSION = version
+    correlation_id = protocol.send_request(request)
+    content = correlation_id.to_bytes(4, "big") + content
+    ((_, response),) = protocol.receive_bytes(len(content).to_bytes(4, "big") + content)
+    return response
+
+
+METADATA = MetadataResponse(
+    throttle_time_ms=1, cluster_id="c", controller_id=1,
+    brokers=[MetadataResponse.MetadataResponseBroker(node_id=1, host="h", port=2, rack=None)],
+    topics=[
+        MetadataResponse.MetadataResponseTopic(
+            error_code=0, name="t", topic_id=UUID(int=5), is_internal=False,
+            partitions=[
+                MetadataResponse.MetadataResponseTopic.MetadataResponsePartition(
+                    error_code=0, partition_index=0, leader_id=1, leader_epoch=2, replica_nodes=[1], isr_nodes=[1],
+                    offline_replicas=[],
+                )
+            ],
+        )
+    ],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_the_plain_decoders_read_what_the_generated_ones_do(version: int) -> None:
+    content = b"\0" * (version >= 9) + bytes(METADATA.encode(version=version))
+    theirs, ours = (
+        answered(kind(client_id="us"), MetadataRequest(topics=None), version, content)
+        for kind in (KafkaProtocol, PlainProtocol)
+    )
+    assert repr(ours) == repr(theirs) and ours.API_VERSION == theirs.API_VERSION == version
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_an_error_to_api_versions_is_read_in_version_0(version: int) -> None:
+    kind = ApiVersionsResponse.ApiVersion(api_key=18, min_version=0, max_version=3)
+    content = bytes(ApiVersionsResponse(error_code=35, api_keys=[kind]).encode(version=0))
+    theirs, ours = (
+        answered(protocol(client_id="us"), ApiVersionsRequest(), version, content)
+        for protocol in (KafkaProtocol, PlainProtocol)
+    )
+    assert ours.error_code == theirs.error_code == 35 and repr(ours) == repr(theirs)
+
+
+@pytest.mark.parametrize("where", [b"", bytes(4), bytes(4) + b"\2" + bytes(4) + b"\2h" + bytes(4)])
+def test_an_overlong_number_is_refused_at_its_sixth_byte(where: bytes) -> None:
+    """The generated decoders take half a minute for it."""
+    with pytest.raises(KafkaProtocolError):
+        answered(PlainProtocol(client_id="us"), MetadataRequest(topics=None), 12, b"\0" + where + b"\xff" * 600_000)
+
+
+def test_what_is_said_again_is_not_decoded_again() -> None:
+    protocol, content = PlainProtocol(client_id="us"), b"\0" + bytes(METADATA.encode(version=12))
+    first, again = (answered(protocol, MetadataRequest(topics=None), 12, content) for _ in range(2))
+    assert again is first
+    another = answered(protocol, MetadataRequest(topics=None), 12, content.replace(b"\2c", b"\2d"))
+    assert (first.cluster_id, another.cluster_id) == ("c", "d")
+    assert answered(protocol, MetadataRequest(topics=None), 12, content) is not first, "one answer of a kind is kept"
+
+
+def test_our_connections_read_with_the_plain_decoders() -> None:
+    net = NetworkSelector(client_id="us")
+    try:
+        manager = ConnectionManager(net, bootstrap_servers="127.0.0.1:1")
+        connection = manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id)
+        connection.connection_made(_Transport())
+        assert isinstance(connection.parser, PlainProtocol)
+    finally:
+        net.close()
+
+
+def test_bytes_that_come_together_with_the_connections_end_are_received() -> None:
+    """A broker that refuses a login answers and closes."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    net = NetworkSelector()
+    try:
+        manager = ConnectionManager(net, bootstrap_servers="127.0.0.1:1")
+        transport = KafkaTCPTransport(net, ours, "127.0.0.1")
+        connection = manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id)
+        connection.connection_made(transport)
+        theirs.sendall(b"the reason")
+        theirs.close()
+        assert transport._sock_recv() == (b"the reason", None)
+        received, error = transport._sock_recv()
+        assert received == b""
+        assert isinstance(error, KafkaConnectionError)
+    finally:
+        net.close()
+        ours.close()
+
+
+class _Transport:
+    """As much of a transport as a connection's beginning needs."""
+
+    def get_protocol(self) -> None:
+        return None
+
+    def _sock_recv(self) -> tuple[bytes, None]:
+        return b"", None
+
+    def set_protocol(self, protocol: Any) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def getPeer(self) -> tuple[str, int]:  # noqa: N802 - kafka-python's name
+        return "127.0.0.1", 1

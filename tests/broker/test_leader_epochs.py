@@ -42,10 +42,10 @@ def test_a_lineage_is_rebuilt_over_restarts_by_a_client_that_lived_through_them(
 
         newest = max(ends)
         assert len(ends) == 3
-        assert lineages(client, {PARTITION: range(newest + 3)}) == {PARTITION: ends}
-        assert leader_epoch_end_offsets(client, {PARTITION: newest}) == {PARTITION: (newest, 6)}
-        assert leader_epoch_end_offsets(client, {PARTITION: newest + 1}) == {PARTITION: (-1, -1)}
-        assert leader_epoch_end_offsets(client, {}) == {}
+        assert lineages(client, {PARTITION: range(newest + 3)}).found == {PARTITION: ends}
+        assert leader_epoch_end_offsets(client, {PARTITION: newest}).found == {PARTITION: (newest, 6)}
+        assert leader_epoch_end_offsets(client, {PARTITION: newest + 1}).found == {PARTITION: (-1, -1)}
+        assert leader_epoch_end_offsets(client, {}).found == {}
     finally:
         client.close()
         broker.stop()

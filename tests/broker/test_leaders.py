@@ -8,6 +8,7 @@ import pytest
 
 from tests.broker.scripted import ListOffsetsRequest, MetadataRequest, ScriptedClient, metadata, offsets
 from tiered_stream.broker import client as client_module
+from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.errors import (
     BrokerAuthorizationError,
@@ -18,8 +19,9 @@ from tiered_stream.errors import (
 )
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.offset_json import LATEST
 
-PARTITION = TopicPartition("t", 0)
+PARTITION, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 NOT_LEADER, UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST = 6, 3, 29, 42
 
 
@@ -107,6 +109,79 @@ def test_the_last_reason_is_told_when_time_is_up() -> None:
         latest(client)
 
 
+def each_latest(client: ScriptedClient, patience_ms: int | None) -> Any:
+    return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).each(LATEST, [PARTITION, OTHER], patience_ms)
+
+
+def test_what_one_partition_lacks_does_not_keep_another_from_its_answer() -> None:
+    both = metadata(partitions=2)
+    both.topics[0].partitions[1].leader_id = 2
+
+    def answer(node_id: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return both
+        return offsets(42) if node_id == 1 else offsets(-1, partition=1, error_code=TOPIC_AUTHORIZATION_FAILED)
+
+    with ScriptedClient(answer) as client:
+        answers = each_latest(client, None)
+        assert answers.found == {PARTITION: 42}
+        assert isinstance(answers.faults[OTHER], BrokerAuthorizationError)
+
+
+def test_where_a_local_log_begins_is_not_known_of_a_partition_without_a_leader() -> None:
+    both = metadata(partitions=2)
+    both.topics[0].partitions[1].leader_id = -1
+    with ScriptedClient(
+        lambda _, message: both if isinstance(message, MetadataRequest) else offsets(42),
+        {"default.api.timeout.ms": "3600000"},
+    ) as client:
+        reader = BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED)
+        assert reader.earliest_local([PARTITION, OTHER], 1_800_000) == {PARTITION: 42, OTHER: None}
+
+
+def test_who_has_little_patience_does_not_wait_for_a_leader_and_others_do() -> None:
+    """The time allowed is an hour."""
+    long = {"default.api.timeout.ms": "3600000"}
+    elections = itertools.chain([-1, -1, -1], itertools.repeat(2))
+
+    def answer(node_id: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            both = metadata(partitions=2)
+            both.topics[0].partitions[1].leader_id = next(elections)
+            return both
+        return offsets(42, partition=node_id - 1)
+
+    with ScriptedClient(answer, long) as client:
+        answers = each_latest(client, 1_800_000)
+        assert answers.found == {PARTITION: 42}
+        assert "the partition has no leader" in str(answers.faults[OTHER]) and answers.faults[OTHER].retriable
+        assert each_latest(client, None).found == {PARTITION: 42, OTHER: 42}
+
+
+def test_a_broker_that_does_not_answer_costs_its_partitions_when_patience_ends() -> None:
+    both = metadata(partitions=2)
+    both.topics[0].partitions[1].leader_id = 2
+    client = ScriptedClient(
+        lambda node_id, message: both if isinstance(message, MetadataRequest) else offsets(42) if node_id == 1 else None
+    )
+    with client:
+        answers = each_latest(client, 1_000)
+        assert answers.found == {PARTITION: 42} and "connection was closed" in str(answers.faults[OTHER])
+
+
+def test_null_arrays_are_no_answer() -> None:
+    broken, nothing = offsets(1), metadata()
+    broken.topics = nothing.topics = None
+    client = ScriptedClient(
+        lambda _, message: metadata() if isinstance(message, MetadataRequest) else broken,
+        {"default.api.timeout.ms": "1000"},
+    )
+    with pytest.raises(BrokerUnavailableError, match="left out of the answer"):
+        latest(client)
+    with ScriptedClient(lambda *_: nothing) as client:
+        assert client.metadata() == {}
+
+
 def test_a_topic_that_appears_late_is_waited_for() -> None:
     codes = itertools.chain([UNKNOWN_TOPIC, UNKNOWN_TOPIC], itertools.repeat(0))
     client = ScriptedClient(
@@ -146,6 +221,13 @@ def test_metadata_errors_name_the_topic(code: int, kind: type[Exception], text: 
 
     with client, pytest.raises(kind, match=text):
         client.metadata(["t"])
+
+
+def test_brokers_are_asked_once_even_when_the_time_is_up() -> None:
+    with ScriptedClient(lambda *_: metadata()) as client:
+        found = client.run(lambda: client.fetch_metadata(["t"], Deadline(0)))
+
+    assert set(found) == {"t"}
 
 
 def test_an_answer_for_a_partition_that_was_not_asked_for_is_refused() -> None:

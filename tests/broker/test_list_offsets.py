@@ -31,6 +31,7 @@ def test_partitions_begin_and_end_where_the_leader_says(stack: TieredStack, clie
     assert reader.latest([]) == {}
 
 
+@pytest.mark.contract("1.5 timestamps", "1.5 timestamps -1 and -2")
 def test_a_timestamp_gives_the_first_offset_at_or_after_it(
     stack: TieredStack, client: BrokerClient, topic: str
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_timestamp_gives_the_first_offset_at_or_after_it(
     assert reader.for_timestamps({empty: 0}) == {empty: None}
 
 
+@pytest.mark.contract("1.8 read_committed")
 def test_an_open_transaction_holds_the_end_back_under_read_committed_only(
     stack: TieredStack, client: BrokerClient, topic: str
 ) -> None:

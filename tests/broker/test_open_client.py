@@ -13,6 +13,7 @@ from tiered_stream.process import MOST_KEPT
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "of test_open"}
 
 
+@pytest.mark.contract("2.99")
 def test_one_client_serves_all_threads_that_give_the_same_properties() -> None:
     with ThreadPoolExecutor(8) as pool:
         clients = set(pool.map(lambda _: open_client(dict(reversed(NOBODY.items()))), range(32)))
@@ -23,6 +24,7 @@ def test_other_properties_have_a_client_of_their_own() -> None:
     assert open_client({**NOBODY, "client.rack": "r"}) is not open_client(NOBODY)
 
 
+@pytest.mark.contract("2.99")
 def test_a_forked_process_does_not_go_on_with_its_parents_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     of_parent = open_client(NOBODY)
     monkeypatch.setattr(os, "getpid", lambda: -1)

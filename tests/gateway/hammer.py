@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import socket
 import threading
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,18 @@ class Tally:
     answers: int = 0
     broken: int = 0
     wrong: list[str] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def answered(self) -> None:
+        with self.changed:
+            self.answers += 1
+            self.changed.notify_all()
+
+    def wait_for_more(self, answers: int) -> None:
+        """Until there are so many more than now."""
+        with self.changed:
+            until = self.answers + answers
+            self.changed.wait_for(lambda: self.answers >= until)
 
 
 class Client:
@@ -36,23 +49,23 @@ class Client:
         self._random = random.Random(seed)
         self._wanted = (0, 0)
 
-    def run(self, until: float) -> None:
+    def run(self, over: threading.Event) -> None:
         """Go on until then."""
-        while time.monotonic() < until:
+        while not over.is_set():
             try:
-                self._connection(until)
+                self._connection(over)
             except (OSError, EOFError):
                 self._tally.broken += 1
-                time.sleep(0.05)
+                over.wait(0.05)
 
-    def _connection(self, until: float) -> None:
+    def _connection(self, over: threading.Event) -> None:
         with socket.create_connection(self._bootstrap, timeout=30) as bootstrap:
             kind = MetadataRequest.MetadataRequestTopic
             asked = request(MetadataRequest(topics=[kind(name=self._topic)]), 12)
             metadata = read(MetadataResponse, self._exchange(bootstrap, asked), 12)
         (broker,), (topic,) = metadata.brokers, metadata.topics
         with socket.create_connection((broker.host, broker.port), timeout=30) as connection:
-            while time.monotonic() < until:
+            while not over.is_set():
                 if self._random.random() < 0.1:
                     content = self._location_fetch(topic)
                     connection.sendall(
@@ -76,7 +89,7 @@ class Client:
         start, end = self._wanted
         expected = [(max(start, low), min(end, high)) for low, high in self._expected if low < end and high > start]
         found = [(each.start_offset, each.end_offset) for each in decode_segments(answer.remote_log_segments or b"\1")]
-        self._tally.answers += 1
+        self._tally.answered()
         if answer.error_code or found != expected or answer.located_end_offset != end:
             self._tally.wrong.append(f"{self._wanted}: error {answer.error_code}, {found}, not {expected}")
 
@@ -96,16 +109,19 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def hammer(bootstrap: str, topic: str, expected: list[tuple[int, int]], clients: int, seconds: float) -> Tally:
-    """Run so many clients for so long; `expected` are the offsets of the topic's segments, end exclusive."""
-    tally = Tally()
-    until = time.monotonic() + seconds
+@contextmanager
+def hammering(bootstrap: str, topic: str, expected: list[tuple[int, int]], clients: int) -> Iterator[Tally]:
+    """So many clients at it; `expected` are the offsets of the topic's segments, end exclusive."""
+    tally, over = Tally(), threading.Event()
     threads = [
-        threading.Thread(target=Client(bootstrap, topic, expected, tally, seed).run, args=(until,))
+        threading.Thread(target=Client(bootstrap, topic, expected, tally, seed).run, args=(over,))
         for seed in range(clients)
     ]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
-    return tally
+    try:
+        yield tally
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()

@@ -6,7 +6,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,8 +22,8 @@ SPLIT_BYTES = 128 << 20
 
 
 @contextmanager
-def made_up_gateway(partitions: int, segments: int) -> Iterator[RunningGateway]:
-    """A gateway before a cluster with so many partitions and, in each, so many segments."""
+def made_up_gateway(partitions: int, segments: int, given: Mapping[str, str] | None = None) -> Iterator[RunningGateway]:
+    """A gateway before a cluster with so many partitions and, in each, so many segments; `given` are settings of it."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="made-up-") as name:
         folder = Path(name)
@@ -32,9 +32,8 @@ def made_up_gateway(partitions: int, segments: int) -> Iterator[RunningGateway]:
         cluster.start(lambda: _listens(port))
         storage = {"remote.storage.uri": folder.as_uri(), "gateway.signed.location.lifetime.seconds": "0"}
         try:
-            with RunningGateway(
-                folder / "gateway", {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **storage}
-            ) as gateway:
+            settings = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **storage, **(given or {})}
+            with RunningGateway(folder / "gateway", settings) as gateway:
                 yield gateway
         finally:
             cluster.stop()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from tests.gateway.running import RunningGateway
 from tests.stack.rows import Row
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split
@@ -16,9 +17,14 @@ from tiered_stream.plan.batch import plan_batch
 from tiered_stream.read import SplitReader
 
 
-def options(bootstrap_servers: str, topic: str, given: Mapping[str, str] | None = None) -> Options:
-    """Everything of the topic, through these servers; `given` comes on top. There is no storage credential."""
-    reading = {"kafka.bootstrap.servers": bootstrap_servers, "subscribe": topic, "includeHeaders": "true"}
+def options(gateway: RunningGateway, topic: str, given: Mapping[str, str] | None = None) -> Options:
+    """Everything of the topic, through the gateway; `given` comes on top. There is no storage credential."""
+    reading = {
+        "kafka.bootstrap.servers": gateway.bootstrap_servers,
+        "remote.signed.location.hosts": gateway.storage_endpoint,
+        "subscribe": topic,
+        "includeHeaders": "true",
+    }
     return parse_options({**reading, **(given or {})}, streaming=False)
 
 

@@ -93,7 +93,12 @@ def location_fetch(
 
 
 def fetch_response(
-    partitions: Mapping[int, Mapping[str, Any]], version: int = 15, correlation_id: int = 1, error_code: int = 0
+    partitions: Mapping[int, Mapping[str, Any]],
+    version: int = 15,
+    correlation_id: int = 1,
+    error_code: int = 0,
+    *,
+    topic_id: UUID = TOPIC_ID,
 ) -> bytes:
     """What a broker answers, by partition; what is not given says that all is well, in a log of 10 to 1,000."""
     topic = FetchResponse.FetchableTopicResponse
@@ -106,7 +111,7 @@ def fetch_response(
     ]
     message = FetchResponse(
         throttle_time_ms=0, error_code=error_code, session_id=0,
-        responses=[topic(topic_id=TOPIC_ID, partitions=answers)],
+        responses=[topic(topic_id=topic_id, partitions=answers)],
     )  # fmt: skip
     return response(message, version, correlation_id)
 

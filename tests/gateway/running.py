@@ -27,6 +27,8 @@ class RunningGateway:
         bootstrap, self.monitor_port = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{bootstrap}"
         (self.broker_port,) = free_ports(1)
+        self.storage_endpoint = settings.get("remote.storage.s3.endpoint.url", "")
+        """Where signed locations lead."""
         self._settings = {
             "gateway.listener.host": "127.0.0.1",
             "gateway.advertised.host": "127.0.0.1",
@@ -48,6 +50,12 @@ class RunningGateway:
         self.process.start(lambda: self.health()[0] == 200)
 
     @property
+    def pid(self) -> int:
+        """Of the last run."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
     def log_file(self) -> Path:
         return self.folder / "gateway.log"
 
@@ -56,16 +64,22 @@ class RunningGateway:
         if self.process is not None:
             self.process.stop(grace=20)
 
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self.process is not None:
+            self.process.kill()
+
     def health(self) -> tuple[int, str]:
         """Status and text; (0, "") when nobody answers."""
-        return self._get("health")
+        return self.page("health")
 
     def metric(self, name: str) -> float:
         """The value of a sample, its labels included in the name."""
-        samples = dict(line.rsplit(" ", 1) for line in self._get("metrics")[1].splitlines() if not line.startswith("#"))
+        samples = dict(line.rsplit(" ", 1) for line in self.page("metrics")[1].splitlines() if not line.startswith("#"))
         return float(samples[f"tiered_stream_gateway_{name}"])
 
-    def _get(self, path: str) -> tuple[int, str]:
+    def page(self, path: str) -> tuple[int, str]:
+        """Status and text of `/health` or `/metrics`; (0, "") when nobody answers."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor_port}/{path}", timeout=5) as response:
                 return response.status, response.read().decode()

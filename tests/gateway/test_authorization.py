@@ -53,6 +53,15 @@ def test_a_log_end_that_moved_back_is_an_error_that_passes() -> None:
     assert read(FetchResponse, authorized.encode({}), 15).responses[0].partitions[0].error_code == 78
 
 
+def test_an_offset_that_no_log_has_is_out_of_range_as_at_a_broker() -> None:
+    """It is asked for as the client does, so that the broker's error is true of it, and does not pass."""
+    content = location_fetch({0: (-5, 50)})
+    sent = read(FetchRequest, authorization_request(asked(content), {}), 15)
+    assert sent.topics[0].partitions[0].fetch_offset == -5
+    authorized = answered(asked(content), {0: {"error_code": 1}})
+    assert read(FetchResponse, authorized.encode({}), 15).responses[0].partitions[0].error_code == 1
+
+
 def test_the_answer_has_locations_and_no_records() -> None:
     authorized = answered(asked(location_fetch({0: (20, 50), 1: (20, 50)})), {0: {}, 1: {}}, correlation_id=42)
     content = authorized.encode({FIRST: PartitionAnswer(b"\x01", 50)})

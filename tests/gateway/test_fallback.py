@@ -41,7 +41,7 @@ def rows(stack: TieredStack) -> list[Row]:
 
 @pytest.fixture
 def asked(gateway: RunningGateway) -> Options:
-    return options(gateway.bootstrap_servers, TOPIC, PATIENT)
+    return options(gateway, TOPIC, PATIENT)
 
 
 @pytest.fixture
@@ -59,6 +59,11 @@ def splits(asked: Options, rows: list[Row]) -> list[Split]:
 def at(splits: list[Split], stack: TieredStack, url: str) -> list[Split]:
     """The splits, their objects at another endpoint."""
     return [with_urls(split, {stack.s3_endpoint: url}) for split in splits]
+
+
+def trusting(asked: Options, url: str) -> Options:
+    """The options, with locations at `url` allowed too."""
+    return replace(asked, storage=replace(asked.storage, signed_hosts=(*asked.storage.signed_hosts, url)))
 
 
 def fell_back(metrics: ReadMetrics, reason: str) -> None:
@@ -82,14 +87,14 @@ def full_queue() -> Iterator[str]:
 def test_connect_timeout(
     splits: list[Split], impatient: Options, rows: list[Row], stack: TieredStack, full_queue: str
 ) -> None:
-    found, metrics = read(at(splits, stack, full_queue), impatient)
+    found, metrics = read(at(splits, stack, full_queue), trusting(impatient, full_queue))
     assert found == rows
     fell_back(metrics, "connect_timeout")
 
 
 def test_read_timeout(splits: list[Split], impatient: Options, rows: list[Row], stack: TieredStack) -> None:
     with ScriptedHttp([SILENCE]) as server:
-        found, metrics = read(at(splits, stack, server.url), impatient)
+        found, metrics = read(at(splits, stack, server.url), trusting(impatient, server.url))
     assert found == rows
     fell_back(metrics, "read_timeout")
 
@@ -100,7 +105,7 @@ def test_refused_credentials(splits: list[Split], asked: Options, rows: list[Row
     assert read(refused, asked)[1].remote_fetch_fallbacks == 0, "a new signature helps"
     wrong = {**stack.options(), "remote.storage.aws.secret.access.key": "wrong"}
     with RunningGateway(stack.folder / "wrong-secret", wrong) as gateway:
-        through = options(gateway.bootstrap_servers, TOPIC, PATIENT)
+        through = options(gateway, TOPIC, PATIENT)
         found, metrics = read(plan(through), through)
     assert found == rows
     fell_back(metrics, "refused")
@@ -113,7 +118,7 @@ def test_object_deleted_in_mid_split(gateway: RunningGateway, stack: TieredStack
         values = records(60, number * 60, timestamp_ms=FIRST_TIMESTAMP_MS + number * SEGMENT_STEP_MS)
         produce_segments(stack.broker, topic, [values])
     wait_until_tiered(stack.broker, topic, deleted_locally=False)
-    asked = options(gateway.bootstrap_servers, topic, PATIENT)
+    asked = options(gateway, topic, PATIENT)
     splits = plan(asked)
     (tiered,) = tiered_only(splits)
     assert len(tiered.locations) == 3
@@ -130,10 +135,20 @@ def test_a_busy_storage_is_asked_again_before_anything_falls_back(
     splits: list[Split], asked: Options, rows: list[Row], stack: TieredStack
 ) -> None:
     with ScriptedHttp([answer(503)]) as server:
-        found, metrics = read(at(splits, stack, server.url), asked)
+        found, metrics = read(at(splits, stack, server.url), trusting(asked, server.url))
         assert len(server.requests) >= 4
     assert found == rows
     fell_back(metrics, "other")
+
+
+def test_a_location_at_a_host_that_is_not_the_storages(
+    splits: list[Split], asked: Options, rows: list[Row], stack: TieredStack
+) -> None:
+    with ScriptedHttp([answer(200)]) as server:
+        found, metrics = read(at(splits, stack, server.url), asked)
+        assert not server.requests
+    assert found == rows
+    fell_back(metrics, "refused")
 
 
 def test_unknown_storage_format(splits: list[Split], asked: Options, rows: list[Row]) -> None:
@@ -149,18 +164,18 @@ def test_unknown_storage_format(splits: list[Split], asked: Options, rows: list[
 def test_without_a_fetcher_locations_are_never_asked_for(
     gateway: RunningGateway, stack: TieredStack, rows: list[Row]
 ) -> None:
-    disabled = options(gateway.bootstrap_servers, TOPIC, {"kafka.fetch.remote.enabled": "false"})
+    disabled = options(gateway, TOPIC, {"kafka.fetch.remote.enabled": "false"})
     with RunningGateway(
         stack.folder / "unsigned", {**stack.options(), "gateway.signed.location.lifetime.seconds": "0"}
     ) as unsigned:
-        for asked in (disabled, options(unsigned.bootstrap_servers, TOPIC)):
+        for asked in (disabled, options(unsigned, TOPIC)):
             splits = plan(asked)
             assert not tiered_only(splits)
             found, metrics = read(splits, asked)
             assert found == rows and not metrics.remote_fetch_requests
         assert unsigned.metric("location_seconds_count") == 0
         own_storage = options(
-            unsigned.bootstrap_servers, TOPIC,
+            unsigned, TOPIC,
             {name: value for name, value in stack.options().items() if name.startswith("remote.")},
         )  # fmt: skip
         found, metrics = read(plan(own_storage), own_storage)
@@ -171,7 +186,7 @@ def test_a_reader_that_may_not_fall_back_fails_instead(
     splits: list[Split], impatient: Options, stack: TieredStack
 ) -> None:
     with ScriptedHttp([SILENCE]) as server, pytest.raises(StorageError):
-        read(at(splits, stack, server.url), replace(impatient, fallback=Fallback.FAIL))
+        read(at(splits, stack, server.url), replace(trusting(impatient, server.url), fallback=Fallback.FAIL))
 
 
 def test_an_expired_location_is_signed_anew_on_the_executor(

@@ -42,7 +42,7 @@ def test_rows_come_by_signed_locations_alone_and_no_tiered_byte_through_brokers(
     produce_bulk(stack.broker, topic, 60_000)
     roll(stack.broker, topic)
     ends = wait_until_tiered(stack.broker, topic)
-    asked = options(gateway.bootstrap_servers, topic)
+    asked = options(gateway, topic)
     assert asked.storage.uri is None
     splits = plan(asked)
     rows, metrics = read(splits, asked)
@@ -75,7 +75,7 @@ def test_transactions_are_filtered_as_by_a_consumer(stack: TieredStack, gateway:
     roll(stack.broker, topic)
     wait_until_tiered(stack.broker, topic)
     for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-        asked = options(gateway.bootstrap_servers, topic, {"kafka.isolation.level": isolation})
+        asked = options(gateway, topic, {"kafka.isolation.level": isolation})
         rows, metrics = read(plan(asked), asked)
         assert rows == read_topic(stack.broker, topic, isolation)
         assert metrics.remote_fetch_bytes and not metrics.remote_fetch_fallbacks
@@ -128,13 +128,13 @@ def test_what_the_broker_still_has_is_named_only_when_it_is_wanted(
     produce_bulk(stack.broker, topic, 20_000)
     roll(stack.broker, topic)
     wait_until_tiered(stack.broker, topic, deleted_locally=False)
-    assert tiered_only(plan(options(gateway.bootstrap_servers, topic)))
-    assert not tiered_only(plan(options(gateway.bootstrap_servers, topic, {"remote.prefer": "local"})))
+    assert tiered_only(plan(options(gateway, topic)))
+    assert not tiered_only(plan(options(gateway, topic, {"remote.prefer": "local"})))
 
 
 def test_a_broker_that_restarts_is_waited_for(gateway: RunningGateway, stack: TieredStack, topic: str) -> None:
     end = tier_segments(stack, topic, [50, 60])
-    asked = options(gateway.bootstrap_servers, topic)
+    asked = options(gateway, topic)
     before = read(plan(asked), asked)[0]
     stack.broker.kill()
     stack.broker.start()
@@ -148,7 +148,7 @@ def test_a_topic_that_is_made_again_has_its_own_segments(
     gateway: RunningGateway, stack: TieredStack, topic: str
 ) -> None:
     tier_segments(stack, topic, [50, 60])
-    assert tiered_only(plan(options(gateway.bootstrap_servers, topic)))
+    assert tiered_only(plan(options(gateway, topic)))
     with stack.broker.admin() as admin:
         admin.delete_topics([topic])
 
@@ -158,11 +158,11 @@ def test_a_topic_that_is_made_again_has_its_own_segments(
             return result["error_code"] == 0
 
     wait_until(made_again, "the topic to be deleted")
-    assert plan(options(gateway.bootstrap_servers, topic)) == []
+    assert plan(options(gateway, topic)) == []
     produce_bulk(stack.broker, topic, 15_000)
     roll(stack.broker, topic)
     wait_until_tiered(stack.broker, topic)
-    asked = options(gateway.bootstrap_servers, topic)
+    asked = options(gateway, topic)
     splits = plan(asked)
     assert read(splits, asked)[0] == read_topic(stack.broker, topic)
     assert tiered_only(splits)
@@ -172,7 +172,7 @@ def test_the_monitor_tells_of_health_and_counts(gateway: RunningGateway) -> None
     assert gateway.health() == (200, "healthy\n")
     assert gateway.metric('located_partitions_total{result="answered"}') > 0
     assert gateway.metric("signed_locations_total") > 0
-    assert gateway._get("nothing")[0] == 404
+    assert gateway.page("nothing")[0] == 404
 
 
 def test_a_gateway_asked_to_end_lets_a_request_under_way_have_its_response(stack: TieredStack, topic: str) -> None:

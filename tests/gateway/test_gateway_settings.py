@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.gateway.gateway_program import warn_of_plaintext
 from tiered_stream.gateway.gateway_settings import GatewaySettings
 from tiered_stream.options.properties_files import read_settings
 
@@ -76,3 +78,13 @@ def test_no_secret_is_in_the_repr() -> None:
     }
     shown = repr(GatewaySettings.parse({**GIVEN, **secret}))
     assert "password-of-the-gateway" not in shown and "storage-key" not in shown
+
+
+def test_who_signs_on_a_plaintext_listener_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_plaintext(GatewaySettings.parse({**GIVEN, "gateway.signed.location.lifetime.seconds": "0"}))
+    assert not caplog.records
+    warn_of_plaintext(GatewaySettings.parse(GIVEN))
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "gateway.listener.security.protocol=PLAINTEXT: whoever reads a signed URL" in record.message
+    assert "900 seconds" in record.message

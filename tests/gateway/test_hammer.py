@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import random
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.gateway.hammer import hammer
+from tests.gateway.hammer import hammering
 from tests.gateway.running import RunningGateway
 from tests.reading import tier_segments
 from tests.stack.processes import wait_until
@@ -28,8 +25,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 CLIENTS = int(os.environ.get("TIERED_STREAM_GATEWAY_CLIENTS", "40"))
-SECONDS = float(os.environ.get("TIERED_STREAM_GATEWAY_SECONDS", "4"))
-"""200 clients and 60 seconds in a soak."""
+ANSWERS = int(os.environ.get("TIERED_STREAM_GATEWAY_ANSWERS", "2000"))
+KILLS = 4
 
 
 @dataclass(frozen=True)
@@ -60,10 +57,12 @@ def segments(hammered: RunningGateway, stack: TieredStack, topic: str) -> list[t
 def test_clients_that_hang_up_at_random_get_no_wrong_answer_and_leave_nothing(
     hammered: RunningGateway, topic: str, segments: list[tuple[int, int]]
 ) -> None:
-    hammer(hammered.bootstrap_servers, topic, segments, CLIENTS, SECONDS / 4)
+    with hammering(hammered.bootstrap_servers, topic, segments, CLIENTS) as tally:
+        tally.wait_for_more(ANSWERS // 4)
     before = held(hammered)
-    tally = hammer(hammered.bootstrap_servers, topic, segments, CLIENTS, SECONDS)
-    assert not tally.wrong and not tally.broken and tally.answers
+    with hammering(hammered.bootstrap_servers, topic, segments, CLIENTS) as tally:
+        tally.wait_for_more(ANSWERS)
+    assert not tally.wrong and not tally.broken
     after = held(hammered)
     assert after.open_files <= before.open_files + 1 and after.threads <= before.threads + 1
     assert after.resident_mib < before.resident_mib + 16
@@ -72,18 +71,14 @@ def test_clients_that_hang_up_at_random_get_no_wrong_answer_and_leave_nothing(
 def test_a_gateway_that_is_killed_at_random_gives_no_wrong_answer(
     hammered: RunningGateway, topic: str, segments: list[tuple[int, int]]
 ) -> None:
-    until = time.monotonic() + SECONDS
-    with ThreadPoolExecutor(1) as pool:
-        hammering = pool.submit(hammer, hammered.bootstrap_servers, topic, segments, CLIENTS, SECONDS)
-        chance = random.Random(1)
-        while time.monotonic() < until - 1:
-            time.sleep(chance.uniform(0, SECONDS / 5))
+    with hammering(hammered.bootstrap_servers, topic, segments, CLIENTS) as tally:
+        for _ in range(KILLS):
+            tally.wait_for_more(ANSWERS // KILLS)
             assert hammered.process is not None
             hammered.process.kill()
-            # This thread lives on; the pool's would take the process along.
             hammered.start()
-        tally = hammering.result()
-    assert not tally.wrong and tally.broken and tally.answers
+        tally.wait_for_more(1)
+    assert not tally.wrong and tally.broken
 
 
 def held(gateway: RunningGateway) -> Held:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import itertools
+import tracemalloc
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 from uuid import UUID
 
@@ -33,7 +35,11 @@ class Segments:
     def __init__(self) -> None:
         self.failing: set[int] = set()
         self.located: list[int] = []
-        self._visible = [VisibleSegment(segment(100, base), OffsetRange(base, base + 10)) for base in (0, 10, 20)]
+        self.tier((0, 10, 20))
+
+    def tier(self, bases: Iterable[int]) -> None:
+        """Segments have come or gone: all are made anew, as the locator does."""
+        self._visible = [VisibleSegment(segment(100, base), OffsetRange(base, base + 10)) for base in bases]
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
         return dict.fromkeys(topic_ids, "orders")
@@ -48,9 +54,9 @@ class Segments:
         return SegmentLocation(visible[at].segment, part, ByteRange(0, 100))
 
 
-def answers(segments: Segments, metrics: GatewayMetrics) -> LocationAnswers:
+def answers(segments: Segments, metrics: GatewayMetrics, kept_bytes: int = 1 << 20) -> LocationAnswers:
     nobody = LocationSigner(cast(RemoteStorageFetcher, None), 0, Counter("made", "", registry=None))
-    return LocationAnswers(cast(TieredSegments, segments), nobody, 1 << 20, metrics)
+    return LocationAnswers(cast(TieredSegments, segments), nobody, kept_bytes, metrics)
 
 
 def named(made: LocationAnswers) -> list[int]:
@@ -82,3 +88,47 @@ def test_where_nothing_can_be_located_the_client_is_sent_to_the_broker() -> None
     segments = Segments()
     segments.failing = {0, 10, 20}
     assert named(answers(segments, GatewayMetrics())) == []
+
+
+def test_an_answer_does_not_hold_when_segments_have_come() -> None:
+    segments = Segments()
+    made = answers(segments, GatewayMetrics())
+    assert named(made) == [0, 10, 20]
+    segments.tier((0, 20))
+    assert named(made) == [0, 20]
+
+
+def grown(ask: Callable[[], object], times: int) -> int:
+    """By how many bytes the process grows from one time to another, when caches of others are warm."""
+    ask()
+    tracemalloc.start()
+    try:
+        for _ in range(times):
+            ask()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_is_kept_stays_within_its_bytes_however_often_segments_come() -> None:
+    segments, kept_bytes = Segments(), 64 << 10
+    made = answers(segments, GatewayMetrics(), kept_bytes)
+    starts = itertools.count(0, 10)
+
+    def ask() -> None:
+        segments.tier(range(0, 3000, 10))
+        start = next(starts)
+        made.answer(REQUEST, [ReadablePartition(WHERE, start, start + 10, 3000)])
+
+    assert grown(ask, 200) < 1 << 20, "that, and one list of the segments"
+
+
+def test_a_query_that_asks_for_new_offsets_again_and_again_leaves_nothing_where_nothing_is_tiered() -> None:
+    made = answers(Segments(), GatewayMetrics())
+    starts = itertools.count(1000, 10)
+
+    def ask() -> None:
+        start = next(starts)
+        made.answer(REQUEST, [ReadablePartition(WHERE, start, start + 10, start + 10)])
+
+    assert grown(ask, 200) < 20_000

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
@@ -16,14 +19,29 @@ from tests.gateway.requests import (
     metadata_response,
     produce_request,
     read,
+    response,
 )
 from tiered_stream.gateway.authorization import authorization_request
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.endpoints import Address
-from tiered_stream.gateway.frames import FrameError, RequestHead, frame
+from tiered_stream.gateway.endpoints import Address, Advertise
+from tiered_stream.gateway.frame_memory import FrameMemory, MemoryShortError
+from tiered_stream.gateway.frames import (
+    FrameError,
+    RequestHead,
+    correlation_id,
+    correlation_id_bytes,
+    frame,
+    request_head,
+)
 from tiered_stream.gateway.location_requests import LocationRequest, location_request
-from tiered_stream.gateway.relay import CHUNK_BYTES, Relay, RelayServices, Streams
+from tiered_stream.gateway.relay import Relay, RelayLimits, RelayServices
+from tiered_stream.gateway.streams import StreamOpener, Streams
 
+LIMITS = RelayLimits(
+    login_asked=False, request_bytes=100 << 20, login_bytes=512 << 10, in_flight=5, unread_bytes=64 << 10,
+    shutdown_seconds=600,
+)  # fmt: skip
+WITH_LOGIN = replace(LIMITS, login_asked=True)
 OTHER_API = bytes.fromhex("0024 0002")
 """SaslAuthenticate v2: passed on unread."""
 
@@ -32,9 +50,11 @@ class Locations:
     """Authorization at offset 77, answers that are the broker's own; what it was given is kept."""
 
     def __init__(self) -> None:
+        self.asked: list[bytes] = []
         self.answered: list[bytes] = []
 
     async def authorization(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
+        self.asked.append(content)
         request = location_request(head, content)
         assert request is not None
         return request, authorization_request(request, dict.fromkeys(request.wanted, 77))
@@ -67,21 +87,22 @@ async def received(streams: Streams) -> bytes:
 
 
 async def pair() -> tuple[Streams, Streams]:
-    """Both ends of a connection."""
-    accepted: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        accepted.set_result(Streams(reader, writer))
-
-    server = await asyncio.start_server(accept, "127.0.0.1", 0, limit=CHUNK_BYTES)
-    try:
-        near = Streams(*await asyncio.open_connection(*server.sockets[0].getsockname()))
-        return near, await accepted
-    finally:
-        server.close()  # no waiting for it to be closed: since Python 3.12.1 that is until its connections are
+    """Both ends of a connection, as the gateway has them."""
+    near, far = socket.socketpair()
+    opener = StreamOpener(LIMITS.unread_bytes)
+    return await opener.accepted(near, None, 1), await opener.accepted(far, None, 1)
 
 
-def relayed(work: Callable[[Ends], Awaitable[None]]) -> None:
+def gateway(node_id: int, own: Address) -> Address:
+    return Address("gateway", 1)
+
+
+def relayed(
+    work: Callable[[Ends], Awaitable[None]],
+    limits: RelayLimits = LIMITS,
+    memory: FrameMemory | None = None,
+    advertise: Advertise = gateway,
+) -> None:
     """Run `work` with a relay between its ends, and see that nothing is left of it."""
 
     async def run() -> None:
@@ -90,7 +111,10 @@ def relayed(work: Callable[[Ends], Awaitable[None]]) -> None:
         async def listen() -> None:
             return
 
-        services = RelayServices(lambda node, own: Address("gateway", 1), listen, 2, locations, GatewayMetrics())  # type: ignore[arg-type]
+        budget = memory or FrameMemory(256 << 20)
+        services = RelayServices(
+            advertise, listen, 2, locations, budget, limits, GatewayMetrics()  # type: ignore[arg-type]
+        )  # fmt: skip
         relay = Relay(outer, inner, services)
         running = asyncio.create_task(relay.run())
         try:
@@ -99,8 +123,10 @@ def relayed(work: Callable[[Ends], Awaitable[None]]) -> None:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
             for streams in (client, outer, inner, broker):
+                streams.transport.abort()
                 await streams.close()
             assert len(asyncio.all_tasks()) <= 3, "nothing of the relay goes on"
+            assert budget.used == 0
 
     asyncio.run(run())
 
@@ -120,6 +146,28 @@ def test_requests_and_responses_go_through_and_addresses_are_replaced() -> None:
         assert answer.header.correlation_id == 6 and (found.host, found.port) == ("gateway", 1)
 
     relayed(work)
+
+
+def test_a_large_answer_is_rewritten_while_the_event_loop_goes_on() -> None:
+    """The addresses are given out only once the loop has done something else."""
+    asked, gone_on = threading.Event(), threading.Event()
+
+    def advertise(node_id: int, own: Address) -> Address:
+        asked.set()
+        assert gone_on.wait(10), "the loop stood still"
+        return Address("gateway", 1)
+
+    async def work(ends: Ends) -> None:
+        await ends.ask(metadata_request(6))
+        await received(ends.broker)
+        large = metadata_response({1: ("broker", 9092)}, correlation_id=1) + bytes(1 << 20)
+        await ends.answer(large)
+        while not asked.is_set():
+            await asyncio.sleep(0)
+        gone_on.set()
+        assert len(await received(ends.client)) == len(large) + len("gateway") - len("broker")
+
+    relayed(work, advertise=advertise)
 
 
 def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
@@ -158,12 +206,11 @@ def test_a_location_request_goes_on_as_one_for_authorization_and_its_answer_wait
 
 
 def test_bytes_that_a_client_chose_are_not_taken_for_an_authorization() -> None:
-    """All requests have one id; the broker answers a Produce of old, and a SyncGroup by bytes that would authorize."""
+    """All requests have one id; the broker answers a Produce, and a SyncGroup by bytes that would authorize."""
 
     async def work(ends: Ends) -> None:
-        produce = bytes.fromhex("0000 0002 00000001 0000 ffff 00007530 00000000")
         sync_group = bytes.fromhex("000e 0005 00000001") + b"chosen"
-        for content in (produce, sync_group, location_fetch({0: (1, 2)}, correlation_id=1)):
+        for content in (produce_request(-1, 3), sync_group, location_fetch({0: (1, 2)}, correlation_id=1)):
             await ends.ask(content)
         sent = [(await received(ends.broker))[4:8] for _ in range(3)]
         authorizing = fetch_response({0: {}})[4:]
@@ -270,3 +317,130 @@ def test_an_idle_connection_is_drained_at_once() -> None:
         await ends.running
 
     relayed(work)
+
+
+def fetched_nothing(correlation_id: int, error_code: int = 0) -> bytes:
+    message = FetchResponse(throttle_time_ms=5, error_code=error_code, session_id=0, responses=[])
+    return response(message, 13, correlation_id)
+
+
+def test_no_more_requests_are_under_way_than_may_be() -> None:
+    async def work(ends: Ends) -> None:
+        ends.client.writer.write(b"".join(frame(metadata_request(number)) for number in range(300)))
+        for number in range(300):
+            content = await received(ends.broker)
+            assert ends.relay._state.in_flight <= LIMITS.in_flight
+            await ends.answer(metadata_response({}, correlation_id=number + 1))
+            assert request_head(content).correlation_id == number + 1
+        for number in range(300):
+            assert correlation_id(await received(ends.client)) == number
+
+    relayed(work)
+
+
+@pytest.mark.parametrize("responses", [False, True])
+def test_each_request_and_each_response_that_is_there_already_is_a_turn_of_its_own(responses: bool) -> None:
+    async def work(ends: Ends) -> None:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        flood = 2_000
+        ends.client.writer.write(b"".join(frame(metadata_request(number)) for number in range(flood)))
+        if responses:
+            for _ in range(flood):
+                await received(ends.broker)
+        counting = asyncio.create_task(count())
+        if responses:
+            ends.broker.writer.write(
+                b"".join(frame(metadata_response({}, correlation_id=number + 1)) for number in range(flood))
+            )
+        for _ in range(flood):
+            await received(ends.client if responses else ends.broker)
+        counting.cancel()
+        assert turns > flood / 2
+
+    relayed(work, replace(LIMITS, in_flight=1_000_000))
+
+
+def test_a_client_that_sends_no_more_gets_its_responses() -> None:
+    async def work(ends: Ends) -> None:
+        for number in (7, 8):
+            await ends.ask(metadata_request(number))
+        ends.client.writer.write_eof()
+        for number in (1, 2):
+            await received(ends.broker)
+            await ends.answer(metadata_response({}, correlation_id=number))
+        for number in (7, 8):
+            assert correlation_id(await received(ends.client)) == number
+        with pytest.raises(EOFError):
+            await ends.running
+
+    relayed(work)
+
+
+LARGE = b"\0\0\0\x09\0\0\0\1" + bytes(WITH_LOGIN.login_bytes)
+BEFORE_LOGIN = [(frame(LARGE), "a request of 524,296 bytes"), (frame(location_fetch({0: (1, 2)})), "for locations")]
+
+
+@pytest.mark.parametrize(("sent", "what"), BEFORE_LOGIN)
+@pytest.mark.parametrize("answer", [frame(fetched_nothing(1, error_code=34)), b""], ids=["error", "end"])
+def test_before_a_login_there_is_no_large_request_and_none_for_locations(sent: bytes, what: str, answer: bytes) -> None:
+    """In the midst of a login brokers answer with an error, before it they end the connection at once."""
+
+    async def work(ends: Ends) -> None:
+        ends.client.writer.write(sent)
+        probe = read(FetchRequest, await received(ends.broker), 13)
+        assert probe.topics == []
+        ends.broker.writer.write(answer)
+        ends.broker.writer.write_eof()
+        with pytest.raises(FrameError, match=f"{what}.* before a login"):
+            await ends.running
+        assert ends.locations.asked == []
+
+    relayed(work, WITH_LOGIN)
+
+
+@pytest.mark.parametrize("sent", [sent for sent, _ in BEFORE_LOGIN])
+def test_what_needs_a_login_goes_on_when_the_broker_has_shown_it(sent: bytes) -> None:
+    async def work(ends: Ends) -> None:
+        ends.client.writer.write(sent)
+        await received(ends.broker)
+        await ends.answer(fetched_nothing(1))
+        for number in (2, 3):  # it is shown once
+            passed = await received(ends.broker)
+            assert passed[:8] == sent[4:8] + correlation_id_bytes(number)
+            ends.client.writer.write(sent)
+
+    relayed(work, WITH_LOGIN)
+
+
+def test_small_requests_of_others_need_no_login() -> None:
+    """Brokers know which ones may come before it."""
+
+    async def work(ends: Ends) -> None:
+        await ends.ask(metadata_request(6))
+        assert await received(ends.broker) == metadata_request(1)
+
+    relayed(work, WITH_LOGIN)
+
+
+def test_a_frame_that_never_ends_loses_its_memory_to_one_that_does() -> None:
+    memory = FrameMemory(16 << 20)
+
+    async def work(ends: Ends) -> None:
+        unfinished = frame(location_fetch({0: (1, 2)}).ljust(4 << 20, b"\0"))[:-1]
+        ends.client.writer.write(unfinished)
+        other = memory.share(asyncio.get_running_loop().create_future())
+        while not memory.used:
+            await asyncio.sleep(0)
+        assert await other.take(8 << 20)
+        other.give_back(8 << 20)
+        with pytest.raises(MemoryShortError, match=r"gateway\.queued\.max\.bytes"):
+            await ends.running
+
+    relayed(work, memory=memory)

@@ -11,7 +11,7 @@ from kafka.protocol.producer import ProduceResponse
 
 from tests.gateway.requests import api_versions_response, metadata_response, read, response
 from tiered_stream.broker.location_messages import LOCATION_FEATURE
-from tiered_stream.gateway import rewrite
+from tiered_stream.gateway import broker_addresses, rewrite
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError, request_head
 from tiered_stream.gateway.rewrite import check_version, is_rewritten, oldest_api_versions, rewrite_response
@@ -30,7 +30,7 @@ def rewritten(api_key: int, version: int, content: bytes) -> bytes:
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_names_the_gateway_s_ports_in_every_version(version: int) -> None:
-    content = rewritten(rewrite.METADATA, version, metadata_response(OWN, version, correlation_id=5))
+    content = rewritten(broker_addresses.METADATA, version, metadata_response(OWN, version, correlation_id=5))
     found = read(MetadataResponse, content, version)
     assert [(broker.node_id, broker.host, broker.port) for broker in found.brokers] == [
         (1, "gateway", 101), (2, "gateway", 102),
@@ -46,7 +46,9 @@ def test_a_coordinator_is_reached_through_the_gateway_in_every_version(version: 
     fields = {"coordinators": [coordinator(key="group", **where), none]} if version >= 4 else where
     message = FindCoordinatorResponse(throttle_time_ms=0, **fields)
     found: Any = read(
-        FindCoordinatorResponse, rewritten(rewrite.FIND_COORDINATOR, version, response(message, version)), version
+        FindCoordinatorResponse,
+        rewritten(broker_addresses.FIND_COORDINATOR, version, response(message, version)),
+        version,
     )
     if version >= 4:
         assert (found.coordinators[1].host, found.coordinators[1].port) == ("", -1)
@@ -63,7 +65,7 @@ def test_a_described_cluster_has_the_gateway_s_ports_but_controllers_their_own(e
         throttle_time_ms=0, error_code=0, error_message=None, endpoint_type=endpoint_type, cluster_id="c",
         controller_id=1, brokers=[broker],
     )  # fmt: skip
-    content = rewritten(rewrite.DESCRIBE_CLUSTER, 2, response(message, 2))
+    content = rewritten(broker_addresses.DESCRIBE_CLUSTER, 2, response(message, 2))
     assert read(DescribeClusterResponse, content, 2).brokers[0].host == host
 
 
@@ -79,18 +81,26 @@ def test_a_new_leader_in_a_produce_answer_is_reached_through_the_gateway() -> No
 
 @pytest.mark.parametrize("version", range(5))
 def test_api_versions_offers_what_the_gateway_can_read_and_the_feature(version: int) -> None:
-    offered = {0: (0, 13), 1: (4, 18), 3: (0, 99), 17: (0, 1), 18: (0, 9), 36: (0, 2), 55: (0, 2), 99: (0, 7)}
+    offered = {
+        0: (0, 13), 1: (4, 18), 3: (0, 99), 17: (0, 1), 18: (0, 9), 36: (0, 2), 55: (0, 2),
+        78: (0, 3), 79: (0, 0), 99: (0, 7),
+    }  # fmt: skip
     content = rewritten(rewrite.API_VERSIONS, version, api_versions_response(offered, version))
     found = read(ApiVersionsResponse, content, version)
     versions = {api.api_key: (api.min_version, api.max_version) for api in found.api_keys}
-    assert versions == {0: (0, 13), 1: (4, 15), 3: (0, 13), 17: (1, 1), 18: (0, 4), 36: (0, 2), 55: (0, 1), 99: (0, 7)}
+    assert versions == {
+        0: (0, 13), 1: (4, 15), 3: (0, 13), 17: (1, 1), 18: (0, 4), 36: (0, 2), 55: (0, 1), 78: (1, 2), 99: (0, 7)
+    }  # fmt: skip
     features = {each.name: (each.min_version, each.max_version) for each in found.supported_features or ()}
     assert features == ({} if version < 3 else {"metadata.version": (1, 30), LOCATION_FEATURE: (1, 2)})
 
 
 def test_a_broker_s_error_to_api_versions_is_passed_on() -> None:
-    content = api_versions_response({}, 0, error_code=35)
-    assert rewritten(rewrite.API_VERSIONS, 4, content) == content
+    unsupported = api_versions_response({18: (0, 3)}, 0, error_code=35)
+    assert rewritten(rewrite.API_VERSIONS, 4, unsupported) == unsupported
+    for version in range(5):  # the client's software has a name that is none: in the version that was asked in
+        invalid = api_versions_response({}, version, error_code=42)
+        assert rewritten(rewrite.API_VERSIONS, version, invalid) == invalid
 
 
 def test_an_api_versions_of_the_future_hears_which_version_to_use() -> None:
@@ -106,23 +116,27 @@ def test_versions_that_were_not_offered_are_refused_where_they_would_tell_addres
         with pytest.raises(FrameError, match="was not offered"):
             check_version(api_key, rewrite.NEWEST_VERSIONS[api_key] + 1)
         check_version(api_key, rewrite.NEWEST_VERSIONS[api_key])
+    for api_key in (broker_addresses.SHARE_FETCH, broker_addresses.SHARE_ACKNOWLEDGE):
+        with pytest.raises(FrameError, match="served from version"):
+            check_version(api_key, 0)
     check_version(rewrite.API_VERSIONS, 99)
-    with pytest.raises(FrameError, match="SASL"):
+    with pytest.raises(FrameError, match="served from version"):
         check_version(rewrite.SASL_HANDSHAKE, 0)
     check_version(99, 99)
 
 
-@pytest.mark.parametrize("api_key", [rewrite.METADATA, rewrite.FIND_COORDINATOR, rewrite.DESCRIBE_CLUSTER])
+@pytest.mark.parametrize("version", range(5))
 @given(content=st.binary(max_size=120))
-def test_any_response_is_rewritten_or_a_frame_error(api_key: int, content: bytes) -> None:
+def test_any_api_versions_is_rewritten_or_a_frame_error(version: int, content: bytes) -> None:
     try:
-        rewrite_response(api_key, 1, content, lambda node_id, broker: Address("gateway", 1), 1)
+        rewritten(rewrite.API_VERSIONS, version, bytes(6) + content)
     except FrameError:
         pass
 
 
-def test_a_response_cut_anywhere_is_a_frame_error() -> None:
-    content = metadata_response(OWN)
-    for end in range(len(content)):
+@pytest.mark.parametrize("version", range(5))
+def test_an_api_versions_that_is_cut_is_a_frame_error_where_the_gateway_reads_it(version: int) -> None:
+    content = api_versions_response({0: (0, 13), 1: (4, 18)}, version)
+    for end in range(4, len(content) if version >= 3 else 4 + 2 + 4 + 2 * 6):
         with pytest.raises(FrameError):
-            rewritten(rewrite.METADATA, 12, content[:end])
+            rewritten(rewrite.API_VERSIONS, version, content[:end])

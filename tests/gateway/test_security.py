@@ -2,113 +2,32 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-from kafka.admin import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ResourcePattern,
-    ResourceType,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from kafka.protocol.sasl import SaslHandshakeRequest
 
-from tests.broker.certificates import CertificateAuthority
-from tests.gateway.running import RunningGateway
-from tests.reading import tier_segments
-from tests.stack.tiered_stack import TieredStack
+from tests.gateway.requests import location_fetch, request
+from tests.gateway.secured import MAY_NOT, MAY_READ, SEGMENTS, SecureGateway, secured
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import BrokerAuthorizationError
+from tiered_stream.gateway.frames import frame
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
-SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-MAY_READ, MAY_NOT = TopicPartition("readable", 0), TopicPartition("secret", 0)
 COMMITTED = IsolationLevel.READ_COMMITTED
-
-
-@dataclass(frozen=True)
-class SecureGateway:
-    """SCRAM over TLS towards clients, SCRAM in plain text towards the broker."""
-
-    gateway: RunningGateway
-    properties: dict[str, str]
-
-    def client(self, user: str, password: str | None = None) -> BrokerClient:
-        return BrokerClient({**self.properties, "sasl.jaas.config": jaas(user, password or f"{user}-secret")})
-
-
-def jaas(user: str, password: str) -> str:
-    return f'{SCRAM} required username="{user}" password="{password}";'
 
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureGateway]:
-    """Alice may read one topic and describe the other, bob nothing; the gateway's own user may all it needs."""
-    properties = {
-        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-        "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:gateway",
-    }
-    folder = tmp_path_factory.mktemp("secure-gateway")
-    with TieredStack(listeners={"SASL": "SASL_PLAINTEXT"}, properties=properties) as stack:
-        for partition in (MAY_READ, MAY_NOT):
-            tier_segments(stack, partition.topic, [40, 50])
-        _admit(stack)
-        authority = CertificateAuthority()
-        own = {
-            "kafka.bootstrap.servers": stack.broker.address("SASL"),
-            "kafka.security.protocol": "SASL_PLAINTEXT",
-            "kafka.sasl.mechanism": "SCRAM-SHA-256",
-            "kafka.sasl.jaas.config": jaas("gateway", "gateway-secret"),
-            "gateway.listener.security.protocol": "SSL",
-            "gateway.listener.ssl.keystore.location": str(authority.issue("gateway").write(folder / "gateway.pem")),
-        }
-        with RunningGateway(folder / "gateway", {**stack.options(), **own}) as gateway:
-            clients = {
-                "bootstrap.servers": gateway.bootstrap_servers,
-                "security.protocol": "SASL_SSL",
-                "ssl.truststore.location": str(_trust(authority, folder)),
-                "sasl.mechanism": "SCRAM-SHA-256",
-                "default.api.timeout.ms": "20000",
-            }
-            yield SecureGateway(gateway, clients)
-
-
-def _trust(authority: CertificateAuthority, folder: Path) -> Path:
-    return authority.write(folder / "trust.pem")
-
-
-def _admit(stack: TieredStack) -> None:
-    allowed = [(MAY_READ, ACLOperation.READ), (MAY_NOT, ACLOperation.DESCRIBE)]
-    with stack.broker.admin() as admin:
-        admin.create_acls(
-            [
-                ACL(
-                    "User:alice",
-                    "*",
-                    operation,
-                    ACLPermissionType.ALLOW,
-                    ResourcePattern(ResourceType.TOPIC, where.topic),
-                )
-                for where, operation in allowed
-            ]
-        )
-        admin.alter_user_scram_credentials(
-            [
-                UserScramCredentialUpsertion(user, ScramMechanism.SCRAM_SHA_256, f"{user}-secret")
-                for user in ("alice", "bob", "gateway")
-            ]
-        )
+    with secured(tmp_path_factory.mktemp("secure-gateway")) as running:
+        yield running
 
 
 def located(client: BrokerClient, partition: TopicPartition) -> int:
@@ -120,7 +39,7 @@ def located(client: BrokerClient, partition: TopicPartition) -> int:
 
 def test_with_read_there_are_locations(secure: SecureGateway) -> None:
     with secure.client("alice") as client:
-        assert located(client, MAY_READ) == 2
+        assert located(client, MAY_READ) == SEGMENTS
 
 
 def test_without_read_there_is_the_broker_s_own_error_and_no_location(secure: SecureGateway) -> None:
@@ -152,6 +71,27 @@ def test_a_wrong_password_is_refused_by_the_broker(secure: SecureGateway) -> Non
         pytest.raises(BrokerAuthorizationError, match="refused the login"),
     ):
         located(client, MAY_READ)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [frame(location_fetch({0: (0, 9)})), (1 << 20).to_bytes(4, "big") + bytes.fromhex("0003 000c 00000001")],
+    ids=["locations", "a large request"],
+)
+@pytest.mark.parametrize("handshake", [False, True])
+def test_who_has_not_logged_in_is_hung_up_on(secure: SecureGateway, sent: bytes, handshake: bool) -> None:
+    host, _, port = secure.gateway.bootstrap_servers.partition(":")
+    context = ssl.create_default_context(cafile=secure.properties["ssl.truststore.location"])
+    with (
+        context.wrap_socket(socket.create_connection((host, int(port))), server_hostname=host) as connection,
+        connection.makefile("rb") as answers,
+    ):
+        if handshake:
+            connection.sendall(frame(request(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)))
+            assert answers.read(int.from_bytes(answers.read(4), "big")).endswith(b"SCRAM-SHA-256")
+        connection.sendall(sent)
+        assert answers.read() == b""
+    assert "before a login" in secure.gateway.log_file.read_text()
 
 
 def test_no_secret_is_in_the_gateway_s_log(secure: SecureGateway) -> None:

@@ -43,7 +43,10 @@ class BrokerClient:
         self.config = BrokerConfig.parse(properties)
         self._connections = Connections(self.config)
         weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
+        self._described: tuple[Any, tuple[dict[str, TopicMetadata], dict[str, int]]] | None = None
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
+        self.cluster_id: str | None = None
+        """As the brokers last told it; None: not asked yet, or they have none."""
         self.read_replicas: dict[TopicPartition, int] = {}
         """Brokers to fetch from in a leader's stead, as leaders told us (KIP-392). Of the network thread."""
 
@@ -77,7 +80,7 @@ class BrokerClient:
 
         Raises: as `metadata`, without UnknownTopicError.
         """
-        return self.run(lambda: self._ask_any(build, self.deadline()))
+        return self.run(lambda: self.ask_any(build, self.deadline()))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Runs a coroutine on the network thread and waits for its result."""
@@ -97,9 +100,10 @@ class BrokerClient:
         """One attempt at one broker; raises as `Connections.request`."""
         return await self._connections.request(node_id, message, deadline)
 
-    def deadline(self, extra_ms: int = 0) -> Deadline:
-        """`default.api.timeout.ms` from now, and `extra_ms`."""
-        return Deadline(self.config.api_timeout_ms + extra_ms)
+    def deadline(self, patience_ms: int | None = None, extra_ms: int = 0) -> Deadline:
+        """`default.api.timeout.ms` from now, or `patience_ms` where that is less, and `extra_ms`."""
+        timeout_ms = self.config.api_timeout_ms
+        return Deadline((timeout_ms if patience_ms is None else min(patience_ms, timeout_ms)) + extra_ms)
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
         """Sleeps before attempt number `attempt` + 2 (Kafka: `ExponentialBackoff` with 20 % jitter)."""
@@ -152,9 +156,10 @@ class BrokerClient:
         grace = Deadline(min(_UNKNOWN_TOPIC_GRACE_MS, deadline.remaining_ms))
         attempt = 0
         while True:
-            response = await self._ask_any(lambda: metadata_request(topics), deadline)
+            response = await self.ask_any(lambda: metadata_request(topics), deadline)
             self._connections.learn(response)
-            found, error_codes = read_topics(response)
+            self.cluster_id = response.cluster_id
+            found, error_codes = self._read_topics(response)
             heard = time.monotonic()
             self._topics.update({topic: (heard, metadata) for topic, metadata in found.items()})
             if topics is None or not error_codes:
@@ -165,12 +170,20 @@ class BrokerClient:
                 _raise_hopeless(error_codes, deadline, deadline)
             attempt += 1
 
-    async def _ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
+    def _read_topics(self, response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
+        """As `read_topics`; a response that is given again was read before."""
+        if self._described is None or self._described[0] is not response:
+            self._described = response, read_topics(response)
+        found, error_codes = self._described[1]
+        return dict(found), error_codes
+
+    async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
         attempt = 0
         reason: BrokerUnavailableError | None = None
-        while deadline.remaining_ms:
+        # One attempt in any case: what the brokers have said before is a better reason than that time is up.
+        while reason is None or deadline.remaining_ms:
             for node_id in self._connections.nodes():
-                if not deadline.remaining_ms:
+                if reason is not None and not deadline.remaining_ms:
                     break
                 try:
                     return await self.request(node_id, build(), deadline)

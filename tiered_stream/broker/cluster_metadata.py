@@ -42,7 +42,9 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
     """The topics that the response describes, and the error codes of those it does not."""
     topics: dict[str, TopicMetadata] = {}
     error_codes: dict[str, int] = {}
-    for topic in response.topics:
+    for topic in response.topics or ():
+        if topic.name is None:  # as of ids that nobody asked for
+            continue
         if topic.error_code:
             error_codes[topic.name] = topic.error_code
         else:
@@ -56,6 +58,6 @@ def _topic(topic: Any, epochs_hold: bool) -> TopicMetadata:
         partition.partition_index: PartitionMetadata(
             partition.partition_index, partition.leader_id, partition.leader_epoch if epochs_hold else -1
         )
-        for partition in sorted(topic.partitions, key=lambda partition: int(partition.partition_index))
+        for partition in sorted(topic.partitions or (), key=lambda partition: int(partition.partition_index))
     }
     return TopicMetadata(topic.name, topic.topic_id or NO_TOPIC_ID, bool(topic.is_internal), partitions)

@@ -6,16 +6,17 @@ Callers hand coroutines to that thread (`start`, `run`). Only there are connecti
 from __future__ import annotations
 
 import concurrent.futures
+import copy
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from kafka.errors import NodeNotReadyError
+from kafka.errors import KafkaTimeoutError, NodeNotReadyError
 
 from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.faults import connection_fault
-from tiered_stream.broker.kafka_python import KafkaConnectionManager, NetworkSelector
+from tiered_stream.broker.kafka_python import ConnectionManager, NetworkSelector
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.process import muted
 
@@ -55,7 +56,7 @@ class Connections:
         # A slow step is no news: decoding a Fetch answer of many MiB takes one.
         self._net = _QuietSelector(client_id=config.net["client_id"], slow_task_threshold_secs=0)
         with muted("kafka"):
-            self._manager = KafkaConnectionManager(self._net, **config.net)
+            self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._last_fault: dict[Any, str] = {}  # by node, while no request to it has succeeded since
         self._net.start()
@@ -108,7 +109,9 @@ class Connections:
 
     def learn(self, metadata_response: Any) -> None:
         """Takes over the cluster's brokers from a MetadataResponse, and lets go of the bootstrap connections."""
-        self._manager.cluster.update_metadata(metadata_response)
+        brokers = copy.copy(metadata_response)
+        brokers.topics = []  # which may be many; `BrokerClient` keeps what we need of them
+        self._manager.cluster.update_metadata(brokers)
         for broker in self._manager.cluster.bootstrap_brokers():
             self._manager.close(broker.node_id)
 
@@ -135,6 +138,7 @@ class Connections:
 
     async def _exchange(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
         manager = self._manager
+        await self._have_token(node_id, deadline)
         timeout_ms = min(self._config.request_timeout_ms, deadline.remaining_ms)
         setup_ms = min(manager.socket_connection_setup_timeout_ms(node_id), timeout_ms)
         connection = manager.get_connection(node_id, timeout_ms=setup_ms, refresh_metadata_on_err=False)
@@ -145,6 +149,16 @@ class Connections:
             if not connection.connected:
                 connection.close(error)
             raise
+
+    async def _have_token(self, node_id: Any, deadline: Deadline) -> None:
+        """Before a login with OAUTHBEARER: to get a token may take longer than a connection's set-up."""
+        tokens = self._config.tokens
+        if tokens is None or tokens.usable or self._manager.is_open(node_id):
+            return
+        try:
+            await self._manager.settled(tokens.renewal(), deadline.remaining_ms)
+        except KafkaTimeoutError as error:
+            raise BrokerUnavailableError(f"{tokens.origin}: no token came within {deadline}") from error
 
     def _describe(self, node_id: Any) -> str:
         broker = self._manager.cluster.broker_metadata(node_id)

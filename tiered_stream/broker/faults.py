@@ -57,6 +57,8 @@ def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.Broke
 
 def connection_fault(error: BaseException, broker: str, security: str) -> errors.TieredStreamError:
     """The error for a request to `broker` that got no answer; `security` names the properties that may be wrong."""
+    if isinstance(error, errors.TieredStreamError):  # of what a login needs
+        return type(error)(f"for the login at {broker}: {error}")
     tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
         return errors.ConfigurationError(

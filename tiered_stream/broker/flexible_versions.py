@@ -35,12 +35,15 @@ class Reader:
 
     def take(self, size: int, what: str = "a field") -> bytes:
         """So many bytes."""
-        end = self.position + size
-        if end > len(self.data):
+        start = self.position
+        self.skip(size, what)
+        return self.data[start : self.position]
+
+    def skip(self, size: int, what: str = "a field") -> None:
+        """Pass over so many bytes."""
+        if self.position + size > len(self.data):
             raise ValueError(f"{what} is cut off")
-        taken = self.data[self.position : end]
-        self.position = end
-        return taken
+        self.position += size
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
         """Fields of fixed size."""
@@ -96,11 +99,11 @@ class Reader:
         end = self.position + count * layout.size
         block = self.data[self.position : end]
         if any(block[layout.size - 1 :: layout.size]):
-            return [self._struct(layout) for _ in range(count)]
+            return [self._one_struct(layout) for _ in range(count)]
         self.position = end
         return layout.iter_unpack(block)
 
-    def _struct(self, layout: Struct) -> tuple[Any, ...]:
+    def _one_struct(self, layout: Struct) -> tuple[Any, ...]:
         fields = self.unpack(layout)
         self.position -= len(NO_TAGS)
         self.tags()

@@ -1,27 +1,44 @@
 """What we use of kafka-python beyond its public interface: its network layer, and how a connection treats a request.
 
+Its generated decoders take a time that grows with the square of an overlong varint, and copy the rest of the message
+for each section of tagged fields: 600 KB took half a minute. Our connections read answers with its plain decoders,
+which do neither.
+
 Nothing of it is patched. `tests/broker/test_kafka_python.py` names each attribute that we rely on and fails when a
 release changes one.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
 from struct import Struct
 from typing import Any, ClassVar
 
+from kafka.future import Future as KafkaFuture
+from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.frame import KafkaBytes
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
+from kafka.protocol.parser import KafkaProtocol
 
 from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
 
-__all__ = ["KafkaConnectionManager", "NetworkSelector", "OwnRequest"]
+__all__ = ["AbstractTokenProvider", "ConnectionManager", "NetworkSelector", "OwnRequest"]
 
 _HEAD = Struct(">hhi")  # API key, version, correlation id
 _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
+_SAID_AGAIN = (MetadataResponse, ListOffsetsResponse)
+_MOST_KEPT_BYTES = 4 << 20
 
 
 class OwnRequest(ABC):
@@ -90,3 +107,117 @@ class _Header:
         body = Reader(buffer.read())
         body.tags()
         return self.request.decode_response(body)
+
+
+class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
+    """One whose connections read answers in bounded time."""
+
+    def get_connection(self, node_id: Any, **options: Any) -> Any:
+        connection = super().get_connection(node_id, **options)
+        connection.__class__ = _Connection  # the manager lets nobody choose it; nothing was sent yet
+        return connection
+
+    def is_open(self, node_id: Any) -> bool:
+        """Whether there is a connection that needs no login any more."""
+        connection = self._conns.get(node_id)
+        return connection is not None and connection.connected
+
+    async def settled(self, work: concurrent.futures.Future[Any], timeout_ms: int) -> Any:
+        """The result of what another thread is at; on the network thread. Raises KafkaTimeoutError, or as the work."""
+        ours = KafkaFuture()
+
+        async def settle() -> None:
+            error = work.exception()
+            if error is None:
+                ours.success(work.result())
+            else:
+                ours.failure(error)
+
+        def tell(_: concurrent.futures.Future[Any]) -> None:
+            with suppress(RuntimeError):  # the network thread has ended: nobody waits
+                self.call_soon(settle)
+
+        work.add_done_callback(tell)
+        return await self.wait_for(ours, timeout_ms)
+
+
+class _Connection(KafkaConnection):  # type: ignore[misc]
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        config = self.config
+        self.parser = PlainProtocol(
+            client_id=config["client_id"], receive_message_max_bytes=config["receive_message_max_bytes"]
+        )
+        transport._sock_recv = partial(_receive, transport._sock_recv)
+
+
+def _receive(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:
+    """The bytes that came, and an error only without them: the next read meets it again.
+
+    kafka-python drops bytes that come together with the connection's end. A broker that refuses a login answers and
+    closes: the reason would be lost whenever this side is the slower one.
+    """
+    data, error = receive()
+    return data, None if data else error
+
+
+class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
+    """Reads answers with the plain decoders.
+
+    To decode what a broker says of a thousand partitions takes 10 ms, and while nothing is new it says the same, byte
+    for byte: then what was decoded is given again. Nobody may change it.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._said: dict[Any, tuple[bytes, Any]] = {}
+
+    def send_request(self, request: Any, correlation_id: int | None = None) -> int:
+        asked = len(self.in_flight_requests)
+        correlation_id = super().send_request(request, correlation_id)
+        if len(self.in_flight_requests) > asked and hasattr(request.header, "request_api_key"):
+            self.in_flight_requests[-1] = _PlainHeader(request.header, correlation_id, request.API_VERSION, self._said)
+        return int(correlation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainHeader:
+    """In place of a request's header and of its response's class."""
+
+    header: Any
+    correlation_id: int
+    api_version: int
+    said: dict[Any, tuple[bytes, Any]]
+    """The last answers that may be given again, by what they are: their bytes and what they say."""
+
+    def get_response_class(self) -> _PlainHeader:
+        return self
+
+    def parse_header(self, buffer: KafkaBytes) -> Any:
+        """That of the response."""
+        return self.header.get_response_class().parse_header(buffer)
+
+    def decode(self, buffer: KafkaBytes) -> Any:
+        """The response.
+
+        Raises:
+            ValueError: the bytes are no such response.
+        """
+        kind, content, version = self.header.get_response_class()[None], buffer.read(), self.api_version
+        if kind is ApiVersionsResponse and content[:2] != b"\0\0":  # an error comes in version 0
+            version = 0
+        if kind not in _SAID_AGAIN or len(content) > _MOST_KEPT_BYTES:
+            return self._decoded(kind, content, version)
+        before = self.said.get((kind, version))
+        if before is None or before[0] != content:
+            before = self.said[kind, version] = content, self._decoded(kind, content, version)
+        return before[1]
+
+    def _decoded(self, kind: Any, content: bytes, version: int) -> Any:
+        flexible = kind.flexible_version_q(version)
+        try:
+            return kind._struct.decode(
+                BytesIO(content), version=version, compact=flexible, tagged=flexible, data_class=kind
+            )
+        except Exception as error:  # the decoders raise whatever a wrong byte leads to
+            raise ValueError(f"{type(error).__name__}: {error}") from error

@@ -8,44 +8,46 @@ from typing import Any
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
-from tiered_stream.model import TopicPartition
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, by_topic
+from tiered_stream.model import PartialAnswer, TopicPartition
 
 NO_EPOCH = -1
 
 
 def leader_epoch_end_offsets(
-    client: BrokerClient, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, tuple[int, int]]:
+    client: BrokerClient, epochs: Mapping[TopicPartition, int], patience_ms: int | None = None
+) -> PartialAnswer[TopicPartition, tuple[int, int]]:
     """By partition, the largest epoch of its lineage that is not above the given one, and its end offset (exclusive).
 
     The present epoch ends at the log end. (-1, -1): the given epoch is above all of the lineage. For an epoch that
     lies below all that the leader remembers, the answer is that epoch and the start of the first one remembered.
 
-    Raises: as `leaders.ask_leaders`.
+    Raises: as `leaders.ask_each_leader`.
     """
-    if not epochs:
-        return {}
     request = _OffsetForLeaderEpoch(epochs)
-    return client.run(lambda: ask_leaders(client, request, epochs, client.deadline()))
+    return client.run(lambda: ask_each_leader(client, request, epochs, patience_ms))
 
 
 def lineages(
-    client: BrokerClient, epochs: Mapping[TopicPartition, Collection[int]]
-) -> dict[TopicPartition, dict[int, int]]:
+    client: BrokerClient, epochs: Mapping[TopicPartition, Collection[int]], patience_ms: int | None = None
+) -> PartialAnswer[TopicPartition, dict[int, int]]:
     """By partition, the end offsets (exclusive) of those of the given epochs that belong to its lineage.
 
     An epoch that is missing in the result led nothing that is still part of the log. One round of requests for each
-    epoch of the partition with the most of them. Raises: as `leaders.ask_leaders`.
+    epoch of the partition with the most of them, each with its own patience. Raises: as `leaders.ask_each_leader`.
     """
-    found: dict[TopicPartition, dict[int, int]] = {partition: {} for partition in epochs}
+    answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
     waiting = {partition: sorted(set(wanted)) for partition, wanted in epochs.items()}
-    while waiting := {partition: wanted for partition, wanted in waiting.items() if wanted}:
+    while waiting := {each: wanted for each, wanted in waiting.items() if wanted and each in answer.found}:
         asked = {partition: wanted.pop() for partition, wanted in waiting.items()}
-        for partition, (epoch, end_offset) in leader_epoch_end_offsets(client, asked).items():
+        ends = leader_epoch_end_offsets(client, asked, patience_ms)
+        for partition, (epoch, end_offset) in ends.found.items():
             if epoch == asked[partition]:
-                found[partition][epoch] = end_offset
-    return found
+                answer.found[partition][epoch] = end_offset
+        for partition, fault in ends.faults.items():
+            answer.faults[partition] = fault
+            del answer.found[partition]
+    return answer
 
 
 class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
@@ -76,8 +78,8 @@ class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
         )
 
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, tuple[int, int]]]:
-        for topic in response.topics:
-            for answer in topic.partitions:
+        for topic in response.topics or ():
+            for answer in topic.partitions or ():
                 partition = TopicPartition(topic.topic, answer.partition)
                 yield partition, answer.error_code, (answer.leader_epoch, answer.end_offset)
 

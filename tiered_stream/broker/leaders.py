@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -13,8 +14,8 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import PartitionMetadata
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.faults import answer_fault, code_name, is_retriable, is_unknown
-from tiered_stream.errors import BrokerUnavailableError, CorruptDataError
-from tiered_stream.model import TopicPartition
+from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, TieredStreamError
+from tiered_stream.model import PartialAnswer, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -22,6 +23,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 Leaders = Mapping[TopicPartition, PartitionMetadata]
+
+_NO_LEADER = "the partition has no leader"
 
 
 class LeaderRequest(ABC, Generic[A]):
@@ -60,54 +63,107 @@ async def ask_leaders(
     while reasons:
         if attempt and not deadline.remaining_ms:
             raise _unavailable(request, reasons, deadline)
-        by_node = _by_leader(await client.leaders(reasons, deadline, refresh=attempt > 0), reasons)
-        rounds = [partial(ask_node, client, request, node, leaders, deadline) for node, leaders in by_node.items()]
-        for found, retry in await client.together(rounds):
-            answered.update(found)
-            reasons.update(retry)
-        reasons = {partition: reason for partition, reason in reasons.items() if partition not in answered}
+        answers = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
+        if answers.faults:
+            raise answers.faults[min(answers.faults)]
+        answered.update(answers.found)
+        reasons = answers.waiting
         if reasons:
             await client.back_off(attempt, deadline)
         attempt += 1
     return answered
 
 
+async def ask_each_leader(
+    client: BrokerClient, request: LeaderRequest[A], partitions: Collection[TopicPartition], patience_ms: int | None
+) -> PartialAnswer[TopicPartition, A]:
+    """As `ask_leaders`, but what one partition lacks does not keep the others from their answers.
+
+    With a `patience_ms` (None: `default.api.timeout.ms`) a partition that still has no leader when the brokers are
+    asked anew is not waited for.
+
+    Raises:
+        UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `BrokerClient.metadata`.
+    """
+    found: dict[TopicPartition, A] = {}
+    faults: dict[TopicPartition, TieredStreamError] = {}
+    waiting = dict.fromkeys(partitions, "")
+    deadline = client.deadline(patience_ms)
+    attempt = 0
+    while waiting:
+        answers = await _ask_once(client, request, waiting, deadline, refresh=attempt > 0)
+        found.update(answers.found)
+        faults.update(answers.faults)
+        if answers.waiting:
+            await client.back_off(attempt, deadline)
+        late, give_up = not deadline.remaining_ms, attempt and patience_ms is not None
+        hopeless = {each: why for each, why in answers.waiting.items() if late or (give_up and why == _NO_LEADER)}
+        faults.update({each: _unavailable(request, {each: why}, deadline) for each, why in hopeless.items()})
+        waiting = {each: why for each, why in answers.waiting.items() if each not in hopeless}
+        attempt += 1
+    return PartialAnswer(found, faults)
+
+
+@dataclass(slots=True)
+class NodeAnswers(Generic[A]):
+    """What one attempt gave, by partition: its answer, an error that will not pass, or why to ask again."""
+
+    found: dict[TopicPartition, A] = field(default_factory=dict)
+    faults: dict[TopicPartition, TieredStreamError] = field(default_factory=dict)
+    waiting: dict[TopicPartition, str] = field(default_factory=dict)
+
+
 async def ask_node(
     client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
-) -> tuple[dict[TopicPartition, A], dict[TopicPartition, str]]:
-    """One attempt at one broker: the answers, and of partitions without one the reason. Raises as `ask_leaders`."""
+) -> NodeAnswers[A]:
+    """One attempt at one broker."""
     try:
         response = await client.request(node_id, request.message(leaders), deadline)
     except BrokerUnavailableError as error:
-        return {}, {partition: str(error) for partition in leaders}
-    found: dict[TopicPartition, A] = {}
-    retry = dict.fromkeys(leaders, "left out of the answer")
+        return NodeAnswers(waiting=dict.fromkeys(leaders, str(error)))
+    except TieredStreamError as error:
+        return NodeAnswers(faults=dict.fromkeys(leaders, error))
+    answers: NodeAnswers[A] = NodeAnswers(waiting=dict.fromkeys(leaders, "left out of the answer"))
     for partition, error_code, answer in request.answers(response):
         if partition not in leaders:
-            raise CorruptDataError(f"broker {node_id} answered for partition {partition}, which was not asked for")
+            wrong = CorruptDataError(f"broker {node_id} answered for partition {partition}, which was not asked for")
+            return NodeAnswers(faults=dict.fromkeys(leaders, wrong))
+        answers.waiting.pop(partition, None)
         if error_code == 0:
-            found[partition] = answer
+            answers.found[partition] = answer
         elif is_retriable(error_code):
-            retry[partition] = code_name(error_code)
+            answers.waiting[partition] = code_name(error_code)
             if is_unknown(error_code):  # its reason is in the broker's log alone
                 log.warning("%s: broker %s answered %s, and is asked again",
                             request.subject(partition), node_id, code_name(error_code))  # fmt: skip
         else:
-            raise answer_fault(error_code, request.subject(partition), request.needed_acl)
-    return found, {partition: reason for partition, reason in retry.items() if partition not in found}
+            answers.faults[partition] = answer_fault(error_code, request.subject(partition), request.needed_acl)
+    return answers
 
 
-def _by_leader(
-    leaders: Leaders, reasons: dict[TopicPartition, str]
-) -> dict[int, dict[TopicPartition, PartitionMetadata]]:
-    """The partitions by their leader; notes of those without one that this is so."""
+async def _ask_once(
+    client: BrokerClient,
+    request: LeaderRequest[A],
+    partitions: Collection[TopicPartition],
+    deadline: Deadline,
+    *,
+    refresh: bool,
+) -> NodeAnswers[A]:
+    """One attempt at each partition's leader, all at once."""
+    leaders = await client.leaders(partitions, deadline, refresh=refresh)
     by_node: dict[int, dict[TopicPartition, PartitionMetadata]] = defaultdict(dict)
+    answers: NodeAnswers[A] = NodeAnswers()
     for partition, metadata in leaders.items():
         if metadata.leader_id < 0:
-            reasons[partition] = "the partition has no leader"
+            answers.waiting[partition] = _NO_LEADER
         else:
             by_node[metadata.leader_id][partition] = metadata
-    return by_node
+    rounds = [partial(ask_node, client, request, node, led, deadline) for node, led in by_node.items()]
+    for each in await client.together(rounds):
+        answers.found.update(each.found)
+        answers.faults.update(each.faults)
+        answers.waiting.update(each.waiting)
+    return answers
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:

@@ -8,9 +8,10 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
+from tiered_stream.broker.group_offsets import GroupOffsets
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 
@@ -19,8 +20,9 @@ EARLIEST_LOCAL = -4
 _NO_OFFSET = -1
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
-# ListOffsets versions: 1 = one offset and its timestamp, 2 = isolation level, 8 = EARLIEST_LOCAL (KIP-405).
-_VERSION_OF_TIMESTAMP = {EARLIEST_LOCAL: 8}
+# ListOffsets versions: 1 = one offset and its timestamp, 2 = isolation level, 7 = that of the latest timestamp
+# (KIP-734), 8 = EARLIEST_LOCAL (KIP-405), 9 = the latest that is tiered (KIP-1005). A user may give them as timestamps.
+_VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, -5: 9}
 _VERSION_WITH_ISOLATION = 2
 
 
@@ -72,9 +74,34 @@ class BrokerOffsetReader(OffsetReader):
             for partition in timestamps
         }
 
-    def earliest_local(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The first offset that the leader still has on its own disk (KIP-405; Kafka 3.6 or newer)."""
-        return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
+    def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return GroupOffsets(self._client, group).committed(partitions)
+
+    def earliest_local(
+        self, partitions: Collection[TopicPartition], patience_ms: int | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset that the leader still has on its own disk (KIP-405; Kafka 3.6 or newer).
+
+        None: it has none; with a `patience_ms` also where it does not answer for so long, or is not there.
+        """
+        if patience_ms is None:
+            return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
+        answer = self.each(EARLIEST_LOCAL, partitions, patience_ms)
+        for fault in answer.faults.values():
+            if not fault.retriable:
+                raise fault
+        return _none_where_missing({**dict.fromkeys(answer.faults, _NO_OFFSET), **answer.found})
+
+    def each(
+        self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
+    ) -> PartialAnswer[TopicPartition, int]:
+        """EARLIEST, LATEST or EARLIEST_LOCAL of those partitions whose leaders answer (None: `default.api.timeout.ms`).
+
+        Raises: as `leaders.ask_each_leader`.
+        """
+        client = self._client
+        request = ListOffsets(dict.fromkeys(partitions, special), self._isolation, client.config.request_timeout_ms)
+        return client.run(lambda: ask_each_leader(client, request, partitions, patience_ms))
 
     def _list(
         self, timestamps: Mapping[TopicPartition, int], isolation: IsolationLevel | None = None
@@ -121,8 +148,8 @@ class ListOffsets(LeaderRequest[int]):
         )
 
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:
-        for topic in response.topics:
-            for answer in topic.partitions:
+        for topic in response.topics or ():
+            for answer in topic.partitions or ():
                 partition = TopicPartition(topic.name, answer.partition_index)
                 if answer.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # a log without timestamps holds none
                     yield partition, 0, _NO_OFFSET

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
-from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, by_topic
+from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.broker.location_messages import (
     FetchTopic,
@@ -18,7 +18,7 @@ from tiered_stream.broker.location_messages import (
     WantedPartition,
 )
 from tiered_stream.errors import UnsupportedDataError
-from tiered_stream.model import STORAGE_FORMAT, OffsetRange, TopicPartition
+from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
@@ -54,15 +54,17 @@ class LocatedSegments:
 
 
 def locate_segments(
-    client: BrokerClient, ranges: Mapping[TopicPartition, OffsetRange], terms: LocationTerms
-) -> dict[TopicPartition, LocatedSegments]:
+    client: BrokerClient,
+    ranges: Mapping[TopicPartition, OffsetRange],
+    terms: LocationTerms,
+    patience_ms: int | None = None,
+) -> PartialAnswer[TopicPartition, LocatedSegments]:
     """One answer for each partition, from its range's start; leaders at once, all partitions of one in one request.
 
-    Raises:
-        UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
+    Raises: as `leaders.ask_each_leader`.
     """
     request = _Locations(client, ranges, terms)
-    return client.run(lambda: ask_leaders(client, request, ranges, client.deadline()))
+    return client.run(lambda: ask_each_leader(client, request, ranges, patience_ms))
 
 
 class _Locations(LeaderRequest[LocatedSegments]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicDescription, TopicPartition
 
 
@@ -44,6 +45,10 @@ class OffsetReader(ABC):
 
         -1 and -2 mean latest and earliest, as in Kafka's ListOffsets.
         """
+
+    def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """By partition, the offset that a consumer group has committed; None: it has committed none."""
+        raise ConfigurationError(f"consumer group {group!r}: only brokers know what a group has committed")
 
     def close(self) -> None:  # noqa: B027 - a reader without connections has nothing to close
         """Let go of connections."""

@@ -18,7 +18,7 @@ from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_leaders, ask_node
 from tiered_stream.broker.list_offsets import ListOffsets, isolation_code
-from tiered_stream.errors import BrokerError, OffsetOutOfRangeError, TopicRecreatedError
+from tiered_stream.errors import OffsetOutOfRangeError, TopicRecreatedError
 from tiered_stream.model import TopicPartition, uuid_to_text
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -69,8 +69,11 @@ def fetch_records(
     max_wait_ms: int,
     min_bytes: int = 1,
     topic_id: UUID | None = None,
+    patience_ms: int | None = None,
 ) -> FetchedRecords:
-    """One Fetch. At least one whole batch comes, however large, when there is one within `max_wait_ms`.
+    """One Fetch, given up after `max_wait_ms` and `patience_ms` (None: `default.api.timeout.ms`).
+
+    At least one whole batch comes, however large, when there is one within `max_wait_ms`.
 
     Raises:
         OffsetOutOfRangeError: the offset lies outside the log; the message names where that begins and ends.
@@ -78,7 +81,7 @@ def fetch_records(
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
     """
     terms = FetchTerms(isolation, max_bytes, max_wait_ms, min_bytes, topic_id)
-    return client.run(lambda: fetch(client, topic_partition, offset, terms, client.deadline(extra_ms=max_wait_ms)))
+    return client.run(lambda: fetch(client, topic_partition, offset, terms, client.deadline(patience_ms, max_wait_ms)))
 
 
 async def fetch(
@@ -111,11 +114,8 @@ async def _from_replica(
 ) -> FetchedRecords | None:
     partition = request.partition
     leaders = await client.leaders([partition], deadline)
-    try:
-        answers, _ = await ask_node(client, request, replica, leaders, deadline)
-    except BrokerError:
-        return None
-    return answers[partition].fetched if partition in answers else None
+    answers = await ask_node(client, request, replica, leaders, deadline)
+    return answers.found[partition].fetched if partition in answers.found else None
 
 
 async def _out_of_range(
@@ -189,8 +189,8 @@ class _Fetch(LeaderRequest[_Answer]):
             return [(self.partition, response.error_code, _Answer(nothing, -1))]
         return [
             (TopicPartition(self.partition.topic, answer.partition_index), answer.error_code, self._answer(answer))
-            for topic in response.responses
-            for answer in topic.partitions
+            for topic in response.responses or ()
+            for answer in topic.partitions or ()
         ]
 
     def _answer(self, answer: Any) -> _Answer:

@@ -95,7 +95,7 @@ class AuthorizationAnswer:
     def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> bytes:
         """The response for the client; partitions that are not in `answers` get no locations."""
         topics = [
-            FetchTopic(topic.topic_id, [_filled(topic.topic_id, each, answers) for each in topic.partitions])
+            FetchTopic(topic.topic_id, [self._filled(topic.topic_id, each, answers) for each in topic.partitions])
             for topic in self._message.responses
         ]
         return self._correlation_id + NO_TAGS + replace(self._message, responses=topics).encode_body()
@@ -103,13 +103,15 @@ class AuthorizationAnswer:
     def _log_end(self, answer: LocatedPartition) -> int:
         return answer.last_stable_offset if self._request.committed else answer.high_watermark
 
-
-def _filled(
-    topic_id: UUID | None, answer: LocatedPartition, answers: Mapping[TopicIdIndex, PartitionAnswer]
-) -> LocatedPartition:
-    if answer.error_code == _OFFSET_OUT_OF_RANGE:  # the end that we asked at, not the client's offset
-        return replace(answer, error_code=_OFFSET_NOT_AVAILABLE)
-    found = topic_id and answers.get(TopicIdIndex(topic_id, answer.partition_index))
-    if not found:
-        return answer
-    return replace(answer, remote_log_segments=found.segments or b"", located_end_offset=found.located_end)
+    def _filled(
+        self, topic_id: UUID | None, answer: LocatedPartition, answers: Mapping[TopicIdIndex, PartitionAnswer]
+    ) -> LocatedPartition:
+        where = topic_id and TopicIdIndex(topic_id, answer.partition_index)
+        if not where or where not in self._request.wanted:
+            return answer
+        if answer.error_code == _OFFSET_OUT_OF_RANGE:  # the end that we asked at, not the client's offset
+            return replace(answer, error_code=_OFFSET_NOT_AVAILABLE)
+        found = answers.get(where)
+        if not found:
+            return answer
+        return replace(answer, remote_log_segments=found.segments or b"", located_end_offset=found.located_end)

@@ -15,8 +15,11 @@ from enum import Enum
 
 from kafka.protocol.producer import ProduceRequest
 
+from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.broker.location_messages import FIRST_VERSION, LocationFetchRequest, LocationFetchResponse
 from tiered_stream.gateway import rewrite
 from tiered_stream.gateway.frames import (
+    CORRELATION_ID_BYTES,
     HEAD_BYTES,
     FrameError,
     RequestHead,
@@ -24,12 +27,12 @@ from tiered_stream.gateway.frames import (
     correlation_id,
     produce_acks,
     request_head,
+    request_header,
     with_correlation_id,
 )
 from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationRequest, may_ask
 
 _CORRELATION_IDS = 1 << 31
-_FIRST_TRANSACTIONAL_PRODUCE = 3
 _PRODUCE_HEAD_BYTES = 68 << 10  # client id and transactional id of the greatest length, and some
 
 
@@ -39,29 +42,36 @@ class Handling(Enum):
     PASS = "passed"  # noqa: S105 - no password
     REWRITE = "rewritten"
     LOCATE = "located"
+    PROBE = "probed"
+    """Nobody asked for it but us: it shows whether the client has logged in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request whose response is still to come; `correlation_id` is ours, `head` has the client's."""
+    """A request whose response is still to come; `correlation_id` is ours, `head` has the client's.
+
+    `held`: the memory that it keeps until then, in bytes.
+    """
 
     head: RequestHead
     correlation_id: int
     handling: Handling
     locations: LocationRequest | None = None
+    held: int = 0
 
 
 class ConnectionState:
-    """The state of one connection."""
+    """The state of one connection; `logged_in` from the start where no login is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, logged_in: bool = True) -> None:
+        self.logged_in = logged_in
         self._in_flight: deque[Pending] = deque()
         self._correlation_id = 0
 
     @property
-    def idle(self) -> bool:
-        """Whether every request has its response."""
-        return not self._in_flight
+    def in_flight(self) -> int:
+        """How many requests have no response yet."""
+        return len(self._in_flight)
 
     @staticmethod
     def bytes_needed(head: RequestHead, size: int) -> int:
@@ -71,6 +81,11 @@ class ConnectionState:
         if head.api_key in (rewrite.API_VERSIONS, rewrite.FETCH) and size <= LARGEST_REQUEST:
             return size
         return HEAD_BYTES
+
+    @staticmethod
+    def may_ask(head: RequestHead, content: bytes) -> bool:
+        """Whether a request, of which `bytes_needed` are there, may ask for locations."""
+        return head.api_key == rewrite.FETCH and may_ask(head, content)
 
     def request(self, content: bytes) -> tuple[bytes, bool]:
         """What goes to the broker in place of `content`, as much of a request as `bytes_needed` says.
@@ -82,9 +97,8 @@ class ConnectionState:
         """
         head = request_head(content)
         rewrite.check_version(head.api_key, head.api_version)
-        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        sent = with_correlation_id(content, self._correlation_id)
-        if head.api_key == rewrite.FETCH and may_ask(head, content):
+        sent = with_correlation_id(content, self._next_correlation_id())
+        if self.may_ask(head, content):
             return sent, True
         if head.api_key == rewrite.PRODUCE and not _produce_acks(head, content):
             return sent, False
@@ -94,12 +108,27 @@ class ConnectionState:
         self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
         return sent, False
 
-    def locate(self, head: RequestHead, wanted: LocationRequest | None) -> None:
+    def locate(self, head: RequestHead, wanted: LocationRequest | None, held: int = 0) -> None:
         """A Fetch that `request` left open goes to the broker; None: as the plain one that it also is."""
-        self._await(head, Handling.LOCATE if wanted else Handling.PASS, wanted)
+        self._await(head, Handling.LOCATE if wanted else Handling.PASS, wanted, held)
 
-    def _await(self, head: RequestHead, handling: Handling, wanted: LocationRequest | None = None) -> None:
-        self._in_flight.append(Pending(head, self._correlation_id, handling, wanted))
+    def probe(self) -> bytes:
+        """A request that a broker answers well only to who has logged in: a Fetch of nothing.
+
+        Whether a login is complete cannot be told from its own answers: that depends on the mechanism.
+        """
+        head = RequestHead(rewrite.FETCH, FIRST_VERSION, self._next_correlation_id())
+        self._await(head, Handling.PROBE)
+        return request_header(head) + LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
+
+    def _next_correlation_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
+        return self._correlation_id
+
+    def _await(
+        self, head: RequestHead, handling: Handling, wanted: LocationRequest | None = None, held: int = 0
+    ) -> None:
+        self._in_flight.append(Pending(head, self._correlation_id, handling, wanted, held))
 
     def response(self, head: bytes) -> Pending:
         """Whose response begins with these four bytes; it counts as in flight until `answered`.
@@ -112,11 +141,26 @@ class ConnectionState:
             raise FrameError(f"a response to request {found} of this connection, which was not asked next")
         return self._in_flight[0]
 
+    def probed(self, content: bytes) -> bool:
+        """Whether the answer to a probe says that the client has logged in.
+
+        In the midst of a login brokers answer it with an error before they close the connection.
+
+        Raises:
+            FrameError: the content is no Fetch answer.
+        """
+        body = Reader(content, CORRELATION_ID_BYTES)
+        try:
+            body.tags()
+            self.logged_in = LocationFetchResponse.decode_body(body).error_code == 0
+        except ValueError as error:
+            raise FrameError(f"not a Fetch answer of version {FIRST_VERSION}: {error}") from error
+        return self.logged_in
+
     def answered(self) -> None:
         """The oldest request has its response."""
         self._in_flight.popleft()
 
 
 def _produce_acks(head: RequestHead, content: bytes) -> int:
-    flexible = bool(ProduceRequest.flexible_version_q(head.api_version))
-    return produce_acks(content, flexible, transactional=head.api_version >= _FIRST_TRANSACTIONAL_PRODUCE)
+    return produce_acks(content, bool(ProduceRequest.flexible_version_q(head.api_version)))

@@ -31,4 +31,9 @@ class GatewayMetrics:
             f"{prefix}named_segments", "Segments that answers named, those kept from before left out."
         )
         self.failed_segments = counter(f"{prefix}failed_segments", "Segments left to the brokers because of a failure.")
+        self.unlocated = gauge(
+            f"{prefix}unlocated_partitions",
+            "Partitions left to the brokers, because their leader or the metadata topic cannot be asked or read.",
+            ["topic"],
+        )
         self.signed = counter(f"{prefix}signed_locations", "Signed locations that were made.")

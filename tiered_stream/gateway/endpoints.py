@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tiered_stream.errors import ConfigurationError
@@ -18,8 +19,15 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
+Advertise = Callable[[int, Address], Address]
+"""From a broker's node id and own address to the address that clients are told."""
+
+
 class Endpoints:
-    """Brokers by node id: broker n has the port `first_port` + n modulo `ports`, on the host that clients are told."""
+    """Brokers by node id: broker n has the port `first_port` + n modulo `ports`, on the host that clients are told.
+
+    Serves many threads.
+    """
 
     def __init__(self, advertised_host: str, first_port: int, ports: int) -> None:
         self._host = advertised_host
@@ -49,4 +57,4 @@ class Endpoints:
 
     def nodes(self) -> dict[int, int]:
         """The known brokers' node ids and the gateway's port for each."""
-        return {node_id: port for port, node_id in self._node_at.items()}
+        return {node_id: port for port, node_id in list(self._node_at.items())}

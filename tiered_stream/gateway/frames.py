@@ -15,13 +15,11 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from tiered_stream.broker.flexible_versions import Reader
+from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
 
 SIZE_BYTES = 4
 HEAD_BYTES = 8
 """Of a frame's content: what says which request it is."""
-LARGEST_WHOLE_FRAME = 64 << 20
-"""Of those that are read whole: what is rewritten or may ask for locations. Others have Kafka's own limits."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
@@ -56,7 +54,7 @@ def frame_size(data: bytes, largest: int) -> int:
     """
     (size,) = _SIZE.unpack(data)
     if not _CORRELATION_ID.size <= size <= largest:
-        raise FrameError(f"a frame of {size} bytes; is the peer's security protocol another one?")
+        raise FrameError(f"a frame of {size} bytes, of {largest} at most; is the peer's security protocol another one?")
     return int(size)
 
 
@@ -69,6 +67,11 @@ def request_head(content: bytes) -> RequestHead:
     if len(content) < HEAD_BYTES:
         raise FrameError(f"a request of {len(content)} bytes")
     return RequestHead(*_HEAD.unpack_from(content))
+
+
+def request_header(head: RequestHead) -> bytes:
+    """The header of a request of a flexible version, without a client id."""
+    return _HEAD.pack(head.api_key, head.api_version, head.correlation_id) + _LENGTH.pack(-1) + NO_TAGS
 
 
 def correlation_id(content: bytes) -> int:
@@ -111,10 +114,8 @@ def client_id(content: bytes) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def produce_acks(content: bytes, flexible: bool, transactional: bool = True) -> int:
+def produce_acks(content: bytes, flexible: bool) -> int:
     """`acks` of a Produce request: the broker does not answer when it is 0.
-
-    `transactional`: the version has a transactional id before it, as those from 3 on.
 
     Raises:
         FrameError: the content ends before it.
@@ -125,7 +126,7 @@ def produce_acks(content: bytes, flexible: bool, transactional: bool = True) -> 
             body.compact_bytes()  # transactional id
         else:
             body = Reader(content, HEAD_BYTES)
-            for _ in range(1 + transactional):  # client id, transactional id
+            for _ in ("client id", "transactional id"):
                 _nullable_string(body)
         (acks,) = body.unpack(_LENGTH)
     except ValueError as error:

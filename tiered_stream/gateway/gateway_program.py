@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
+from dataclasses import replace
 
-from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.gateway.health_and_metrics import Monitor
+from tiered_stream.gateway.gateway_settings import LISTENER_PROTOCOL, SIGNED_SECONDS, GatewaySettings
+from tiered_stream.gateway.open_files import connections_allowed
 from tiered_stream.gateway.server import Gateway
+from tiered_stream.observe.health_and_metrics import Monitor
 
 log = logging.getLogger(__name__)
+
+# The event loop gives the interpreter's lock away with each read and write, and gets it back from threads that decode
+# after so long: by Python's own 5 ms, ten times a request, two busy threads keep a client waiting for 100 ms.
+_SWITCH_SECONDS = 0.0005
 
 
 def run_gateway(settings: GatewaySettings) -> None:
@@ -20,6 +27,7 @@ def run_gateway(settings: GatewaySettings) -> None:
         ConfigurationError: as `Gateway`.
         OSError: a port is taken.
     """
+    sys.setswitchinterval(_SWITCH_SECONDS)
     asyncio.run(_serve(settings))
 
 
@@ -27,11 +35,14 @@ async def _serve(settings: GatewaySettings) -> None:
     ended = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, ended.set)
-    gateway = Gateway(settings)
+    allowed = connections_allowed(settings.max_connections, len(settings.broker_ports))
+    gateway = Gateway(replace(settings, max_connections=allowed))
     await gateway.start()
     monitor = Monitor(
-        settings.monitor_host, settings.monitor_port, gateway.metrics.registry, lambda: gateway.unhealthy_reason
-    )
+        settings.monitor_host, settings.monitor_port, gateway.metrics.registry,
+        lambda: gateway.unhealthy_reason, gateway.faulty.reasons,
+    )  # fmt: skip
+    warn_of_plaintext(settings)
     log.info("clients bootstrap from %s:%d", settings.advertised_host, gateway.bootstrap_port)
     try:
         await ended.wait()
@@ -39,3 +50,13 @@ async def _serve(settings: GatewaySettings) -> None:
         await gateway.stop()
     finally:
         monitor.close()
+
+
+def warn_of_plaintext(settings: GatewaySettings) -> None:
+    """Where signed URLs travel unencrypted."""
+    if settings.listener_tls is None and settings.signed_location_seconds:
+        log.warning(
+            "%s=PLAINTEXT: whoever reads a signed URL on its way reaches the whole object for %d seconds. "
+            "Use SSL, or %s=0",
+            LISTENER_PROTOCOL.name, settings.signed_location_seconds, SIGNED_SECONDS.name,
+        )  # fmt: skip

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
@@ -15,6 +15,7 @@ from tiered_stream.options import types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options
+from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
 from tiered_stream.options.types import Option, declared_in
 
 _PORT = types.integer(0, 65535)
@@ -28,8 +29,8 @@ def _ports(text: str) -> range:
     return range(int(match[1]), int(match[2]) + 1)
 
 
-def _seconds(most_ms: int) -> Callable[[str], float]:
-    parse = types.integer(0, most_ms)
+def _seconds(most_ms: int, least_ms: int = 0) -> Callable[[str], float]:
+    parse = types.integer(least_ms, most_ms)
     return lambda text: parse(text) / 1000
 
 
@@ -81,12 +82,58 @@ FRESH: Option[float] = Option(
 MAX_CONNECTIONS: Option[int] = Option(
     "gateway.max.connections", types.integer(1, types.INT_MAX), 10_000, "10000", "The most connections of clients."
 )
+MAX_CONNECTIONS_PER_IP: Option[int] = Option(
+    "gateway.max.connections.per.ip",
+    types.integer(1, types.INT_MAX),
+    types.INT_MAX,
+    "2147483647",
+    "The most of them from one address. To brokers all come from the gateway's.",
+)
+SETUP: Option[float] = Option(
+    "gateway.socket.connection.setup.timeout.ms",
+    _seconds(types.INT_MAX, least_ms=1),
+    10.0,
+    "10000",
+    "How long a client's TLS handshake may take, and then the connection to the broker.",
+)
+REQUEST_BYTES: Option[int] = Option(
+    "gateway.socket.request.max.bytes", types.byte_size(1, types.INT_MAX), 100 << 20, "100m", "The largest request."
+)
+LOGIN_BYTES: Option[int] = Option(
+    "gateway.sasl.server.max.receive.size",
+    types.byte_size(1, types.INT_MAX),
+    512 << 10,
+    "512k",
+    "The largest request before a login, where brokers ask for one.",
+)
+IN_FLIGHT: Option[int] = Option(
+    "gateway.max.in.flight.requests.per.connection",
+    types.integer(1, types.INT_MAX),
+    5,
+    "5",
+    "How many requests without a response a connection may have before no more are read. Brokers work at one at once.",
+)
+UNREAD_BYTES: Option[int] = Option(
+    "gateway.max.unread.bytes",
+    types.byte_size(1 << 10, 1 << 30),
+    64 << 10,
+    "64k",
+    "What a client or a broker may leave unread before no more is read for it.",
+)
+QUEUED_BYTES: Option[int] = Option(
+    "gateway.queued.max.bytes",
+    types.byte_size(16 << 20),
+    256 << 20,
+    "256m",
+    "The memory for requests and responses that are read whole and for what is unread, of all connections together. "
+    "When it is short, the connections that keep some only because their peer is slow are closed.",
+)
 SHUTDOWN: Option[float] = Option(
     "gateway.shutdown.timeout.ms",
     _seconds(types.INT_MAX),
     30.0,
     "30000",
-    "How long connections may end what they are at when the gateway stops.",
+    "How long connections may end what they are at when the gateway stops, or when their client sends no more.",
 )
 
 GATEWAY_OPTIONS = declared_in(globals())
@@ -100,6 +147,7 @@ class GatewaySettings:
 
     `listener_tls` is for connections of clients, `broker_tls` for those that carry clients' requests to brokers: it
     has no certificate of the gateway's own, so that no client comes to the broker under the gateway's name.
+    `login_asked`: the brokers' listener has SASL; clients come to the same one as the gateway itself.
     """
 
     listener_host: str = of(LISTENER_HOST)
@@ -114,8 +162,17 @@ class GatewaySettings:
     index_cache_bytes: int = of(INDEX_CACHE)
     answer_cache_bytes: int = of(ANSWER_CACHE)
     fresh_seconds: float = of(FRESH)
+    metadata_snapshot_dir: str = of(METADATA_SNAPSHOT_DIR)
     max_connections: int = of(MAX_CONNECTIONS)
+    max_connections_per_ip: int = of(MAX_CONNECTIONS_PER_IP)
+    setup_seconds: float = of(SETUP)
+    request_bytes: int = of(REQUEST_BYTES)
+    login_bytes: int = of(LOGIN_BYTES)
+    in_flight: int = of(IN_FLIGHT)
+    unread_bytes: int = of(UNREAD_BYTES)
+    queued_bytes: int = of(QUEUED_BYTES)
     shutdown_seconds: float = of(SHUTDOWN)
+    login_asked: bool
     kafka: Mapping[str, str] = field(repr=False)
     storage: StorageOptions
 
@@ -139,6 +196,7 @@ class GatewaySettings:
         return cls(
             listener_tls=_listener_tls(given),
             broker_tls=_broker_tls(kafka),
+            login_asked=_security_protocol(kafka).startswith("SASL_"),
             kafka=kafka,
             storage=storage,
             **read_fields(cls, given),
@@ -149,7 +207,7 @@ def _listener_tls(given: GivenOptions) -> ssl.SSLContext | None:
     if given.read(LISTENER_PROTOCOL) == "plaintext":
         return None
     location = given.read(KEYSTORE)
-    if location is None or not Path(location).is_file():
+    if location is None or not os.path.isfile(location):
         raise ConfigurationError(f"{KEYSTORE.name} = {location!r}: {LISTENER_PROTOCOL.name}=SSL needs a PEM file there")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
@@ -163,8 +221,12 @@ def _listener_tls(given: GivenOptions) -> ssl.SSLContext | None:
 
 
 def _broker_tls(kafka: Mapping[str, str]) -> ssl.SSLContext | None:
-    if not kafka.get("security.protocol", "").upper().strip().endswith("SSL"):
+    if not _security_protocol(kafka).endswith("SSL"):
         return None
     return tls_context(
         ConfigValues({name: value for name, value in kafka.items() if not name.startswith(_OF_OUR_OWN_LOGIN)})
     )
+
+
+def _security_protocol(kafka: Mapping[str, str]) -> str:
+    return kafka.get("security.protocol", "").upper().strip()

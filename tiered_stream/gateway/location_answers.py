@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from cachetools import LRUCache
+from cachetools import TTLCache
 
 from tiered_stream.broker.location_messages import (
     RemoteLogSegmentLocation,
@@ -24,6 +24,7 @@ from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex
 from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.gateway.tiered_segments import TieredSegments
+from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
 from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
 
@@ -33,20 +34,25 @@ LARGEST_ANSWER = 100_000
 """Segments that one answer names at the most."""
 
 _ANSWER_SECONDS = 10.0  # after which the client is told to ask again for the rest
+_NOWHERE = -1  # begins the part of a log that is on the leader's own disk
+_KEPT_BYTES = 800  # of an answer that is kept, beside its encoded segments: measured
 _CUT_AT = 1.5  # times the wanted bytes: smaller segments are left whole
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An answer, and what it was made from."""
+    """An answer that names segments, and what tells whether it still holds.
 
-    visible: Visible
-    expires: float
+    `newest` stands for all segments that were visible: they are made anew when one of them changes. To keep them all
+    would be to keep, with each answer, a list of the partition's segments of that time.
+    """
+
+    newest: VisibleSegment
     answer: PartitionAnswer
     count: int
 
-    def fits(self, budget: _Budget) -> bool:
-        return self.expires > time.monotonic() and self.count <= budget.segments
+    def fits(self, visible: Visible, budget: _Budget) -> bool:
+        return len(visible) > 0 and visible[-1] is self.newest and self.count <= budget.segments
 
 
 @dataclass(slots=True)
@@ -76,7 +82,7 @@ class LocationAnswers:
     """Serves many threads.
 
     Args:
-        kept_bytes: the most encoded bytes that are kept for the next request.
+        kept_bytes: the most that is kept for the next request.
     """
 
     def __init__(
@@ -85,18 +91,19 @@ class LocationAnswers:
         self._segments = segments
         self._signer = signer
         self._lock = threading.Lock()
-        self._kept: LRUCache[tuple[object, ...], _Kept] = LRUCache(kept_bytes, _cost)
+        lifetime = signer.fresh_seconds if signer.enabled else float("inf")
+        self._kept: TTLCache[tuple[object, ...], _Kept] = TTLCache(kept_bytes, lifetime, time.monotonic, _cost)
         self._metrics = metrics
 
     def log_ends(self, request: LocationRequest) -> dict[TopicIdIndex, int]:
-        """Where the logs end now, of those partitions that exist.
+        """Where the logs end now, of those partitions that exist and have a leader that says so.
 
         Raises:
             BrokerError: the brokers cannot be asked.
         """
         named = self._named(request.wanted)
         ends = self._segments.log_ends(list(named.values()))
-        return {where: ends[partition] for where, partition in named.items()}
+        return {where: ends[partition] for where, partition in named.items() if partition in ends}
 
     def answer(
         self, request: LocationRequest, readable: Collection[ReadablePartition]
@@ -104,7 +111,7 @@ class LocationAnswers:
         """What the client may know of the partitions that it may read.
 
         Raises:
-            BrokerError, StorageError, CorruptDataError: the segments' metadata cannot be had.
+            BrokerError: the brokers cannot be asked.
         """
         named = self._named([each.partition for each in readable])
         topic_ids = {partition: where.topic_id for where, partition in named.items()}
@@ -116,10 +123,11 @@ class LocationAnswers:
             partition = named.get(each.partition)
             if partition is None or partition not in visible:
                 continue
-            wanted = _tiered(each, visible[partition], starts.get(partition))
-            made = self._partition(request, visible[partition], wanted, each, budget)
-            answers[each.partition] = made.answer
-            budget.segments -= made.count
+            if not request.local_too and partition not in starts:
+                continue
+            wanted = _tiered(each, visible[partition], starts.get(partition, _NOWHERE))
+            answers[each.partition], count = self._partition(request, visible[partition], wanted, each, budget)
+            budget.segments -= count
         return answers
 
     def _named(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, TopicPartition]:
@@ -130,25 +138,25 @@ class LocationAnswers:
 
     def _partition(
         self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
-    ) -> _Kept:
+    ) -> tuple[PartitionAnswer, int]:
+        """The answer, and how many segments it names."""
         key = (
             each.partition, wanted.start, wanted.end, each.end,
             request.committed, request.part_bytes, request.offsets_only,
         )  # fmt: skip
         with self._lock:
             kept = self._kept.get(key)
-            if kept is not None and kept.visible is visible and kept.fits(budget):
-                return kept
+            if kept is not None and kept.fits(visible, budget):
+                return kept.answer, kept.count
         named = self._name(request, visible, wanted, each, budget)
         located_end = named.located_end if not named.complete else max(each.end, wanted.start)
         answer = PartitionAnswer(encode_segments(named.segments) if named.segments else None, located_end)
-        lifetime = self._signer.fresh_seconds if self._signer.enabled else float("inf")
-        made = _Kept(visible, time.monotonic() + lifetime, answer, len(named.segments))
-        self._metrics.segments.inc(made.count)
-        if named.complete and not named.holes:
+        count = len(named.segments)
+        self._metrics.segments.inc(count)
+        if count and named.complete and not named.holes:
             with self._lock, suppress(ValueError):  # it is larger than the whole cache
-                self._kept[key] = made
-        return made
+                self._kept[key] = _Kept(visible[-1], answer, count)
+        return answer, count
 
     def _name(
         self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
@@ -183,15 +191,15 @@ class LocationAnswers:
         return [_entry(each, url) for each in parts]
 
 
-def _tiered(each: ReadablePartition, visible: Visible, local_start: int | None) -> OffsetRange:
+def _tiered(each: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
     """The offsets asked for, up to where the tier, the log or the broker's own disk ends what is to be named."""
     ends = [each.end, each.log_end_offset, visible[-1].offsets.end if visible else 0]
-    end = min(ends if local_start is None else [*ends, local_start])
+    end = min(ends if local_start == _NOWHERE else [*ends, local_start])
     return OffsetRange(each.start, max(each.start, end))
 
 
 def _cost(kept: _Kept) -> int:
-    return 512 + len(kept.answer.segments or b"")
+    return _KEPT_BYTES + len(kept.answer.segments or b"")
 
 
 def _entry(location: SegmentLocation, url: str | None) -> RemoteLogSegmentLocation:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TypeVar
 
 from tiered_stream.errors import TieredStreamError
@@ -15,12 +16,16 @@ from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.frames import RequestHead
 from tiered_stream.gateway.location_answers import LocationAnswers
 from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.sparse_log import Sparse
 
 log = logging.getLogger(__name__)
+log.addFilter(Sparse())
 
 T = TypeVar("T")
 
 _THREADS = 8
+# Large requests have a thread of their own: they keep neither small ones nor, by their number, the event loop waiting.
+_LARGE_BYTES = 64 << 10
 
 
 class LocationWorkers:
@@ -30,6 +35,7 @@ class LocationWorkers:
         self._answers = answers
         self._metrics = metrics
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway")
+        self._large_executor = ThreadPoolExecutor(1, thread_name_prefix="gateway-large")
 
     async def authorization(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
         """What the client wants, and the request for the broker's authorization; None: the Fetch goes on as it is.
@@ -37,7 +43,7 @@ class LocationWorkers:
         Raises:
             FrameError: the content is not a Fetch.
         """
-        return await self._run(lambda: self._authorization_request(head, content))
+        return await self._run(lambda: self._authorization_request(head, content), len(content))
 
     async def answer(self, request: LocationRequest, content: bytes) -> bytes:
         """The client's answer, made from the broker's.
@@ -46,23 +52,28 @@ class LocationWorkers:
             FrameError: the content is not a Fetch answer.
         """
         began = time.perf_counter()
-        answer = await self._run(lambda: self._answer(request, content))
+        answer = await self._run(lambda: self._answer(request, content), len(content))
         self._metrics.location_seconds.observe(time.perf_counter() - began)
         return answer
 
     def close(self) -> None:
         """Take no more work."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._executor, self._large_executor):
+            executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+    async def _run(self, work: Callable[[], T], size: int) -> T:
+        executor = self._executor if size < _LARGE_BYTES else self._large_executor
+        return await asyncio.get_running_loop().run_in_executor(executor, work)
 
     def _authorization_request(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
         request = location_request(head, content)
         if request is None:
             return None, content
         try:
-            return request, authorization_request(request, self._answers.log_ends(request))
+            log_ends = self._answers.log_ends(request)
+            # Of the others it is not known where to ask: the broker answers what the client asked.
+            known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
+            return replace(request, wanted=known), authorization_request(request, log_ends)
         except TieredStreamError as error:
             log.warning("a location request is left to the broker: %s", error)
             self._metrics.partitions.labels("failed").inc(len(request.wanted))

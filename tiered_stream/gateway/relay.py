@@ -1,6 +1,7 @@
 """The two streams of one client connection: requests to the broker, responses back, each only as fast as it is taken.
 
-At most a chunk or two of each stream are in memory, but for the few kinds of frames that are read whole.
+At most a chunk or two of each stream are in memory, but for the few kinds of frames that are read whole. Each request
+and each response is a turn of the event loop, so that a client that sends much gets no more turns than others.
 """
 
 from __future__ import annotations
@@ -8,44 +9,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
 from tiered_stream.gateway.connection_state import ConnectionState, Handling, Pending
 from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.endpoints import Address, Advertise
+from tiered_stream.gateway.frame_memory import FrameMemory
 from tiered_stream.gateway.frames import (
     CORRELATION_ID_BYTES,
     HEAD_BYTES,
-    LARGEST_WHOLE_FRAME,
     SIZE_BYTES,
     FrameError,
+    RequestHead,
     correlation_id_bytes,
     frame,
     frame_size,
     request_head,
 )
 from tiered_stream.gateway.location_workers import LocationWorkers
-from tiered_stream.gateway.rewrite import Advertise, rewrite_response
-
-CHUNK_BYTES = 256 << 10
-LARGEST_REQUEST = 100 << 20
-"""Kafka's own `socket.request.max.bytes`."""
+from tiered_stream.gateway.rewrite import API_VERSIONS, rewrite_response
+from tiered_stream.gateway.streams import CHUNK_BYTES, Streams, let_go
 
 _LARGEST_RESPONSE = (1 << 31) - 1
+_LARGEST_IN_LOOP = 64 << 10  # of an answer that is rewritten: about 2 ms, then a thread does it
 _GRACE_SECONDS = 0.2
+# What a byte costs: of a frame that is read whole, and of a location request until it is answered.
+_COPIES, _DECODED = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
-class Streams:
-    """One side of a connection."""
+class RelayLimits:
+    """As the settings of these names; sizes in bytes, times in seconds."""
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-    async def close(self) -> None:
-        self.writer.close()
-        try:
-            await self.writer.wait_closed()
-        except (OSError, asyncio.IncompleteReadError):
-            return
+    login_asked: bool
+    request_bytes: int
+    login_bytes: int
+    in_flight: int
+    unread_bytes: int
+    shutdown_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class RelayServices:
     listen: Callable[[], Awaitable[None]]
     feature_version: int
     locations: LocationWorkers
+    memory: FrameMemory
+    limits: RelayLimits
     metrics: GatewayMetrics
 
 
@@ -66,20 +69,29 @@ class Relay:
         self._client = client
         self._broker = broker
         self._services = services
-        self._state = ConnectionState()
+        self._limits = services.limits
+        self._state = ConnectionState(logged_in=not services.limits.login_asked)
         self._draining = asyncio.Event()
         self._answered = asyncio.Event()
+        self._locating = asyncio.Lock()  # each connection has one place in the line for the threads
+        self._needs_login = ""
+        self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._memory = services.memory.share(self._evicted)
 
     async def run(self) -> None:
-        """Raises what ended it: OSError or EOFError of a connection, FrameError, ConfigurationError."""
-        streams = [asyncio.create_task(self._requests()), asyncio.create_task(self._responses())]
-        drain = asyncio.create_task(self._drained())
+        """Raises what ended it: OSError or EOFError of a connection, or an error of ours."""
+        ends: list[asyncio.Future[None]] = [
+            *(asyncio.create_task(each) for each in (self._requests(), self._responses(), self._drained())),
+            self._evicted,
+        ]
         try:
-            done, _ = await asyncio.wait([*streams, drain], return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (*streams, drain):
-                task.cancel()
-            await asyncio.gather(*streams, drain, return_exceptions=True)
+            for end in ends:
+                end.cancel()
+            for error in await asyncio.gather(*ends, return_exceptions=True):
+                let_go(error)
+            self._memory.give_back(self._memory.held)
         for task in done:
             task.result()
 
@@ -90,69 +102,166 @@ class Relay:
     async def _drained(self) -> None:
         await self._draining.wait()
         while True:
-            while not self._state.idle:
-                self._answered.clear()
-                await self._answered.wait()
+            await self._answered_but(0)
             # Some clients drop a response that comes together with the connection's end.
             await asyncio.sleep(_GRACE_SECONDS)
-            if self._state.idle:
+            if not self._state.in_flight:
                 return
 
+    async def _answered_but(self, requests: int) -> None:
+        """Wait until no more than so many requests have no response."""
+        while self._state.in_flight > requests:
+            self._answered.clear()
+            await self._answered.wait()
+
     async def _requests(self) -> None:
-        client, broker, state = self._client.reader, self._broker.writer, self._state
+        client, broker, state, memory = self._client.reader, self._broker.writer, self._state, self._memory
         while True:
-            size = frame_size(await client.readexactly(SIZE_BYTES), LARGEST_REQUEST)
+            await asyncio.sleep(0)
+            await self._answered_but(self._limits.in_flight - 1)
+            size = frame_size(await self._next_size(), self._limits.request_bytes)
             content = await client.readexactly(min(HEAD_BYTES, size))
             head = request_head(content)
-            content += await client.readexactly(state.bytes_needed(head, size) - len(content))
-            rest = size - len(content)
+            if size > self._limits.login_bytes:
+                await self._logged_in(f"a request of {size:,} bytes (gateway.sasl.server.max.receive.size)")
+            needed = state.bytes_needed(head, size)
+            held = await memory.take(_COPIES * needed)
+            content += await client.readexactly(needed - len(content))
+            if not state.logged_in and state.may_ask(head, content):
+                await self._logged_in("a request for locations")
             passed, may_ask = state.request(content)
             if may_ask:
-                wanted, passed = await self._services.locations.authorization(head, passed)
-                state.locate(head, wanted)
-            broker.write((len(passed) + rest).to_bytes(SIZE_BYTES, "big") + passed)
-            await broker.drain()
-            await self._copy(client, broker, rest)
-            self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(passed) + rest)
+                passed = await self._authorization(head, passed)
+            broker.write((len(passed) + size - needed).to_bytes(SIZE_BYTES, "big") + passed)
+            await self._taken(broker)
+            memory.give_back(held)
+            await self._copy(client, broker, size - needed)
+            self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(passed) + size - needed)
+
+    async def _next_size(self) -> bytes:
+        """Of the next request. A client that sends no more still gets its responses."""
+        try:
+            return await self._client.reader.readexactly(SIZE_BYTES)
+        except asyncio.IncompleteReadError as error:
+            if not error.partial:
+                async with asyncio.timeout(self._limits.shutdown_seconds):
+                    await self._answered_but(0)
+            raise
+
+    async def _logged_in(self, what: str) -> None:
+        """Wait until the broker shows that it has let the client in, which `what` needs."""
+        if not self._state.logged_in:
+            self._needs_login = what
+            self._broker.writer.write(frame(self._state.probe()))
+            await self._answered_but(0)
+
+    async def _authorization(self, head: RequestHead, content: bytes) -> bytes:
+        """What goes to the broker for a Fetch that may ask for locations."""
+        held = await self._memory.take(_DECODED * len(content))
+        async with self._locating:
+            with self._memory.at_work():
+                wanted, passed = await self._services.locations.authorization(head, content)
+        if wanted is None:
+            self._memory.give_back(held)
+        self._state.locate(head, wanted, held if wanted else 0)
+        return passed
 
     async def _responses(self) -> None:
         broker, client, state = self._broker.reader, self._client.writer, self._state
         while True:
-            size = frame_size(await broker.readexactly(SIZE_BYTES), _LARGEST_RESPONSE)
+            await asyncio.sleep(0)
+            size = frame_size(await self._next_response_size(), _LARGEST_RESPONSE)
             content = await broker.readexactly(CORRELATION_ID_BYTES)
             pending = state.response(content)
             content = correlation_id_bytes(pending.head.correlation_id)
             if pending.handling is Handling.PASS:
                 client.write(size.to_bytes(SIZE_BYTES, "big") + content)
-                await client.drain()
                 await self._copy(broker, client, size - len(content))
             else:
-                if size > LARGEST_WHOLE_FRAME:
-                    raise FrameError(f"a response of {size} bytes that must be read whole")
-                content += await broker.readexactly(size - len(content))
-                content = await self._made_over(pending, content)
-                size = len(content)
-                client.write(frame(content))
-                await client.drain()
+                size = await self._whole_response(pending, size)
             self._services.metrics.requests.labels(pending.handling.value).inc()
             self._services.metrics.bytes.labels("to_client").inc(SIZE_BYTES + size)
             state.answered()
+            self._memory.give_back(pending.held)
             self._answered.set()
+
+    async def _next_response_size(self) -> bytes:
+        try:
+            return await self._broker.reader.readexactly(SIZE_BYTES)
+        except (OSError, EOFError) as error:
+            if not self._state.logged_in and self._needs_login:
+                raise FrameError(f"{self._needs_login} before a login") from error
+            # Some clients drop a response that comes together with the connection's end, such as a login's refusal.
+            await asyncio.sleep(_GRACE_SECONDS)
+            raise
+
+    async def _whole_response(self, pending: Pending, size: int) -> int:
+        """Read it and pass it on as it is to be; how many bytes went to the client."""
+        memory = self._memory
+        if _COPIES * size > self._services.memory.total:
+            raise FrameError(
+                f"a response of {size:,} bytes that must be read whole: gateway.queued.max.bytes / {_COPIES}"
+            )
+        held = await memory.take(_COPIES * size, answer=True)
+        content = correlation_id_bytes(pending.head.correlation_id)
+        content += await self._broker.reader.readexactly(size - len(content))
+        if pending.handling is Handling.PROBE:
+            if not self._state.probed(content):
+                raise FrameError(f"{self._needs_login} before a login")
+            return 0
+        content = await self._made_over(pending, content)
+        held += await memory.take(len(content) - size, answer=True)
+        self._client.writer.write(frame(content))
+        await self._taken(self._client.writer)
+        memory.give_back(held)
+        return len(content)
 
     async def _made_over(self, pending: Pending, content: bytes) -> bytes:
         services, head = self._services, pending.head
         if pending.locations is not None:
-            return await services.locations.answer(pending.locations, content)
-        made = rewrite_response(head.api_key, head.api_version, content, services.advertise, services.feature_version)
+            async with self._locating:
+                with self._memory.at_work():
+                    return await services.locations.answer(pending.locations, content)
+        if head.api_key == API_VERSIONS:
+            return content[:CORRELATION_ID_BYTES] + _api_versions(
+                head.api_version, content[CORRELATION_ID_BYTES:], services.feature_version
+            )
+        rewrite = partial(
+            rewrite_response, head.api_key, head.api_version, content, services.advertise, services.feature_version
+        )
+        made = await asyncio.to_thread(rewrite) if len(content) > _LARGEST_IN_LOOP else rewrite()
         await services.listen()
         return made
 
-    @staticmethod
-    async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
         while count:
             data = await reader.read(min(count, CHUNK_BYTES))
             if not data:
                 raise asyncio.IncompleteReadError(b"", count)
             count -= len(data)
             writer.write(data)
+            await self._taken(writer)
+
+    async def _taken(self, writer: asyncio.StreamWriter) -> None:
+        """Wait until the peer has left no more unread than it may; what it leaves counts as memory that it keeps."""
+        unread = self._limits.unread_bytes
+        if writer.transport.get_write_buffer_size() <= unread:
             await writer.drain()
+            return
+        # As much may have been read before that.
+        held = await self._memory.take(2 * (unread + CHUNK_BYTES), answer=writer is self._client.writer)
+        await writer.drain()
+        self._memory.give_back(held)
+
+
+@lru_cache(64)
+def _api_versions(api_version: int, content: bytes, feature_version: int) -> bytes:
+    """`rewrite_response` for what follows the correlation id: the same for all clients, and often asked for."""
+    response = bytes(CORRELATION_ID_BYTES) + content
+    return rewrite_response(API_VERSIONS, api_version, response, _names_no_broker, feature_version)[
+        CORRELATION_ID_BYTES:
+    ]
+
+
+def _names_no_broker(node_id: int, _: Address) -> Address:
+    raise FrameError(f"ApiVersions with a broker {node_id}")

@@ -1,55 +1,50 @@
 """Responses that name brokers' addresses or API versions, rewritten for clients of the gateway. No I/O.
 
-Fetch and Produce name the new leader's address when a leader moved (KIP-951). Produce's answers are small and are
-rewritten; of Fetch, versions without that field are offered, and so they are of DescribeQuorum, which names the
-controllers' addresses. DescribeTopicPartitions names brokers by id only.
+Fetch names the new leader's address when a leader moved (KIP-951): its answers are large and pass unread, so versions
+without that field are offered, and so they are of DescribeQuorum, which names the controllers' addresses. Versions of
+share groups' APIs that only Kafka 4.0 had are not offered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterable
+from struct import Struct
 
-from kafka.protocol.admin import DescribeClusterResponse
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    FindCoordinatorResponse,
-    MetadataResponse,
-)
-from kafka.protocol.producer import ProduceResponse
+from kafka.protocol.metadata import ApiVersionsRequest
 
+from tiered_stream.broker.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
 from tiered_stream.broker.location_messages import LOCATION_FEATURE
-from tiered_stream.gateway.endpoints import Address
-from tiered_stream.gateway.frames import FrameError
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.gateway import broker_addresses
+from tiered_stream.gateway.endpoints import Advertise
+from tiered_stream.gateway.frames import CORRELATION_ID_BYTES, FrameError
 
-PRODUCE, FETCH, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_CLUSTER = 0, 1, 3, 10, 17, 18, 60
-DESCRIBE_QUORUM = 55
+PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_QUORUM = 0, 1, 17, 18, 55
 
-Advertise = Callable[[int, Address], Address]
-"""From a broker's node id and own address to the address that clients are told."""
-
-_BROKERS = 1  # DescribeCluster's endpoint type; controllers are not reached through the gateway
 _WITHOUT_ADDRESSES = {FETCH: 15, DESCRIBE_QUORUM: 1}
-_UNSUPPORTED_VERSION = 35
-_REWRITTEN: dict[int, Any] = {
-    PRODUCE: ProduceResponse,
-    METADATA: MetadataResponse,
-    FIND_COORDINATOR: FindCoordinatorResponse,
-    API_VERSIONS: ApiVersionsResponse,
-    DESCRIBE_CLUSTER: DescribeClusterResponse,
+_OLDEST_OFFERED = {SASL_HANDSHAKE: 1, broker_addresses.SHARE_FETCH: 1, broker_addresses.SHARE_ACKNOWLEDGE: 1}
+_OLDEST_SERVED = {**_OLDEST_OFFERED, PRODUCE: 3}
+"""Before: a login without Kafka's headers; acks where later versions have a transactional id. Produce of old is offered
+all the same, as by Kafka 4, which does not serve it either: else librdkafka does not compress."""
+NEWEST_VERSIONS = {
+    **_WITHOUT_ADDRESSES,
+    API_VERSIONS: 4,
+    **{api_key: versions[-1] for api_key, versions in broker_addresses.VERSIONS.items()},
 }
-_FIRST_PRODUCE_WITH_ENDPOINTS = 10
-_FIRST_API_VERSIONS_WITH_FEATURES = 3
-NEWEST_VERSIONS = {**_WITHOUT_ADDRESSES, **{key: message.max_version for key, message in _REWRITTEN.items()}}
 """The newest versions that clients are offered: of those that the gateway reads, the ones it knows."""
+
+_UNSUPPORTED_VERSION = 35
+_FIRST_FLEXIBLE_API_VERSIONS = 3
+_FEATURES_TAG = 0
+_ERROR_CODE, _COUNT, _THROTTLE_TIME_BYTES = Struct(">h"), Struct(">i"), 4
+_API, _FLEXIBLE_API = Struct(">hhh"), Struct(">hhhx")  # API key, oldest and newest version
+_FEATURE_VERSIONS = Struct(">hh")
+_FEATURE_BYTES_LEAST = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
 
 
 def is_rewritten(api_key: int, api_version: int) -> bool:
     """Whether the response to such a request goes through `rewrite_response`."""
-    if api_key == PRODUCE:
-        return _FIRST_PRODUCE_WITH_ENDPOINTS <= api_version <= int(NEWEST_VERSIONS[PRODUCE])
-    return api_key in _REWRITTEN
+    return api_key == API_VERSIONS or api_version in broker_addresses.VERSIONS.get(api_key, ())
 
 
 def check_version(api_key: int, api_version: int) -> None:
@@ -60,8 +55,8 @@ def check_version(api_key: int, api_version: int) -> None:
     """
     if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
         raise FrameError(f"API {api_key} was not offered in version {api_version}")
-    if api_key == SASL_HANDSHAKE and api_version == 0:
-        raise FrameError("a SASL login without Kafka's headers (clients before Kafka 1.0)")
+    if api_version < (oldest := _OLDEST_SERVED.get(api_key, api_version)):
+        raise FrameError(f"API {api_key} in version {api_version}: it is served from version {oldest} on")
 
 
 def is_too_new(api_key: int, api_version: int) -> bool:
@@ -79,67 +74,56 @@ def oldest_api_versions(correlation_id: int, client_id: str | None) -> bytes:
 def rewrite_response(
     api_key: int, api_version: int, content: bytes, advertise: Advertise, feature_version: int
 ) -> bytes:
-    """The response's content for clients.
+    """The response's content for clients. Serves many threads, as far as `advertise` does.
 
     Raises:
         FrameError: it is not such a response.
         ConfigurationError: as `advertise`.
     """
-    too_new = is_too_new(api_key, api_version)
-    version = 0 if too_new else api_version
-    message = decode(_REWRITTEN[api_key], content, version)
-    if api_key == API_VERSIONS:
-        if message.error_code:
-            return content
-        _limit_versions(message, version, feature_version)
-        if too_new:
-            message.error_code = _UNSUPPORTED_VERSION
-    elif not _rewrite_addresses(api_key, version, message, advertise):
-        return content
-    return bytes(message.encode(header=True))
-
-
-def decode(kind: Any, content: bytes, version: int) -> Any:
-    """A message with its header.
-
-    Raises:
-        FrameError: the content is not one.
-    """
     try:
-        return kind.decode(content, version=version, header=True)
-    except Exception as error:  # generated code raises whatever a wrong byte leads to
-        raise FrameError(f"not a {kind.__name__} of version {version}: {type(error).__name__}: {error}") from error
+        if api_key != API_VERSIONS:
+            return broker_addresses.with_addresses(api_key, api_version, content, CORRELATION_ID_BYTES, advertise)
+        if is_too_new(api_key, api_version):
+            return _limited(content, 0, feature_version, _UNSUPPORTED_VERSION)
+        return _limited(content, api_version, feature_version, 0)
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise FrameError(f"not an answer to API {api_key} in version {api_version}: {error}") from error
 
 
-def _rewrite_addresses(api_key: int, version: int, message: Any, advertise: Advertise) -> bool:
-    """Replace each broker's address; False: there is none."""
-    if api_key == PRODUCE:
-        return _readdress(message.node_endpoints or (), "node_id", advertise)
-    if api_key == METADATA:
-        return _readdress(message.brokers, "node_id", advertise)
-    if api_key == DESCRIBE_CLUSTER:
-        return message.endpoint_type == _BROKERS and _readdress(message.brokers, "broker_id", advertise)
-    found = message.coordinators if version >= 4 else [message]
-    return _readdress([each for each in found if not each.error_code and each.node_id >= 0], "node_id", advertise)
+def _limited(content: bytes, version: int, feature_version: int, error_code: int) -> bytes:
+    """An ApiVersions answer with what the gateway offers, but a broker's error as it is."""
+    reader = Reader(content, CORRELATION_ID_BYTES)
+    if reader.unpack(_ERROR_CODE) != (0,):
+        return content
+    head = content[:CORRELATION_ID_BYTES] + _ERROR_CODE.pack(error_code)
+    if version < _FIRST_FLEXIBLE_API_VERSIONS:
+        (count,) = reader.unpack(_COUNT)
+        apis = [_API.pack(*api) for api in _offered(_API.iter_unpack(reader.take(max(0, count) * _API.size)))]
+        return head + _COUNT.pack(len(apis)) + b"".join(apis) + content[reader.position :]
+    apis = [_FLEXIBLE_API.pack(*api) for api in _offered(reader.structs(_FLEXIBLE_API))]
+    throttle_time = reader.take(_THROTTLE_TIME_BYTES)
+    tags = reader.tags()
+    feature = _feature(LOCATION_FEATURE, 1, feature_version)
+    others = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_BYTES_LEAST, _read_feature)
+    tags[_FEATURES_TAG] = compact_array([*(_feature(*each) for each in others if each[0] != LOCATION_FEATURE), feature])
+    return head + compact_array(apis) + throttle_time + tagged_fields(tags)
 
 
-def _readdress(brokers: Any, id_field: str, advertise: Advertise) -> bool:
-    for broker in brokers:
-        address = advertise(getattr(broker, id_field), Address(broker.host, broker.port))
-        broker.host, broker.port = address.host, address.port
-    return bool(brokers)
+def _offered(apis: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    limited = [
+        (key, max(oldest, _OLDEST_OFFERED.get(key, 0)), min(newest, NEWEST_VERSIONS.get(key, newest)))
+        for key, oldest, newest in apis
+    ]
+    return [(key, oldest, newest) for key, oldest, newest in limited if oldest <= newest]
 
 
-def _limit_versions(message: Any, version: int, feature_version: int) -> None:
-    for api in message.api_keys:
-        newest = NEWEST_VERSIONS.get(api.api_key)
-        if newest is not None:
-            api.max_version = min(api.max_version, newest)
-        if api.api_key == SASL_HANDSHAKE:
-            api.min_version = min(1, api.max_version)
-    if version >= _FIRST_API_VERSIONS_WITH_FEATURES:
-        feature = ApiVersionsResponse.SupportedFeatureKey(
-            name=LOCATION_FEATURE, min_version=1, max_version=feature_version
-        )
-        others = [each for each in message.supported_features or () if each.name != LOCATION_FEATURE]
-        message.supported_features = [*others, feature]
+def _read_feature(reader: Reader) -> tuple[str, int, int]:
+    name, (oldest, newest) = reader.compact_string(), reader.unpack(_FEATURE_VERSIONS)
+    reader.tags()
+    return name, oldest, newest
+
+
+def _feature(name: str, oldest: int, newest: int) -> bytes:
+    return compact_string(name) + _FEATURE_VERSIONS.pack(oldest, newest) + NO_TAGS

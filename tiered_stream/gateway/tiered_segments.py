@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
-from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.errors import DataLossError, UnknownTopicError
-from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
+from tiered_stream.broker.list_offsets import EARLIEST_LOCAL, BrokerOffsetReader
+from tiered_stream.errors import DataLossError, TieredStreamError, UnknownTopicError
+from tiered_stream.gateway.faulty_partitions import FaultyPartitions
+from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
+from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator, View
 from tiered_stream.locate.segment_metadata_locator import Visible
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.offset_json import LATEST
+from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
+
+log = logging.getLogger(__name__)
 
 _TOPICS_SECONDS = 1.0  # the least time between two looks at all topics, for ids that are not known
 
@@ -23,33 +33,59 @@ _TOPICS_SECONDS = 1.0  # the least time between two looks at all topics, for ids
 class TieredSegments:
     """What the locator `metadata-topic` knows, for many threads and for topics that come and go.
 
+    A partition is looked at by one thread at a time, and others wait for what it finds. A partition whose leader did
+    not answer is tried again in a thread of its own, and nobody waits for it meanwhile.
+
     Args:
         fresh_seconds: for so long, what is known of a partition is taken to be so. What was tiered since then is read
             from the brokers.
+        faulty: what cannot be known is told there.
+        snapshots: where what the metadata topic told is kept.
     """
 
     def __init__(
-        self, client: BrokerClient, fetcher: RemoteStorageFetcher, cache_bytes: int, fresh_seconds: float
+        self,
+        client: BrokerClient,
+        fetcher: RemoteStorageFetcher,
+        cache_bytes: int,
+        fresh_seconds: float,
+        faulty: FaultyPartitions,
+        snapshots: MetadataSnapshots | None = None,
     ) -> None:
         self._client = client
-        self._locator = MetadataTopicLocator(client, fetcher, IsolationLevel.READ_COMMITTED, cache_bytes)
+        self._locator = MetadataTopicLocator(
+            client, fetcher, IsolationLevel.READ_COMMITTED, cache_bytes, patience_ms=PATIENCE_MS, snapshots=snapshots
+        )
         self._fresh_seconds = fresh_seconds
+        self._faulty = faulty
         self._lock = threading.Lock()
-        self._seen: dict[TopicPartition, tuple[float, Visible]] = {}
-        self._names: dict[UUID, str] = {}
-        self._names_at = float("-inf")
+        self._seen: dict[TopicPartition, tuple[float, View]] = {}
+        self._looks: dict[TopicPartition, Future[None]] = {}
+        self._names: tuple[float, Mapping[UUID, str]] = (float("-inf"), {})
+        self._listing: SingleFlightCache[None, Mapping[UUID, str]] = SingleFlightCache(0)
         self._log_ends = BrokerOffsetReader(client, IsolationLevel.READ_UNCOMMITTED)
+        self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
     def follow_all(self) -> None:
         """Read what the metadata topic says of every topic, so that the first requests need not wait for it.
 
         Raises:
-            StorageError, BrokerError, CorruptDataError: as `visible`.
+            BrokerError: nothing can be asked of any partition.
         """
-        topics = [topic for topic in self._client.metadata().items() if not topic[1].internal]
-        self.visible(
-            {TopicPartition(name, number): topic.topic_id for name, topic in topics for number in topic.partitions}
-        )
+        by_leader: dict[int, dict[TopicPartition, UUID]] = defaultdict(dict)
+        for name, topic in self._client.metadata().items():
+            for number, each in () if topic.internal else topic.partitions.items():
+                by_leader[each.leader_id][TopicPartition(name, number)] = topic.topic_id
+        everywhere = {partition for led in by_leader.values() for partition in led}
+        self._faulty.keep(everywhere)
+        with self._lock:
+            self._seen = {each: seen for each, seen in self._seen.items() if each in everywhere}
+        with suppress(UnknownTopicError):  # it went just now
+            self._locator.follow(everywhere)
+        for led in by_leader.values():  # so that no request waits for a leader that it does not ask
+            self._look(led)
+        if (fault := self._faulty.fault_of_all(everywhere)) is not None:
+            raise fault
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
         """The names of those of the topics that exist.
@@ -57,51 +93,95 @@ class TieredSegments:
         Raises:
             BrokerError: the brokers cannot be asked.
         """
-        with self._lock:
-            unknown = not self._names.keys() >= set(topic_ids)
-            if unknown and time.monotonic() - self._names_at > _TOPICS_SECONDS:
-                self._names_at = time.monotonic()
-                self._names = {found.topic_id: name for name, found in self._client.metadata().items()}
-            return {topic_id: self._names[topic_id] for topic_id in topic_ids if topic_id in self._names}
+        listed_at, names = self._names
+        if not names.keys() >= set(topic_ids) and time.monotonic() - listed_at > _TOPICS_SECONDS:
+            names = self._listing.get(None, self._list_topics)
+        return {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
+
+    def _list_topics(self) -> Mapping[UUID, str]:
+        names = {found.topic_id: name for name, found in self._client.metadata().items()}
+        self._names = time.monotonic(), names
+        return names
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermarks of now.
+        """The high watermarks of now, where the leader says so.
 
         Raises:
-            BrokerError: as `BrokerOffsetReader.latest`.
+            BrokerError: as `BrokerOffsetReader.each`.
         """
-        return self._log_ends.latest(partitions)
+        return self._each(LATEST, partitions)
 
-    def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Where the leaders' own disks begin.
+    def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the leaders' own disks begin, where the leader says so; -1: nowhere.
 
         Raises:
-            BrokerError: as `BrokerOffsetReader.earliest_local`.
+            BrokerError: as `BrokerOffsetReader.each`.
         """
-        return self._log_ends.earliest_local(partitions)
+        return self._each(EARLIEST_LOCAL, partitions)
+
+    def _each(self, special: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        silent = self._faulty.are_silent(partitions)
+        answer = self._log_ends.each(special, set(partitions) - silent, PATIENCE_MS)
+        if answer.faults:
+            self._faulty.tell(answer.faults.keys(), answer.faults)
+        return answer.found
 
     def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Visible]:
-        """The segments that count, sorted and disjoint, by partition; none where the topic now has another id.
-
-        Raises:
-            StorageError, BrokerError, CorruptDataError: the segments' metadata cannot be had.
+        """The segments that count, sorted and disjoint, by partition; none where they cannot be known, or where the
+        topic now has another id.
         """
+        self._look(partitions)
+        known = partitions.keys() - self._faulty.are_silent(partitions)
+        with self._lock:
+            seen = {each: self._seen[each][1] for each in known & self._seen.keys()}
+        return {each: view.visible for each, view in seen.items() if view.topic_id == partitions[each]}
+
+    def _look(self, partitions: Mapping[TopicPartition, UUID]) -> None:
+        """See to it that what is known of the partitions is fresh, where their leaders are there to be asked."""
+        look: Future[None] = Future()
+        silent = self._faulty.are_silent(partitions)
         with self._lock:
             oldest = time.monotonic() - self._fresh_seconds
-            # An id that we do not know the topic by is of a topic that was made again: the broker knows it.
-            stale = [
-                each
-                for each, topic_id in partitions.items()
-                if self._seen.get(each, (float("-inf"), ()))[0] < oldest
-                or self._locator.topic_id(each.topic) != topic_id
-            ]
-            if stale:
-                self._refresh(stale)
-            return {
-                partition: self._seen[partition][1]
-                for partition, topic_id in partitions.items()
-                if partition in self._seen and self._locator.topic_id(partition.topic) == topic_id
-            }
+            stale = [each for each, topic_id in partitions.items() if not self._is_fresh(each, topic_id, oldest)]
+            others = {self._looks[each] for each in stale if each in self._looks and each not in silent}
+            wanted = [each for each in stale if each not in self._looks and each not in silent]
+            self._looks.update(dict.fromkeys(wanted, look))
+        if again := self._faulty.to_be_tried(silent):
+            self._retries.submit(self._retry, again)
+        try:
+            if wanted:
+                self._find(wanted)
+        finally:
+            with self._lock:
+                for each in wanted:
+                    del self._looks[each]
+            look.set_result(None)
+        for other in others:
+            other.result()
+
+    def _retry(self, partitions: Collection[TopicPartition]) -> None:
+        try:
+            self._find(partitions)
+        except TieredStreamError as error:
+            log.warning("partitions without a leader cannot be asked for: %s", error)
+
+    def _find(self, partitions: Collection[TopicPartition]) -> None:
+        try:
+            answer = self._locator.look(partitions)
+        except UnknownTopicError:
+            topics = self._client.metadata()
+            answer = self._locator.look([each for each in partitions if _exists(topics, each)])
+        now = time.monotonic()
+        with self._lock:
+            for each in partitions:
+                self._seen.pop(each, None)
+            self._seen.update({each: (now, view) for each, view in answer.found.items()})
+        self._faulty.tell(partitions, answer.faults)
+
+    def _is_fresh(self, partition: TopicPartition, topic_id: UUID, oldest: float) -> bool:
+        # An id that we do not know the topic by is of a topic that was made again: the broker knows it.
+        seen = self._seen.get(partition)
+        return seen is not None and seen[0] >= oldest and seen[1].topic_id == topic_id
 
     def location(
         self, visible: Visible, at: int, wanted: OffsetRange, topic_id: UUID, committed: bool
@@ -123,19 +203,8 @@ class TieredSegments:
 
     def close(self) -> None:
         """Let go of threads; the client and the fetcher stay their owner's."""
+        self._retries.shutdown(wait=False, cancel_futures=True)
         self._locator.close()
-
-    def _refresh(self, partitions: Sequence[TopicPartition]) -> None:
-        try:
-            found = self._locator.visible_of(partitions)
-        except UnknownTopicError:
-            topics = self._client.metadata()
-            there = [each for each in partitions if _exists(topics, each)]
-            for gone in set(partitions) - set(there):
-                self._seen.pop(gone, None)
-            found, partitions = self._locator.visible_of(there), there
-        now = time.monotonic()
-        self._seen.update({partition: (now, found.get(partition, ())) for partition in partitions})
 
 
 def _exists(topics: Mapping[str, TopicMetadata], partition: TopicPartition) -> bool:

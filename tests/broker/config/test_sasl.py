@@ -101,14 +101,51 @@ def test_scram_usernames_are_escaped_as_rfc_5802_wants() -> None:
     assert found["sasl_plain_username"] == "a=2Cb=3Dc"
 
 
+@pytest.mark.parametrize(
+    ("mechanism", "entry"),
+    [
+        ("AWS_MSK_IAM", "software.amazon.msk.auth.iam.IAMLoginModule required surplus=hunter2;"),
+        ("PLAIN", f"{PLAIN} required username=u password=p surplus=hunter2;"),
+    ],
+)
+def test_an_option_of_the_login_module_that_nobody_looks_at_is_named_in_a_warning(
+    mechanism: str, entry: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings(mechanism, entry)
+
+    assert caplog.messages == [f"kafka.sasl.jaas.config: surplus has no effect with {mechanism}"]
+
+
 def test_delegation_tokens_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="delegation tokens"):
         settings("SCRAM-SHA-256", f'{SCRAM} required username="u" password="p" tokenauth="true";')
 
 
-def test_oauthbearer_is_refused_with_what_there_is_instead() -> None:
-    with pytest.raises(ConfigurationError, match="'OAUTHBEARER' is not supported: use PLAIN"):
-        settings("OAUTHBEARER", None)
+def test_comments_and_escapes_are_those_of_java() -> None:
+    entry = parse_jaas(
+        f"/* for\n the reader */ {PLAIN} required // by password\n"
+        'username="\\u\\101" password="tab\\tbell\\7\\\\//\\9" ;'
+    )
+
+    assert entry.options == {"username": "uA", "password": "tab\tbell\x07\\//9"}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "name", "handler"),
+    [
+        ("PLAIN", "client", "software.amazon.msk.auth.iam.IAMClientCallbackHandler"),
+        ("OAUTHBEARER", "login", "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"),
+    ],
+)
+def test_a_java_callback_handler_that_nothing_stands_in_for_is_refused(mechanism: str, name: str, handler: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"kafka.sasl.{name}.callback.handler.class = '{handler}'"):
+        settings(mechanism, None, **{f"sasl.{name}.callback.handler.class": handler})
+
+
+def test_the_callback_handler_of_msk_is_stood_in_for() -> None:
+    handler = {"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
+
+    assert settings("AWS_MSK_IAM", None, **handler) == {"sasl_mechanism": "AWS_MSK_IAM"}
 
 
 def test_an_unknown_mechanism_is_named() -> None:

@@ -1,8 +1,7 @@
 """Kafka's Java client properties, checked and turned into kafka-python's settings.
 
 Names, defaults and ranges are those of Kafka's `ConsumerConfig` and `AdminClientConfig`, so that what a user gave
-Spark's `kafka` source means the same here. Names without a meaning for us (of the group protocol, of metrics, of
-deserialization) are accepted and ignored.
+Spark's `kafka` source means the same here. What becomes of each is in `property_table`.
 """
 
 from __future__ import annotations
@@ -11,22 +10,25 @@ import re
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tiered_stream.broker.config.property_names import warn_of_unknown
-from tiered_stream.broker.config.property_values import INT_MAX, ConfigValues
+from tiered_stream.broker.config.property_names import check_names, warn_of_unread
+from tiered_stream.broker.config.property_table import CLIENT_PROPERTIES
+from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.sasl import sasl_settings
 from tiered_stream.broker.config.tls import tls_context
+from tiered_stream.broker.config.unused_properties import check_unused
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.options.types import INT_MAX, LONG_MIN
 
-RECORDS_PER_FETCH_BYTES = 16 << 20
-"""Default of `max.partition.fetch.bytes`; Kafka's 1 MiB is made for many partitions in one Fetch, we ask for one."""
+if TYPE_CHECKING:
+    from tiered_stream.broker.login_tokens import LoginTokens
 
 _SMALLEST_RECEIVE_LIMIT = 256 << 20  # below 0x15030100, which a TLS alert reads as when taken for a length
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only", "default")
+_DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
 _SERVER = re.compile(r"(?:[\w+.-]+://)?(\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):(\d{1,5})")
 
 
@@ -59,6 +61,12 @@ class BrokerConfig:
         login = f" with kafka.sasl.mechanism = {mechanism}" if mechanism else ""
         return f"kafka.security.protocol = {self.net['security_protocol']}{login}"
 
+    @property
+    def tokens(self) -> LoginTokens | None:
+        """Where OAUTHBEARER has its tokens from; None: it is not spoken."""
+        tokens: LoginTokens | None = self.net.get("sasl_oauth_token_provider")
+        return tokens
+
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Reads Kafka client properties, named without the `kafka.` prefix.
@@ -67,21 +75,29 @@ class BrokerConfig:
             ConfigurationError: a value is missing, malformed, or asks for what is not supported.
         """
         values = ConfigValues(properties)
-        warn_of_unknown(properties)
-        level = values.choice("isolation.level", "", ("", *(level.value for level in IsolationLevel)))
+        check_names(properties)
+        check_unused(ConfigValues(properties))
+        config = cls.read(values)
+        warn_of_unread(properties, values.read, config.security)
+        return config
+
+    @classmethod
+    def read(cls, values: ConfigValues) -> BrokerConfig:
+        """What `parse` gives, of what it has checked the names of."""
+        level = values.word("isolation.level", ("", *(level.value for level in IsolationLevel)))
         return cls(
             bootstrap_servers=_bootstrap_servers(values),
             net=_net_settings(values),
-            request_timeout_ms=values.integer("request.timeout.ms", 30_000),
-            api_timeout_ms=values.integer("default.api.timeout.ms", 60_000),
-            retry_backoff_ms=values.integer("retry.backoff.ms", 100),
-            retry_backoff_max_ms=values.integer("retry.backoff.max.ms", 1_000),
-            metadata_max_age_ms=values.integer("metadata.max.age.ms", 300_000),
+            request_timeout_ms=values.integer("request.timeout.ms"),
+            api_timeout_ms=values.integer("default.api.timeout.ms"),
+            retry_backoff_ms=values.milliseconds("retry.backoff.ms"),
+            retry_backoff_max_ms=values.milliseconds("retry.backoff.max.ms"),
+            metadata_max_age_ms=values.milliseconds("metadata.max.age.ms"),
             isolation_level=IsolationLevel(level) if level else None,
             fetch_max_bytes=_fetch_max_bytes(values),
-            fetch_max_wait_ms=values.integer("fetch.max.wait.ms", 500),
-            fetch_min_bytes=values.integer("fetch.min.bytes", 1),
-            check_crcs=values.boolean("check.crcs", True),
+            fetch_max_wait_ms=values.integer("fetch.max.wait.ms"),
+            fetch_min_bytes=values.integer("fetch.min.bytes"),
+            check_crcs=values.boolean("check.crcs"),
             client_rack=values.text("client.rack"),
         )
 
@@ -99,25 +115,24 @@ def _bootstrap_servers(values: ConfigValues) -> str:
 
 def _fetch_max_bytes(values: ConfigValues) -> int:
     """One Fetch asks for one partition, so the smaller of Kafka's two limits holds."""
-    whole = values.integer("fetch.max.bytes", 52_428_800)
-    partition = values.integer("max.partition.fetch.bytes", RECORDS_PER_FETCH_BYTES)
+    whole = values.integer("fetch.max.bytes")
+    partition = values.integer("max.partition.fetch.bytes")
     return min(whole, partition)
 
 
 def _net_settings(values: ConfigValues) -> dict[str, Any]:
-    protocol = values.choice("security.protocol", "PLAINTEXT", _PROTOCOLS)
-    dns_lookup = values.choice("client.dns.lookup", "use_all_dns_ips", _DNS_LOOKUPS)
-    idle_ms = values.integer("connections.max.idle.ms", 540_000, low=-1)
+    protocol = values.choice("security.protocol", _PROTOCOLS)
+    idle_ms = values.milliseconds("connections.max.idle.ms", low=LONG_MIN)
     settings: dict[str, Any] = {
         "bootstrap_servers": _bootstrap_servers(values),
-        "client_id": values.text("client.id") or "tiered-stream",
-        "client_dns_lookup": "use_all_dns_ips" if dns_lookup == "default" else dns_lookup,
+        "client_id": values.text("client.id") or CLIENT_PROPERTIES["client.id"].default,
+        "client_dns_lookup": values.word("client.dns.lookup", _DNS_LOOKUPS),
         "security_protocol": protocol,
-        "request_timeout_ms": values.integer("request.timeout.ms", 30_000),
-        "reconnect_backoff_ms": values.integer("reconnect.backoff.ms", 50),
-        "reconnect_backoff_max_ms": values.integer("reconnect.backoff.max.ms", 1_000),
-        "socket_connection_setup_timeout_ms": values.integer("socket.connection.setup.timeout.ms", 10_000),
-        "socket_connection_setup_timeout_max_ms": values.integer("socket.connection.setup.timeout.max.ms", 30_000),
+        "request_timeout_ms": values.integer("request.timeout.ms"),
+        "reconnect_backoff_ms": values.milliseconds("reconnect.backoff.ms"),
+        "reconnect_backoff_max_ms": values.milliseconds("reconnect.backoff.max.ms"),
+        "socket_connection_setup_timeout_ms": values.milliseconds("socket.connection.setup.timeout.ms"),
+        "socket_connection_setup_timeout_max_ms": values.milliseconds("socket.connection.setup.timeout.max.ms"),
         "connections_max_idle_ms": INT_MAX if idle_ms < 0 else idle_ms,
         "socket_options": list(_socket_options(values)),
         # A Fetch answer may exceed what was asked for by one batch.
@@ -136,6 +151,6 @@ def _socket_options(values: ConfigValues) -> Iterable[tuple[int, int, int]]:
     yield socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
     yield socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
     for name, option in (("receive.buffer.bytes", socket.SO_RCVBUF), ("send.buffer.bytes", socket.SO_SNDBUF)):
-        size = values.integer(name, -1, low=-1)
+        size = values.integer(name, low=-1)
         if size > 0:  # unset: the system tunes it, which is faster than Kafka's default of 64 KiB
             yield socket.SOL_SOCKET, option, size

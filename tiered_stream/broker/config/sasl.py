@@ -1,12 +1,13 @@
 """Kafka's `sasl.*` client properties as kafka-python's settings.
 
-`sasl.jaas.config` is one entry of JAAS (Kafka: `JaasConfig`): `<login module class> <flag> key="value" ... ;`.
-Its text is a secret: no error shows it.
+`sasl.jaas.config` is one entry of JAAS (Kafka: `JaasConfig`): `<login module class> <flag> key="value" ... ;`, with the
+comments and the escapes of Java's `StreamTokenizer`. Its text is a secret: no error shows it.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,18 +15,37 @@ from typing import Any
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
+_log = logging.getLogger(__name__)
+
 _LOGIN_MODULES = {
     "PLAIN": "PlainLoginModule",
     "SCRAM-SHA-256": "ScramLoginModule",
     "SCRAM-SHA-512": "ScramLoginModule",
     "GSSAPI": "Krb5LoginModule",
     "AWS_MSK_IAM": "IAMLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
 }
-_MECHANISMS = (*_LOGIN_MODULES, "OAUTHBEARER")
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "PLAIN": ("username", "password", "tokenauth"),
+    "SCRAM-SHA-256": ("username", "password", "tokenauth"),
+    "SCRAM-SHA-512": ("username", "password", "tokenauth"),
+    "GSSAPI": ("serviceName",),
+    "AWS_MSK_IAM": (),
+    "OAUTHBEARER": ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin"),
+}
+"""What the names of a login module's options begin with, of those that are looked at."""
+_WITHOUT_JAAS = ("GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
+"""What they need may be elsewhere."""
+_CALLBACK_HANDLERS = {
+    "sasl.client.callback.handler.class": {"AWS_MSK_IAM": "IAMClientCallbackHandler"},
+    "sasl.login.callback.handler.class": {"OAUTHBEARER": "OAuthBearerLoginCallbackHandler"},
+}
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 
-_TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_SPACE = re.compile(r"(?:\s+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
+_TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +62,19 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     Raises:
         ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or not for it.
     """
-    mechanism = values.choice("sasl.mechanism", "GSSAPI", _MECHANISMS)
-    if mechanism == "OAUTHBEARER":
-        raise ConfigurationError(
-            "kafka.sasl.mechanism = 'OAUTHBEARER' is not supported: use PLAIN, SCRAM, GSSAPI, AWS_MSK_IAM or TLS "
-            "client certificates"
-        )
+    mechanism = values.choice("sasl.mechanism", _LOGIN_MODULES)
+    _check_callback_handlers(values, mechanism)
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
     if mechanism == "AWS_MSK_IAM":
         _jaas_entry(values, mechanism)
         if protocol != "SASL_SSL":
             raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
+    elif mechanism == "OAUTHBEARER":
+        # Imported here: few need it, and what it needs.
+        from tiered_stream.broker.config.oauthbearer import login_tokens
+
+        entry = _jaas_entry(values, mechanism)
+        settings["sasl_oauth_token_provider"] = login_tokens(values, entry.options if entry else {})
     elif mechanism == "GSSAPI":
         settings["sasl_kerberos_service_name"] = _kerberos_service(values, _jaas_entry(values, mechanism))
     else:
@@ -61,6 +83,17 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
             username = username.replace("=", "=3D").replace(",", "=2C")
         settings["sasl_plain_username"] = username
     return settings
+
+
+def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
+    """Java's classes, whose work we do; by the last part of their name, as they have moved between packages."""
+    for name, known in _CALLBACK_HANDLERS.items():
+        given = values.text(name)
+        if given and given.rpartition(".")[2] != known.get(mechanism):
+            raise ConfigurationError(
+                f"kafka.{name} = {given!r} cannot be used with kafka.sasl.mechanism = {mechanism!r}: Java's classes do "
+                "not run here. Remove it; OAUTHBEARER takes tokens from kafka.sasl.oauthbearer.token.provider"
+            )
 
 
 def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
@@ -99,19 +132,28 @@ def parse_jaas(text: str) -> JaasEntry:
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
     """Words, and whether each is a mark (`=` or `;` outside quotes)."""
-    tokens, position, text = [], 0, text.strip()
+    tokens, position = [], _after_space(text, 0)
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
             raise _malformed("a quote is not closed")
         quoted = match[1] if match[1] is not None else match[2]
         if quoted is not None:
-            word = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted, flags=re.DOTALL)
-            tokens.append((word, False))
+            tokens.append((_ESCAPE.sub(_unescaped, quoted), False))
         else:
             tokens.append((match[3] or match[4], match[3] is not None))
-        position = match.end()
+        position = _after_space(text, match.end())
     return tokens
+
+
+def _after_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    char = escape[1]
+    return chr(int(char, 8)) if char.isdigit() and char < "8" else _ESCAPES.get(char, char)
 
 
 def _malformed(why: str) -> ConfigurationError:
@@ -123,7 +165,7 @@ def _malformed(why: str) -> ConfigurationError:
 def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
     text = values.secret("sasl.jaas.config")
     if not text:
-        if mechanism in ("GSSAPI", "AWS_MSK_IAM"):
+        if mechanism in _WITHOUT_JAAS:
             return None
         raise ConfigurationError(
             f"kafka.sasl.jaas.config is missing: {mechanism} needs {_LOGIN_MODULES[mechanism]} with username and "
@@ -135,6 +177,9 @@ def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
         raise ConfigurationError(
             f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {_LOGIN_MODULES[mechanism]}"
         )
+    for name in entry.options:
+        if not name.startswith(_OPTIONS[mechanism]):
+            _log.warning("kafka.sasl.jaas.config: %s has no effect with %s", name, mechanism)
     return entry
 
 

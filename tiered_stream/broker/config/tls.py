@@ -1,17 +1,27 @@
-"""Kafka's `ssl.*` client properties as an `ssl.SSLContext` (Kafka: `DefaultSslEngineFactory`). PEM stores only."""
+"""Kafka's `ssl.*` client properties as an `ssl.SSLContext` (Kafka: `DefaultSslEngineFactory`)."""
 
 from __future__ import annotations
 
+import logging
+import os
 import re
 import ssl
 import tempfile
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from tiered_stream.broker.config.key_stores import StoreType, private_key, store_file, trusted_certificates
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
+_log = logging.getLogger(__name__)
+
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-_UNSUPPORTED = ("ssl.engine.factory.class", "ssl.cipher.suites")
+_SUITES_OF_TLS_1_3 = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+_SUITE = re.compile(
+    r"TLS_(ECDHE_ECDSA|ECDHE_RSA|DHE_RSA|RSA)_WITH_"
+    r"(?:AES_(128|256)_(?:(GCM)|CBC)_(SHA|SHA256|SHA384)|CHACHA20_POLY1305_SHA256)"
+)
 _PEM_BLOCK = re.compile(r"(-----BEGIN ([A-Z0-9 ]+)-----)([A-Za-z0-9+/=\s]+)(-----END \2-----)")
 
 
@@ -19,15 +29,14 @@ def tls_context(values: ConfigValues) -> ssl.SSLContext:
     """The context for connections to brokers: TLS 1.2 or newer, the broker's certificate always verified.
 
     Raises:
-        ConfigurationError: a store is not PEM, is missing or does not load, or a property asks for what OpenSSL
-            under Python cannot do.
+        ConfigurationError: a store is missing or does not load, or a property asks for what OpenSSL under Python
+            cannot do.
     """
-    for name in _UNSUPPORTED:
-        if values.text(name):
-            raise ConfigurationError(f"kafka.{name} is not supported: remove it")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    values.choice("ssl.protocol", ("TLS", *_VERSIONS))
     _limit_versions(context, values)
-    context.check_hostname = values.text("ssl.endpoint.identification.algorithm", "https") != ""
+    _limit_suites(context, values)
+    context.check_hostname = values.choice("ssl.endpoint.identification.algorithm", ("https", "")) != ""
     _load_trust(context, values)
     _load_identity(context, values)
     return context
@@ -35,42 +44,91 @@ def tls_context(values: ConfigValues) -> ssl.SSLContext:
 
 def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
     listed = values.text("ssl.enabled.protocols") or ",".join(_VERSIONS)
-    versions = [_VERSIONS[name.strip()] for name in listed.split(",") if name.strip() in _VERSIONS]
+    names = [name.strip() for name in listed.split(",") if name.strip()]
+    versions = [_VERSIONS[name] for name in names if name in _VERSIONS]
     if not versions:
         raise ConfigurationError(f"kafka.ssl.enabled.protocols = {listed!r}: must name {' or '.join(_VERSIONS)}")
+    if len(versions) < len(names):
+        _log.warning("kafka.ssl.enabled.protocols = %r: only %s can be spoken", listed, " and ".join(_VERSIONS))
     context.minimum_version = min(versions)
     context.maximum_version = max(versions)
 
 
+def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
+    """Python cannot choose among the suites of TLS 1.3: all are offered, or TLS 1.3 is not spoken."""
+    listed = values.text("ssl.cipher.suites")
+    names = {name.strip() for name in listed.split(",") if name.strip()}
+    if not names:
+        return
+    newer, older = names & _SUITES_OF_TLS_1_3, names - _SUITES_OF_TLS_1_3
+    speaks_newer = context.maximum_version is ssl.TLSVersion.TLSv1_3
+    if newer and speaks_newer and newer != _SUITES_OF_TLS_1_3:
+        raise ConfigurationError(
+            f"kafka.ssl.cipher.suites = {listed!r}: the suites of TLS 1.3 cannot be chosen one by one here. Name "
+            f"all of {', '.join(sorted(_SUITES_OF_TLS_1_3))}, or set kafka.ssl.enabled.protocols=TLSv1.2"
+        )
+    try:
+        if older:
+            context.set_ciphers(":".join(map(_openssl_name, sorted(older))))
+        elif context.minimum_version is not ssl.TLSVersion.TLSv1_3:
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+        if not newer:
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigurationError(f"kafka.ssl.cipher.suites = {listed!r}: {_reason(error)}") from error
+    if context.minimum_version > context.maximum_version:
+        raise ConfigurationError(
+            f"kafka.ssl.cipher.suites = {listed!r}: none is of a version that kafka.ssl.enabled.protocols names"
+        )
+
+
+def _openssl_name(suite: str) -> str:
+    """Java and the RFCs say TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 where OpenSSL says ECDHE-RSA-AES128-GCM-SHA256."""
+    match = _SUITE.fullmatch(suite)
+    if match is None:
+        raise ConfigurationError(f"kafka.ssl.cipher.suites: {suite!r} is no cipher suite that is known here")
+    exchange, bits, mode, digest = match.groups()
+    parts = [exchange.replace("_", "-")] if exchange != "RSA" else []
+    parts += [f"AES{bits}", *([mode] if mode else []), digest] if bits else ["CHACHA20-POLY1305"]
+    return "-".join(parts)
+
+
 def _load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
-    certificates = values.secret("ssl.truststore.certificates")
-    store = None if certificates else pem_store(values, "truststore")
+    certificates, store = values.secret("ssl.truststore.certificates"), store_file(values, "truststore")
+    if certificates and store:
+        raise _given_twice("kafka.ssl.truststore.location", "kafka.ssl.truststore.certificates")
     try:
         if certificates:
+            check_is_pem(values, "truststore")
             context.load_verify_locations(cadata=with_line_ends(certificates))
         elif store:
-            context.load_verify_locations(cafile=store)
+            if store.kind is StoreType.PEM:
+                context.load_verify_locations(cafile=store.location)
+            else:
+                context.load_verify_locations(cadata=trusted_certificates(store))
         else:
             context.load_default_certs()
+            return
+    except ConfigurationError:
+        raise
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigurationError(f"kafka.ssl.truststore.*: no certificates could be read: {_reason(error)}") from error
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, whatever is in the store is trusted itself
 
 
 def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
-    chain, key = values.secret("ssl.keystore.certificate.chain"), values.secret("ssl.keystore.key")
-    if bool(chain) != bool(key):
-        raise ConfigurationError("kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain go together")
-    store = None if chain else pem_store(values, "keystore")
+    pair, store = key_in_place(values), store_file(values, "keystore")
+    if pair and store:
+        raise _given_twice("kafka.ssl.keystore.location", "kafka.ssl.keystore.key")
+    if store and store.kind is not StoreType.PEM:
+        pair = private_key(store, values)
+    if not (pair or store):
+        return
     # Without a callback OpenSSL would ask for a missing password on the terminal.
     password = values.secret("ssl.key.password") or ""
     try:
-        if chain and key:
-            with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by its owner only
-                file.write(with_line_ends(key) + with_line_ends(chain))
-                file.flush()
-                context.load_cert_chain(file.name, password=lambda: password)
-        elif store:
-            context.load_cert_chain(store, password=lambda: password)
+        with _file_of("".join(pair).encode() if pair else store.content if store else b"") as path:
+            context.load_cert_chain(path, password=lambda: password)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigurationError(
             "kafka.ssl.keystore.*: the private key and its certificate chain could not be read "
@@ -78,21 +136,49 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
         ) from error
 
 
-def pem_store(values: ConfigValues, store: str) -> str | None:
-    """The path of a store that is PEM by its type or, where no type is given, by its content; None: none is given."""
-    location, kind = values.text(f"ssl.{store}.location"), values.text(f"ssl.{store}.type").upper()
-    if not location:
+def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
+    """The private key and its certificate chain where they are given as PEM texts.
+
+    Raises:
+        ConfigurationError: only one of them is given, or they are said to be of another type.
+    """
+    chain, key = values.secret("ssl.keystore.certificate.chain"), values.secret("ssl.keystore.key")
+    if bool(chain) != bool(key):
+        raise ConfigurationError("kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain go together")
+    if not (chain and key):
         return None
-    path = Path(location)
-    if not path.is_file():
-        raise ConfigurationError(f"kafka.ssl.{store}.location = {location!r}: there is no such file on this machine")
-    if kind not in ("", "PEM") or (not kind and b"-----BEGIN" not in path.read_bytes()):
-        raise ConfigurationError(
-            f"kafka.ssl.{store}.location = {location!r}, kafka.ssl.{store}.type = {kind or 'JKS'!r}: only PEM stores "
-            f"can be read. Convert it (`keytool -importkeystore` to PKCS12, then `openssl pkcs12 -nodes`) and set "
-            f"kafka.ssl.{store}.type=PEM"
-        )
-    return location
+    check_is_pem(values, "keystore")
+    return with_line_ends(key), with_line_ends(chain)
+
+
+def check_is_pem(values: ConfigValues, name: str) -> None:
+    """What is given in place can be nothing else.
+
+    Raises:
+        ConfigurationError: the store's type says so nevertheless.
+    """
+    kind = values.text(f"ssl.{name}.type", "").upper()
+    if kind not in ("", StoreType.PEM):
+        raise ConfigurationError(f"kafka.ssl.{name}.type = {kind!r}: what is given in the settings themselves is PEM")
+
+
+@contextmanager
+def _file_of(secret: bytes) -> Iterator[str]:
+    """A path under which OpenSSL finds it: in memory where the system has such files, else readable by us alone."""
+    if hasattr(os, "memfd_create"):
+        with open(os.memfd_create("tiered-stream"), "wb") as file:
+            file.write(secret)
+            file.flush()
+            yield f"/proc/self/fd/{file.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+            file.write(secret)
+            file.flush()
+            yield file.name
+
+
+def _given_twice(first: str, second: str) -> ConfigurationError:
+    return ConfigurationError(f"{first} and {second} are both given: keep one")
 
 
 def with_line_ends(pem: str) -> str:

@@ -1,0 +1,143 @@
+"""Committed offsets of a consumer group, read and written without joining it (Kafka: `OffsetFetch`, `OffsetCommit`).
+
+A group takes commits from outside while it has no members (Kafka: `GroupMetadataManager.validateOffsetCommit`).
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, TypeVar
+
+from kafka.protocol.consumer.group import (
+    DEFAULT_GENERATION_ID,
+    UNKNOWN_MEMBER_ID,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+)
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
+from tiered_stream.broker.leaders import by_topic
+from tiered_stream.errors import BrokerUnavailableError, CorruptDataError
+from tiered_stream.model import PartitionOffsets, TopicPartition
+
+T = TypeVar("T")
+
+_NO_OFFSET = -1
+_ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
+"""The last versions of FindCoordinator, OffsetCommit and OffsetFetch that have this."""
+_PATIENCE_MS = 10_000
+
+
+class GroupOffsets:
+    """Those of one group, asked of its coordinator.
+
+    Raises (all methods):
+        BrokerAuthorizationError: the user may not read the group.
+        BrokerError: the coordinator refuses, as it does a commit while the group has members.
+        BrokerUnavailableError: nobody answered in time.
+    """
+
+    def __init__(self, client: BrokerClient, group: str) -> None:
+        self.group = group
+        self._client = client
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """By partition, the next offset that the group would read; None: it has committed none.
+
+        A commit in a transaction that is open is waited for.
+        """
+        if not partitions:
+            return {}
+        client = self._client
+        return client.run(lambda: self._retried(lambda until: self._fetch(partitions, until), client.deadline()))
+
+    def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[None]:
+        """Commits in the background; the future has the error, if there is one."""
+        client = self._client
+        return client.start(
+            lambda: self._retried(lambda until: self._commit(offsets, until), client.deadline(_PATIENCE_MS))
+        )
+
+    async def _retried(self, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
+        """Its result; a coordinator may be on the move."""
+        attempts = 0
+        while True:
+            try:
+                return await attempt(deadline)
+            except BrokerUnavailableError:
+                await self._client.back_off(attempts, deadline)
+                if not deadline.remaining_ms:
+                    raise
+            await self._client.fetch_metadata((), deadline)  # it may be on a broker that is new
+            attempts += 1
+
+    async def _coordinator(self, deadline: Deadline) -> int:
+        response = await self._client.ask_any(
+            lambda: FindCoordinatorRequest(
+                key=self.group, key_type=CoordinatorType.GROUP, max_version=_ONE_COORDINATOR
+            ),
+            deadline,
+        )
+        self._check(response.error_code, f"consumer group {self.group!r}")
+        return int(response.node_id)
+
+    async def _fetch(
+        self, partitions: Collection[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, int | None]:
+        topic = OffsetFetchRequest.OffsetFetchRequestTopic
+        asked = OffsetFetchRequest(
+            group_id=self.group,
+            topics=[
+                topic(name=name, partition_indexes=[each.partition for each in some])
+                for name, some in by_topic(partitions).items()
+            ],
+            require_stable=True,
+            max_version=_ONE_GROUP,
+        )
+        response = await self._client.request(await self._coordinator(deadline), asked, deadline)
+        self._check(response.error_code, f"consumer group {self.group!r}")
+        found = {each: answer.committed_offset for each, answer in self._answers(response)}
+        if not found.keys() >= set(partitions):
+            raise CorruptDataError(f"consumer group {self.group!r}: the coordinator left partitions out of its answer")
+        return {each: None if found[each] <= _NO_OFFSET else found[each] for each in partitions}
+
+    async def _commit(self, offsets: PartitionOffsets, deadline: Deadline) -> None:
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition = topic.OffsetCommitRequestPartition
+        asked = OffsetCommitRequest(
+            group_id=self.group,
+            generation_id_or_member_epoch=DEFAULT_GENERATION_ID,
+            member_id=UNKNOWN_MEMBER_ID,
+            topics=[
+                topic(
+                    name=name,
+                    partitions=[
+                        partition(partition_index=each.partition, committed_offset=offsets[each], committed_metadata="")
+                        for each in some
+                    ],
+                )
+                for name, some in by_topic(offsets).items()
+            ],
+            max_version=_TOPIC_NAMES,
+        )
+        self._answers(await self._client.request(await self._coordinator(deadline), asked, deadline))
+
+    def _answers(self, response: Any) -> list[tuple[TopicPartition, Any]]:
+        answers = [
+            (TopicPartition(topic.name, answer.partition_index), answer)
+            for topic in response.topics or ()
+            for answer in topic.partitions or ()
+        ]
+        for partition, answer in answers:
+            self._check(answer.error_code, f"partition {partition} of consumer group {self.group!r}")
+        return answers
+
+    def _check(self, error_code: int, subject: str) -> None:
+        if error_code and is_retriable(error_code):
+            raise BrokerUnavailableError(f"{subject}: the coordinator answered {code_name(error_code)}")
+        if error_code:
+            raise answer_fault(error_code, subject, "READ on the group and on the topic")

@@ -1,0 +1,126 @@
+"""An OAuth 2 token endpoint, asked with the grant of client credentials (RFC 6749, 4.4; Kafka: `HttpJwtRetriever`)."""
+
+from __future__ import annotations
+
+import re
+import ssl
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import urllib3
+
+from tiered_stream.broker.login_tokens import Token, read_token
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
+from tiered_stream.process import muted
+
+_MOST_BYTES = 1_000_000
+_AT_A_TIME = 1 << 16
+_HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
+"""Statuses after which the same request may succeed."""
+_ERROR_CODE = re.compile(r"[a-z_]{1,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Times in seconds. `authorization` and `body` are those of the request; `origin` names the setting, for errors."""
+
+    origin: str
+    url: str = field(repr=False)
+    authorization: str = field(repr=False)
+    body: str = field(repr=False)
+    connect_seconds: float
+    read_seconds: float
+    backoff_seconds: float
+    retry_seconds: float
+    tls: ssl.SSLContext | None = field(repr=False)
+
+    def obtain(self) -> Token:
+        """A new token; asked for again, after waits that double, until `retry_seconds` have passed.
+
+        Raises:
+            BrokerAuthorizationError: the endpoint refused the client.
+            BrokerUnavailableError: it was not reached, or could not answer.
+            ConfigurationError: it answers with what is no token, or TLS fails.
+        """
+        give_up = time.monotonic() + self.retry_seconds
+        wait = self.backoff_seconds
+        while True:
+            try:
+                return self._ask()
+            except BrokerUnavailableError:
+                left = give_up - time.monotonic()
+                if left <= 0:
+                    raise
+                time.sleep(min(wait, left))
+                wait *= 2
+
+    def _ask(self) -> Token:
+        headers = {
+            "Authorization": self.authorization,
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+            "Cache-Control": "no-cache",
+        }
+        timeout = urllib3.Timeout(connect=self.connect_seconds, read=self.read_seconds)
+        try:
+            with muted("urllib3"), urllib3.PoolManager(ssl_context=self.tls, retries=False, timeout=timeout) as pool:
+                answer = pool.request("POST", self.url, body=self.body, headers=headers, redirect=False,
+                                      preload_content=False)  # fmt: skip
+                status, content = answer.status, self._read(answer)
+                answer.close()
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise self._unreached(error) from error
+        return token_of(self.origin, status, content)
+
+    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+        content, end = bytearray(), time.monotonic() + self.read_seconds
+        while piece := answer.read1(_AT_A_TIME):
+            content += piece
+            if len(content) > _MOST_BYTES or time.monotonic() > end:
+                raise ValueError("its answer does not come to an end")
+        return bytes(content)
+
+    def _unreached(self, error: Exception) -> BrokerUnavailableError | ConfigurationError:
+        causes = (error, *error.args, error.__cause__, error.__context__)
+        untrusted = next((each for each in causes if isinstance(each, ssl.SSLCertVerificationError)), None)
+        if untrusted is not None:
+            return ConfigurationError(
+                f"{self.origin}: TLS failed: {untrusted.verify_message}; the endpoint's authority can be given as "
+                'ssl.truststore.location="…" in kafka.sasl.jaas.config'
+            )
+        detail = str(error) if type(error) is ValueError else type(error).__name__
+        return BrokerUnavailableError(f"{self.origin}: the token endpoint was not reached: {detail}")
+
+
+def token_of(origin: str, status: int, content: bytes) -> Token:
+    """What an answer hands out.
+
+    Raises:
+        BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError: as `TokenEndpoint.obtain`.
+    """
+    try:
+        found: Any = orjson.loads(content)
+    except ValueError:
+        found = None
+    answer: dict[str, Any] = found if isinstance(found, dict) else {}
+    if status not in (200, 201):
+        raise _refused(origin, status, answer.get("error"))
+    text, life = answer.get("access_token") or answer.get("id_token"), answer.get("expires_in")
+    if not isinstance(text, str):
+        raise ConfigurationError(f"{origin}: its answer has no access_token: is it the token endpoint?")
+    try:
+        return read_token(text, time.time() + life if isinstance(life, int | float) else None)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{origin}: {error}") from error
+
+
+def _refused(origin: str, status: int, code: object) -> BrokerUnavailableError | BrokerAuthorizationError:
+    said = f"{status} {code}" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else str(status)
+    if status in _HOPEFUL:
+        return BrokerUnavailableError(f"{origin}: the token endpoint answered {said}")
+    return BrokerAuthorizationError(
+        f"{origin}: the token endpoint refused the client: {said}; check clientId, clientSecret and scope in "
+        "kafka.sasl.jaas.config (or kafka.sasl.oauthbearer.client.credentials.* and kafka.sasl.oauthbearer.scope)"
+    )

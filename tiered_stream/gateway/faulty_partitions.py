@@ -1,0 +1,84 @@
+"""Partitions of which the gateway knows nothing for the moment, and why. No I/O."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from prometheus_client import Gauge
+
+from tiered_stream.errors import BrokerError, TieredStreamError
+from tiered_stream.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_RETRY_SECONDS = 2.0
+_NAMED = 20
+
+
+class FaultyPartitions:
+    """Serves many threads. A partition is silent when its leader did not answer: nobody waits for it a second time.
+
+    Args:
+        gauge: how many are at fault, by topic.
+    """
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._lock = threading.Lock()
+        self._faults: dict[TopicPartition, TieredStreamError] = {}
+        self._retry_at: dict[TopicPartition, float] = {}
+        """Of the silent ones."""
+
+    def are_silent(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of the partitions that are."""
+        with self._lock:
+            return self._retry_at.keys() & set(partitions)
+
+    def to_be_tried(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those that it is time to try again; the caller does it, and nobody else for a while."""
+        with self._lock:
+            now = time.monotonic()
+            due = [each for each in silent if self._retry_at.get(each, now) <= now]
+            self._retry_at.update(dict.fromkeys(due, now + _RETRY_SECONDS))
+            return due
+
+    def tell(self, asked: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
+        """What came of asking."""
+        with self._lock:
+            news = faults.keys() - self._faults.keys()
+            for partition in asked:
+                self._faults.pop(partition, None)
+                self._retry_at.pop(partition, None)
+            self._faults.update(faults)
+            retry_at = time.monotonic() + _RETRY_SECONDS
+            self._retry_at.update({each: retry_at for each, fault in faults.items() if fault.retriable})
+            self._gauge.clear()
+            for topic, count in Counter(partition.topic for partition in self._faults).items():
+                self._gauge.labels(topic).set(count)
+        if news:
+            log.warning(
+                "%d more partitions are left to the brokers, as %s: %s", len(news), min(news), faults[min(news)]
+            )
+
+    def keep(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget all others: they are not there any more."""
+        with self._lock:
+            gone = self._faults.keys() - set(partitions)
+        self.tell(gone, {})
+
+    def fault_of_all(self, partitions: Collection[TopicPartition]) -> BrokerError | None:
+        """One of their faults, where no leader of them could be asked."""
+        with self._lock:
+            faults = [fault for each in partitions if isinstance(fault := self._faults.get(each), BrokerError)]
+        return faults[0] if faults and len(faults) == len(partitions) else None
+
+    def reasons(self) -> list[str]:
+        """A line for each, but not for very many."""
+        with self._lock:
+            faults = sorted(self._faults.items(), key=lambda each: each[0])
+        lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_NAMED]]
+        return [*lines, f"{len(faults) - _NAMED} more are left to the brokers"] if len(faults) > _NAMED else lines

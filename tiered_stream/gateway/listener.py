@@ -1,0 +1,74 @@
+"""A port that is listened to. Each turn of the event loop takes one connection, before anything is spent on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Self
+
+from tiered_stream.gateway.sparse_log import Sparse
+
+log = logging.getLogger(__name__)
+log.addFilter(Sparse())
+
+_BACKLOG = 1024
+_RETRY_SECONDS = 1.0
+
+Accept = Callable[[socket.socket, str], None]
+"""Takes a connection over, and the client's address."""
+
+
+class Listener:
+    """asyncio's own server writes a traceback for each of 1,024 attempts when no file descriptor is left, counts no
+    connection before its TLS handshake, and takes all that wait in one turn.
+    """
+
+    def __init__(self, listening: list[socket.socket], accept: Accept) -> None:
+        self.port = int(listening[0].getsockname()[1])
+        self._listening = listening
+        self._tasks = [asyncio.create_task(_accept(each, accept)) for each in listening]
+
+    @classmethod
+    async def open(cls, host: str, port: int, accept: Accept) -> Self:
+        """Listen on all addresses of the host.
+
+        Raises:
+            OSError: the host is unknown or the port is taken.
+        """
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        listening: list[socket.socket] = []
+        try:
+            for family, *_, address in dict.fromkeys(found):
+                listening.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+                listening[-1].setblocking(False)
+        except BaseException:
+            for each in listening:
+                each.close()
+            raise
+        return cls(listening, accept)
+
+    async def close(self) -> None:
+        """Take no more connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for each in self._listening:
+            each.close()
+
+
+async def _accept(listening: socket.socket, accept: Accept) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            connection, address = await loop.sock_accept(listening)
+        except ConnectionAbortedError:  # the client has gone again
+            continue
+        except OSError as error:
+            log.error("connections wait, none can be accepted: %s", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+            continue
+        accept(connection, str(address[0]))
+        await asyncio.sleep(0)
