@@ -16,6 +16,30 @@ HASH = """
 from tiered_stream.records.row_hash import row_hashes
 assert len(row_hashes(rows.slice(0, 1), ("key", "value", "timestamp"))) == 1
 """
+JSON = """
+import pyarrow
+from tiered_stream.formats.json_decoder import JsonDecoder
+decoder = JsonDecoder(pyarrow.struct([("a", pyarrow.list_(pyarrow.string()))]))
+assert decoder.decode(pyarrow.array([b'{"a":["b"]}'])).column.to_pylist() == [{"a": ["b"]}]
+"""
+AVRO = """
+from tiered_stream.formats.avro_decoder import AvroDecoder
+decoder = AvroDecoder('{"type": "array", "items": ["null", "string"]}')
+assert decoder.decode(pyarrow.array([bytes([2, 2, 2, 98, 0])])).column.to_pylist() == [["b"]]
+"""
+SCAN = """
+from tiered_stream.records.value_scan import scan_values
+assert len(list(scan_values(record_batch([Record(b"k", b"v")]), [bytes(16)]))) == 1
+"""
+PROTOBUF = """
+from google.protobuf import descriptor_pb2
+from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
+message = descriptor_pb2.DescriptorProto(name="M")
+message.field.add(name="a", number=1, type=5, label=3)
+file = descriptor_pb2.FileDescriptorProto(name="m.proto", message_type=[message])
+decoder = ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString(), "M")
+assert decoder.decode(pyarrow.array([bytes([8, 2])])).column.to_pylist() == [{"a": [2]}]
+"""
 WARM = "from tiered_stream.cli import app; app(['warm'])"
 
 
@@ -29,7 +53,7 @@ def test_a_packed_environment_that_was_warmed_compiles_nothing(tmp_path: Path) -
     written = compiled_files(tmp_path)
     assert written and {path.parts[:4] for path in written} == {("packed", "tiered_stream", "records", "kernel_cache")}
     moved = packed.rename(tmp_path / "unpacked")
-    decoded = run(moved, DECODE + HASH, environment)
+    decoded = run(moved, DECODE + HASH + SCAN + JSON + AVRO + PROTOBUF, environment)
     assert (decoded.returncode, decoded.stdout.split()[0]) == (0, "1"), decoded.stderr
     assert compiled_files(moved) == {path.relative_to("packed"): at for path, at in written.items()}
     assert compiled_files(tmp_path / "cache") == {}

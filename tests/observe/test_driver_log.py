@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.stack.processes import wait_until
+from tiered_stream.model import TopicPartition
 from tiered_stream.observe.driver_log import BatchLog
 from tiered_stream.observe.metrics import ReadMetrics, send
 
@@ -35,6 +36,13 @@ def test_each_micro_batch_is_told_with_its_own_counters(batch_log: BatchLog, cap
         "the last micro-batch: 1,500 rows, 2.0 MiB from storage, 0.0 MiB from brokers",
         "the last micro-batch: 7 rows, 0.0 MiB from storage, 0.0 MiB from brokers",
     ]
+
+
+def test_a_lag_that_is_known_ends_the_line(batch_log: BatchLog, caplog: pytest.LogCaptureFixture) -> None:
+    batch_log.lag = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 1200, TopicPartition("t", 2): 0}
+    arrived(batch_log, ReadMetrics(records=7))
+    batch_log.tell()
+    assert caplog.records[0].getMessage().endswith("0.0 MiB from brokers, lag 1,205 offsets (1,200 in t-1)")
 
 
 def test_nothing_is_told_of_a_micro_batch_that_cost_nothing(

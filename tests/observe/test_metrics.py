@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stack.processes import wait_until
-from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics, describe, send
+from tiered_stream.observe.metrics import ReadMetrics, describe, send, within
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
 
 COUNTED = ReadMetrics(
     records=10,
@@ -24,6 +25,8 @@ COUNTED = ReadMetrics(
     broker_fetch_requests=2,
     broker_fetch_bytes=400,
 )
+
+WHOLE = {**asdict(COUNTED), "micro_batch": None}
 
 
 @pytest.fixture
@@ -52,13 +55,30 @@ def test_fetches_are_counted_with_bytes_and_seconds() -> None:
         remote_fetch_bytes=151,
         remote_fetch_latency_total=1.0,
         remote_fetch_latency_max=0.5,
+        **dict.fromkeys(map(within, (250, 500)), 2) | dict.fromkeys(map(within, (500, 1000, 2500, 10000)), 3),
         broker_fetch_requests=1,
         broker_fetch_bytes=7,
     )
 
 
+def test_a_quantile_is_the_bound_below_which_so_many_requests_came() -> None:
+    metrics = ReadMetrics()
+    assert metrics.latency_quantile(0.5) is None
+    for seconds in [0.02] * 98 + [0.3, 40.0]:
+        metrics.on_remote_fetch(1, seconds)
+    assert [metrics.latency_quantile(share) for share in (0.5, 0.99, 1)] == [0.025, 0.5, 40.0]
+    alone = ReadMetrics()
+    alone.on_remote_fetch(1, 0.003)
+    assert alone.latency_quantile(0.99) == 0.003, "never more than the longest"
+
+
 counters = st.builds(
-    ReadMetrics, **{each.name: st.integers(0, 2**50) for each in fields(ReadMetrics) if "latency" not in each.name}
+    ReadMetrics,
+    **{
+        each.name: st.integers(0, 2**50)
+        for each in fields(ReadMetrics)
+        if "latency" not in each.name and not each.name.endswith("_max")
+    },
 )
 
 
@@ -95,6 +115,23 @@ def test_what_tasks_send_is_added_up(receiver: MetricsReceiver) -> None:
     assert receiver.total() == doubled
 
 
+def test_what_tasks_of_a_micro_batch_send_is_told_once(receiver: MetricsReceiver) -> None:
+    for batch in (7, 8, 7):
+        send_bytes(orjson.dumps({**WHOLE, "micro_batch": ["query", batch]}), receiver.address)
+    send(COUNTED, [receiver.address])
+    wait_for_records(receiver, 4 * COUNTED.records)
+    assert receiver.take_micro_batch(("query", 7)).records == 2 * COUNTED.records
+    assert receiver.take_micro_batch(("query", 7)) == ReadMetrics()
+    assert receiver.take_micro_batch(("query", 8)) == COUNTED
+
+
+def test_micro_batches_that_nobody_asks_for_do_not_heap_up(receiver: MetricsReceiver) -> None:
+    for batch in range(3_000):
+        receiver._add(("query", batch), COUNTED)
+    assert receiver.take_micro_batch(("query", 0)) == ReadMetrics()
+    assert receiver.take_micro_batch(("query", 2_999)) == COUNTED
+
+
 def test_a_total_is_a_copy(receiver: MetricsReceiver) -> None:
     receiver.total().add(COUNTED)
     assert receiver.total() == ReadMetrics()
@@ -110,11 +147,15 @@ def test_a_total_is_a_copy(receiver: MetricsReceiver) -> None:
         b"[]",
         orjson.dumps([each.name for each in fields(ReadMetrics)]),
         b'{"records":1}',
-        orjson.dumps({**asdict(COUNTED), "more": 1}),
-        orjson.dumps({**asdict(COUNTED), "records": -1}),
-        orjson.dumps({**asdict(COUNTED), "records": True}),
-        orjson.dumps({**asdict(COUNTED), "records": "1"}),
-        orjson.dumps({**asdict(COUNTED), "records": None}),
+        orjson.dumps(asdict(COUNTED)),
+        orjson.dumps({**WHOLE, "more": 1}),
+        orjson.dumps({**WHOLE, "records": -1}),
+        orjson.dumps({**WHOLE, "records": True}),
+        orjson.dumps({**WHOLE, "records": "1"}),
+        orjson.dumps({**WHOLE, "records": None}),
+        orjson.dumps({**WHOLE, "micro_batch": 7}),
+        orjson.dumps({**WHOLE, "micro_batch": ["query"]}),
+        orjson.dumps({**WHOLE, "micro_batch": ["query", "7"]}),
         b"[" * 4000,
     ],
 )
@@ -182,7 +223,7 @@ def test_where_nothing_can_be_listened_at_a_line_says_so_and_the_query_goes_on(
     def refused(family: int, address: object) -> socket.socket:
         raise OSError("too many open files")
 
-    monkeypatch.setattr("tiered_stream.observe.metrics._listening", refused)
+    monkeypatch.setattr("tiered_stream.observe.metrics_receiver._listening", refused)
     with MetricsReceiver() as receiver:
         send(COUNTED, [receiver.address])
         assert (receiver.address, receiver.total(), receiver.take()) == ("", ReadMetrics(), ReadMetrics())

@@ -52,7 +52,8 @@ def test_a_line_tells_rows_rate_bytes_by_origin_and_lag() -> None:
         progress(source({"orders": {"0": 100, "1": 40}}, {"orders": {"0": 1100, "1": 40, "2": 5}})), metrics
     )
     assert line == (
-        "batch 7: 1,234,567 rows, 250,000 rows/s, 1,536.0 MiB from storage, 0.5 MiB from brokers, lag 1,005 offsets"
+        "batch 7: 1,234,567 rows, 250,000 rows/s, 1,536.0 MiB from storage, 0.5 MiB from brokers, lag 1,005 offsets "
+        "(1,000 in orders-0)"
     )
 
 
@@ -63,7 +64,7 @@ def test_offsets_may_also_be_json_in_a_string() -> None:
 
 def test_the_lags_of_several_sources_are_added_up() -> None:
     sources = source({"t": {"0": 3}}, {"t": {"0": 5}}), source({"u": {"0": 0}}, {"u": {"0": 1}}), source({"v": {}})
-    assert describe_progress(progress(*sources), ReadMetrics()).endswith("lag 3 offsets")
+    assert describe_progress(progress(*sources), ReadMetrics()).endswith("lag 3 offsets (2 in t-0)")
 
 
 @pytest.mark.parametrize("offsets", [(None, None), ({"t": {"0": 3}}, None), (None, {"t": {"0": 3}})])

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import typer
 
+from tiered_stream.cli.arguments import LOOK_EXIT_CODES
+from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
+from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
 from tiered_stream.cli.gateway_command import gateway
+from tiered_stream.cli.lag_command import lag
+from tiered_stream.cli.plan_command import plan
+from tiered_stream.cli.redrive_command import REDRIVE_EXIT_CODES, redrive
 from tiered_stream.cli.replay_command import EXIT_CODES, replay
+from tiered_stream.cli.segments_command import segments
 from tiered_stream.cli.verify_command import VERIFY_EXIT_CODES, verify
 from tiered_stream.cli.warm_command import warm
+from tiered_stream.cli.watch_command import WATCH_EXIT_CODES, watch
 
 app = typer.Typer(no_args_is_help=True, help="Kafka topics straight from tiered storage, for Spark.")
 app.command()(warm)
 app.command()(gateway)
+app.command(epilog=CAT_EXIT_CODES)(cat)
+app.command(epilog=LOOK_EXIT_CODES)(segments)
+app.command(epilog=LOOK_EXIT_CODES)(plan)
+app.command(epilog=LOOK_EXIT_CODES)(lag)
+app.command(epilog=DOCTOR_EXIT_CODES)(doctor)
 app.command(epilog=EXIT_CODES)(replay)
+app.command(epilog=REDRIVE_EXIT_CODES)(redrive)
 app.command(epilog=VERIFY_EXIT_CODES)(verify)
+app.command(epilog=WATCH_EXIT_CODES)(watch)

@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import Assign, Assignments, SettingsFile, SparkConf, Subscribe, SubscribePattern, reads
+from tiered_stream.cli.arguments import (
+    Assign,
+    Assignments,
+    GetPrice,
+    GibPrice,
+    PropertiesFile,
+    SettingsFile,
+    SparkConf,
+    Subscribe,
+    SubscribePattern,
+    reads,
+)
 from tiered_stream.options.types import byte_size
 
 EXIT_CODES = """\
@@ -52,8 +63,9 @@ def replay(
     verify: Annotated[bool, typer.Option("--verify", help="In the end, compare the table with the topics.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be read, and stop.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --dry-run: for programs.")] = False,
-    get_price: Annotated[float | None, typer.Option(help="What 1,000 GETs cost, in US dollars.")] = None,
-    gib_price: Annotated[float | None, typer.Option(help="What a GiB costs that leaves the storage.")] = None,
+    get_price: GetPrice = None,
+    gib_price: GibPrice = None,
+    properties_file: PropertiesFile = None,
     spark_conf: SparkConf = None,
 ) -> None:
     """Replay what topics held from one time to another into a table, a topic, or a folder, each record once.
@@ -65,9 +77,10 @@ def replay(
     from tiered_stream.replay.programs import ReplayCommand, run_replay
 
     command = ReplayCommand(
-        settings=settings, option=option, reads=reads(subscribe, subscribe_pattern, assign), spark_conf=spark_conf,
-        json=json, from_time=from_time, to_time=to_time, into=into, name=name, checkpoint=checkpoint, exact=exact,
-        replace=replace, lane=lane, tasks=tasks, max_bytes_per_second=max_bytes_per_second, verify=verify,
-        dry_run=dry_run, get_price=get_price, gib_price=gib_price,
+        settings=settings, option=option, reads=reads(subscribe, subscribe_pattern, assign),
+        properties_file=properties_file, spark_conf=spark_conf, json=json, from_time=from_time, to_time=to_time,
+        into=into, name=name, checkpoint=checkpoint, exact=exact, replace=replace, lane=lane, tasks=tasks,
+        max_bytes_per_second=max_bytes_per_second, verify=verify, dry_run=dry_run, get_price=get_price,
+        gib_price=gib_price,
     )  # fmt: skip
     raise typer.Exit(run_replay(command))

@@ -1,4 +1,4 @@
-"""`tiered-stream verify`: whether a Delta table has what its topics have, each record once."""
+"""`tiered-stream verify`: whether a Delta table, or the storage, has what the topics have, each record once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,26 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.cli.arguments import Assign, Assignments, SettingsFile, SparkConf, Subscribe, SubscribePattern, reads
+from tiered_stream.cli.arguments import (
+    Assign,
+    Assignments,
+    Json,
+    PropertiesFile,
+    SettingsFile,
+    SparkConf,
+    Subscribe,
+    SubscribePattern,
+    exit_codes,
+    reads,
+    show,
+    source_settings,
+)
+from tiered_stream.errors import BrokerAuthorizationError, ConfigurationError, UnknownTopicError
 
 VERIFY_EXIT_CODES = """\
-Exit codes: 0 the table is equal to its topics; 1 failed while it ran; 2 refused; 3 the table differs; 130 stopped.
+Exit codes: 0 equal; 1 failed while it ran; 2 refused; 3 the table, or the storage, differs; 130 stopped.
 """
+_DIFFERS = 3
 
 
 def verify(
@@ -20,19 +35,41 @@ def verify(
     subscribe_pattern: SubscribePattern = None,
     assign: Assign = None,
     table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    storage: Annotated[
+        bool, typer.Option("--storage", help="Compare what is tiered with what brokers give of it, and no table.")
+    ] = False,
+    json: Json = False,
+    properties_file: PropertiesFile = None,
     spark_conf: SparkConf = None,
 ) -> None:
     """Compare a Delta table with the topics that it was ingested from, whoever did that.
 
     What lies between starting and ending options must be in the table; without them each partition is compared from
     the table's first to its last offset. The first offset that is missing, extra, doubled or different is named.
+
+    With --storage, what is tiered is read from the storage and through the brokers, range by range, without Spark.
     """
+    given = reads(subscribe, subscribe_pattern, assign)
+    if storage:
+        with exit_codes(UnknownTopicError, BrokerAuthorizationError):
+            if table is not None:
+                raise ConfigurationError("--storage compares no table: take --table or --storage away")
+            raise typer.Exit(_storage(source_settings(settings, option, given), json=json))
     # Imported late: other commands need no Spark.
     from tiered_stream.replay.programs import VerifyCommand, run_verify
 
-    given = reads(subscribe, subscribe_pattern, assign)
     command = VerifyCommand(
-        settings=settings, option=option, reads=given, spark_conf=spark_conf, json=json, table=table
-    )
+        settings=settings, option=option, reads=given, properties_file=properties_file, spark_conf=spark_conf,
+        json=json, table=table,
+    )  # fmt: skip
     raise typer.Exit(run_verify(command))
+
+
+def _storage(options: dict[str, str], *, json: bool) -> int:
+    from tiered_stream.inspect.storage_comparison import compare_storage
+    from tiered_stream.inspect.storage_report import render_storage
+    from tiered_stream.options.parsing import parse_options
+
+    report = compare_storage(parse_options(options, streaming=False))
+    show(report.to_json() if json else render_storage(report))
+    return 0 if report.equal else _DIFFERS

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.records import compiled
 
 
 def warm(
@@ -23,18 +23,33 @@ def warm(
 
 
 def _compile_kernels() -> None:
+    # Imported late: other commands need no numba.
+    from tiered_stream.records import compiled
+
     folder = compiled.packaged_folder()
     try:
         (folder / compiled.kernel_key(*compiled.KERNELS)).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
         raise _failed(why) from error
-    # Imported late: the kernels find their folder when they are first imported.
+    # Later still: the kernels find their folder when they are first imported.
+    from tiered_stream.formats import avro_decoder, json_decoder
     from tiered_stream.records.decoder import RecordBatchDecoder
     from tiered_stream.records.row_hash import row_hashes
+    from tiered_stream.records.value_scan import scan_values
 
-    (rows,) = RecordBatchDecoder("", 0, 0, 1, check_crcs=False).feed(_ONE_RECORD)
+    for include_headers in (True, False):
+        decoder = RecordBatchDecoder("", 0, 0, 2, include_headers=include_headers)
+        rows, _ = decoder.feed(_ONE_RECORD + _ONE_MESSAGE)
     row_hashes(rows, ())
+    json_decoder.compile_kernels()
+    avro_decoder.compile_kernels()
+    for _ in scan_values(_ONE_RECORD, ()):
+        pass
+    if find_spec("google") and find_spec("google.protobuf"):
+        from tiered_stream.formats import protobuf_decoder
+
+        protobuf_decoder.compile_kernels()
     typer.echo(f"the decoder's kernels are compiled in {folder}, and decode {rows.num_rows} record")
 
 
@@ -57,6 +72,7 @@ def _failed(why: str) -> typer.Exit:
 
 
 _ONE_RECORD = bytes.fromhex(
-    "0000000000000000" "0000003a" "ffffffff" "02" "00000000" "0000" "00000000" "0000000000000000" "0000000000000000"
+    "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
     "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
 )  # fmt: skip
+_ONE_MESSAGE = bytes.fromhex("00000000000000010000000ea7ec68030000ffffffffffffffff")

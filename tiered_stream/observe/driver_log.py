@@ -9,9 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 
-from tiered_stream.observe.metrics import MetricsReceiver, ReadMetrics, describe
+from tiered_stream.model import TopicPartition
+from tiered_stream.observe.behind import describe_lag
+from tiered_stream.observe.metrics import ReadMetrics, describe
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +28,15 @@ class BatchLog:
     def __init__(self) -> None:
         self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None)
         self.address = self._receiver.address
+        self.lag: Mapping[TopicPartition, int] = {}
+        """Of the query after the last micro-batch, when its topics were last looked at."""
 
     def tell(self) -> None:
-        """Log what has come in since the last time, if anything has."""
+        """Log what has come in since the last time, if anything has, and `lag`, where that is known."""
         spent = self._receiver.take()
         if spent != ReadMetrics():
-            log.info("the last micro-batch: %s rows, %s", f"{spent.records:,}", describe(spent))
+            lag = f", {describe_lag(self.lag)}" if self.lag else ""
+            log.info("the last micro-batch: %s rows, %s%s", f"{spent.records:,}", describe(spent), lag)
 
     def close(self) -> None:
         """Tell what is left, and listen no more."""

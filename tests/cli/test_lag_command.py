@@ -1,0 +1,129 @@
+"""`tiered-stream lag` of checkpoints as Spark writes them: over a golden archive, and beside a broker that tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from kafka import TopicPartition as KafkaTopicPartition
+from pyspark.sql import SparkSession
+
+from tests.archives import PLAIN, archive_options, consumed
+from tests.cli.running import nobody, run
+from tests.inspect.test_checkpoint import write_checkpoint
+from tests.reading import FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, options, run_available_now, stream, tier_segments
+from tests.stack.produce import RawProducer
+from tests.stack.rows import Record
+from tests.stack.s3_client import REGION
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import add_partitions
+from tests.stack.transactions import TransactionalProducer
+from tests.stack.versitygw import VersityGateway
+from tiered_stream.model import TopicPartition
+
+TOPIC = "s32-codecs"
+
+
+def said(given: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+    ended = run("lag", given, "--json", *arguments)
+    assert ended.exit_code == 0, ended.output
+    found: dict[str, Any] = orjson.loads(ended.stdout)
+    return found
+
+
+def test_a_query_over_an_archive_is_behind_by_what_it_has_not_read(tmp_path: Path) -> None:
+    rows = consumed(PLAIN, "read_committed")[TopicPartition(TOPIC, 0)]
+    committed = rows[len(rows) // 2].offset
+    checkpoint = write_checkpoint(tmp_path / "c", 4, f'{{"{TOPIC}":{{"0":{committed}}}}}')
+    found = said({**archive_options(PLAIN), "ingest.checkpointLocation": str(checkpoint)})
+    first, second = found["partitions"]
+    assert (found["batch_id"], first["committed_offset"], second["committed_offset"]) == (4, committed, None)
+    assert first["lag_offsets"] == first["tiered_offsets"] == first["end_offset"] - committed > 0
+    assert first["next_timestamp_ms"] == rows[len(rows) // 2].timestamp_ms
+    assert second["lag_offsets"] == second["end_offset"] - second["log_start_offset"]
+    assert found["total"]["lag_offsets"] == first["lag_offsets"] + second["lag_offsets"]
+
+
+def test_a_checkpoint_in_s3_is_reached_by_what_spark_submit_is_given(lake: VersityGateway, tmp_path: Path) -> None:
+    lake.client().create_bucket(Bucket="lake")
+    write_checkpoint(lake.base_dir / "lake" / "c", 4, f'{{"{TOPIC}":{{"0":1}}}}')
+    s3a = {"endpoint": lake.endpoint, "access.key": lake.access_key, "secret.key": lake.secret_key}
+    s3a |= {"path.style.access": "true", "endpoint.region": REGION}
+    lines = [f"spark.hadoop.fs.s3a.{name} {value}\n" for name, value in s3a.items()]
+    (tmp_path / "spark.conf").write_text("".join(lines))
+    given = archive_options(PLAIN), "--checkpoint", "s3a://lake/c"
+    assert said(*given, "--properties-file", str(tmp_path / "spark.conf"))["batch_id"] == 4
+    (tmp_path / "wrong.conf").write_text("".join(lines).replace(lake.secret_key, "wrong"))
+    ended = run("lag", *given, "--properties-file", str(tmp_path / "wrong.conf"))
+    assert ended.exit_code == 1 and "--properties-file with Spark's own settings" in ended.output
+
+
+CHECKPOINT = "ingest.checkpointLocation"
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments", "reason"),
+    [
+        ({}, (), "--checkpoint"),
+        ({CHECKPOINT: "/c/{topic}"}, (), "one for each topic"),
+        ({}, ("--checkpoint", "/nowhere/at/all"), "no micro-batch is committed"),
+        ({"ingest.storage.s3.regoin": "x"}, ("--checkpoint", "/c"), "ingest.storage.s3.regoin"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(given: Mapping[str, str], arguments: Sequence[str], reason: str) -> None:
+    ended = run("lag", {**archive_options(PLAIN), **given}, *arguments)
+    assert ended.exit_code == 2
+    assert reason in ended.output and ended.output.count("\n") == 1
+
+
+def test_brokers_that_are_not_there_fail_it_in_one_line(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "c", 0, '{"t":{"0":1}}')
+    ended = run("lag", nobody(), "--checkpoint", str(checkpoint))
+    assert ended.exit_code == 1
+    assert "no broker answered" in ended.output and ended.output.count("\n") == 1
+
+
+@pytest.mark.stack
+def test_a_querys_own_checkpoint_says_how_far_behind_it_is(
+    stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
+) -> None:
+    total = tier_segments(stack, topic, [40, 30, 50])
+    checkpoint = tmp_path / "checkpoint"
+    given = options(stack, topic)
+    run_available_now(stream(spark, given), tmp_path / "table", checkpoint)
+    (partition,) = said(given, "--checkpoint", str(checkpoint))["partitions"]
+    assert (partition["committed_offset"], partition["lag_offsets"], partition["lag_seconds"]) == (total, 0, 0.0)
+
+    with RawProducer(stack.broker) as producer, TransactionalProducer(stack.broker, topic) as open_one:
+        producer.send(topic, [Record(value=b"v", timestamp_ms=FIRST_TIMESTAMP_MS)] * 5)
+        add_partitions(stack.broker, topic, 2)
+        producer.send(topic, [Record(value=b"v")] * 3, 1)
+        open_one.send(topic, [Record(value=b"undecided")])
+        found = said(given, "--checkpoint", f"file://{checkpoint}")
+        ended = run("lag", given, "--checkpoint", str(checkpoint))
+        open_one.abort()
+    first, second = found["partitions"]
+    assert (first["lag_offsets"], first["tiered_offsets"], first["next_timestamp_ms"]) == (5, 0, FIRST_TIMESTAMP_MS)
+    assert first["high_watermark"] > first["end_offset"] == total + 5
+    assert (second["committed_offset"], second["lag_offsets"]) == (None, 3)
+    assert "a transaction is open" in ended.stdout
+
+
+@pytest.mark.stack
+def test_what_is_tiered_of_a_lag_and_what_is_lost_is_said(stack: TieredStack, topic: str, tmp_path: Path) -> None:
+    total = tier_segments(stack, topic, [40, 30, 50])
+    given = options(stack, topic)
+    checkpoint = write_checkpoint(tmp_path / "c", 0, f'{{"{topic}":{{"0":45,"7":3}}}}')
+    found = said(given, "--checkpoint", str(checkpoint))
+    (partition,) = found["partitions"]
+    assert (partition["lag_offsets"], partition["tiered_offsets"]) == (total - 45, 120 - 45)
+    assert partition["next_timestamp_ms"] == FIRST_TIMESTAMP_MS + SEGMENT_STEP_MS
+    assert found["gone"] == [{"topic": topic, "partition": 7}]
+
+    with stack.broker.admin() as admin:
+        admin.delete_records({KafkaTopicPartition(topic, 0): 50})
+    (partition,) = said(given, "--checkpoint", str(checkpoint))["partitions"]
+    assert (partition["lost_offsets"], partition["lag_offsets"]) == (5, total - 50)

@@ -1,0 +1,96 @@
+"""`tiered-stream plan`: what it says is what a read then takes; over golden archives and a broker that tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from tests.archives import PLAIN, TRANSFORMED, archive_options, planned
+from tests.cli.running import job_settings, nobody, run
+from tests.reading import tier_segments
+from tests.stack.tiered_stack import TieredStack
+from tiered_stream.cli import app
+from tiered_stream.inspect.read_cost import NO_LOCATOR, NOT_TIERED_YET
+from tiered_stream.model import Split
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.read import SplitReader
+
+
+def said(options: Mapping[str, str], *arguments: str) -> dict[str, Any]:
+    ended = run("plan", options, "--json", *arguments)
+    assert ended.exit_code == 0, ended.output
+    found: dict[str, Any] = orjson.loads(ended.stdout)
+    return found
+
+
+def read(splits: Iterable[Split], options: Mapping[str, str]) -> ReadMetrics:
+    """What it takes to read them."""
+    total = ReadMetrics()
+    for split in splits:
+        reader = SplitReader(split, parse_options(options, streaming=False))
+        for _ in reader.batches():
+            pass
+        total.add(reader.metrics)
+    return total
+
+
+@pytest.mark.parametrize("name", [PLAIN, TRANSFORMED])
+@pytest.mark.parametrize("given", [{}, {"remote.split.bytes": "20k"}, {"minPartitions": "100"}])
+def test_it_says_what_the_read_then_takes(name: str, given: Mapping[str, str]) -> None:
+    options = archive_options(name, given)
+    total, splits = said(options)["total"], planned(options)
+    metrics = read(splits, options)
+    assert total["splits"] == len(splits)
+    assert total["segments"] == len({part.segment.segment_id for split in splits for part in split.locations})
+    assert (total["storage_bytes"], total["gets"]) == (metrics.remote_fetch_bytes, metrics.remote_fetch_requests)
+    assert total["offsets"] >= metrics.records > 0 == total["broker_offsets"]
+
+
+def test_prices_and_tasks_are_those_of_the_command_line() -> None:
+    found = said(archive_options(PLAIN), "--get-price", "1", "--gib-price", "0", "--tasks", "7")
+    assert found["dollars"] == round(found["total"]["gets"] / 1000, 6)
+    assert (found["tasks"], found["prices"]["as_of"]) == (7, "the command line")
+
+
+def test_a_jobs_settings_file_will_do(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["plan", "--settings", job_settings(tmp_path, archive_options(PLAIN))])
+    assert ended.exit_code == 0, ended.output
+    assert "s32-big-0" in ended.stdout and "The storage charges about $" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "reason"),
+    [
+        ({**archive_options(PLAIN), "startingOffsets": "soon"}, (), "startingOffsets"),
+        ({**archive_options(PLAIN), "startingOffsets": "latest"}, (), "startingOffsets must not be latest"),
+        ({**archive_options(PLAIN), "minPartitions": "none"}, (), "minPartitions"),
+        (archive_options(PLAIN), ("--subscribe-pattern", "x", "--assign", "{}"), "exactly one"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(options: Mapping[str, str], arguments: Sequence[str], reason: str) -> None:
+    ended = run("plan", options, *arguments)
+    assert ended.exit_code == 2
+    assert reason in ended.output and ended.output.count("\n") == 1
+
+
+def test_brokers_that_are_not_there_fail_it_in_one_line() -> None:
+    ended = run("plan", nobody())
+    assert ended.exit_code == 1
+    assert "no broker answered" in ended.output and ended.output.count("\n") == 1
+
+
+@pytest.mark.stack
+def test_what_is_not_tiered_comes_from_brokers_and_the_reason_is_said(stack: TieredStack, topic: str) -> None:
+    tier_segments(stack, topic, [40, 30, 50])
+    options = {**stack.options(), "subscribe": topic, "startingOffsets": f'{{"{topic}":{{"0":45}}}}'}
+    (partition,) = said(options)["partitions"]
+    assert (partition["start_offset"], partition["end_offset"], partition["segments"]) == (45, 121, 2)
+    assert (partition["broker_offsets"], partition["broker_reason"]) == (1, NOT_TIERED_YET)
+    (partition,) = said({**options, "remote.log.locator": "none"})["partitions"]
+    assert (partition["broker_offsets"], partition["broker_reason"], partition["gets"]) == (76, NO_LOCATOR, 0)

@@ -1,0 +1,84 @@
+"""`tiered-stream watch`, over HTTP as a driver serves its metrics."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner
+
+from tiered_stream.cli import app
+from tiered_stream.model import TopicPartition
+from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.observe.progress import MicroBatch
+from tiered_stream.observe.query_metrics import QueryMetrics
+
+
+def batch(name: str, number: int, lag: int) -> MicroBatch:
+    cost = ReadMetrics(records=1500, remote_fetch_bytes=3 << 20, fallbacks_read_timeout=2)
+    lags = {TopicPartition("orders", 0): lag, TopicPartition("orders", 1): 5}
+    return MicroBatch(name, f"id of {name}", number, "2026-01-01T00:00:00Z", 1500, 2.5, 600.0, cost, lags)
+
+
+@pytest.fixture
+def driver() -> Iterator[tuple[str, QueryMetrics]]:
+    metrics = QueryMetrics()
+    monitor = Monitor("127.0.0.1", 0, metrics.registry, str)
+    yield f"127.0.0.1:{monitor.port}", metrics
+    monitor.close()
+
+
+def watch(*arguments: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(app, ["watch", *arguments], env={"COLUMNS": "140"})
+    return ended.exit_code, ended.output
+
+
+def test_each_query_is_a_row_with_its_sums_and_its_last_micro_batch(driver: tuple[str, QueryMetrics]) -> None:
+    address, metrics = driver
+    for number in (3, 4):
+        metrics.add(batch("orders", number, lag=7))
+    code, shown = watch(address, "--once")
+    assert code == 0
+    row = next(line for line in shown.splitlines() if "orders" in line)
+    assert row.replace("│", " ").split()[:9] == ["orders", "4", "3,000", "600", "2.5", "6.0", "0.0", "4", "12"]
+
+
+def test_for_programs_there_is_a_line_of_json_for_each_query(driver: tuple[str, QueryMetrics]) -> None:
+    address, metrics = driver
+    metrics.add(batch("one", 1, lag=0))
+    metrics.add(batch("two", 2, lag=1))
+    metrics.add(batch("gone", 2, lag=1))
+    metrics.ended("id of gone")
+    code, shown = watch(f"http://{address}/metrics", "--once", "--json")
+    lines = [json.loads(line) for line in shown.splitlines()]
+    assert (code, [line["query"] for line in lines]) == (0, ["one", "two"])
+    assert [(line["rows"], line["batch_id"], line["lag_offsets"]) for line in lines] == [(1500, 1, 5), (1500, 2, 6)]
+
+
+def test_a_driver_without_queries_says_so(driver: tuple[str, QueryMetrics]) -> None:
+    code, shown = watch(driver[0], "--once")
+    assert code == 0 and "no query has finished a micro-batch yet" in " ".join(shown.split())
+
+
+def test_where_nobody_answers_one_line_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    code, shown = watch(address, "--once")
+    assert (code, len(shown.splitlines())) == (1, 1) and address in shown
+
+
+def test_another_server_is_no_driver() -> None:
+    monitor = Monitor("127.0.0.1", 0, CollectorRegistry(), str)
+    code, shown = watch(f"127.0.0.1:{monitor.port}/nowhere", "--once")
+    monitor.close()
+    assert code == 1 and "404" in shown
+
+
+@pytest.mark.parametrize("address", ["ftp://driver", "http://", ""])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    code, shown = watch(address, "--once")
+    assert code == 2 and "no host:port" in shown

@@ -1,0 +1,211 @@
+"""Faults as they are found in the wild, each planted by settings or folders, and what `doctor` must say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltalake import DeltaTable, Schema
+
+from tests.doctor.site import CUT, HADOOP_AWS, HOLED, LAKE, LOCAL, TIERED, Site
+from tests.golden import STORES
+from tests.stack.processes import free_ports
+
+S3A_TABLE = {"ingest.table": f"s3a://{LAKE}/orders", "ingest.checkpointLocation": f"s3a://{LAKE}/checkpoints/orders"}
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What makes the fault: settings, Spark's, and flags of the command."""
+
+    settings: dict[str, str]
+    spark_conf: Sequence[str] = ()
+    flags: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`check` begins the finding's name; `found` and `mend` are said in it. A warning does not change the exit code."""
+
+    plant: Callable[[Site, Path], Planted]
+    check: str
+    found: str
+    mend: str
+    status: str = "failed"
+    code: int = 1
+
+
+def _settings(**settings: str) -> Callable[[Site, Path], Planted]:
+    return lambda _site, _folder: Planted({name.replace("_", "."): value for name, value in settings.items()})
+
+
+def _as(user: str, password: str | None = None, **settings: str) -> Callable[[Site, Path], Planted]:
+    return lambda site, _: Planted({**site.login(user, password), **settings})
+
+
+def _no_broker(_site: Site, _folder: Path) -> Planted:
+    return Planted({"kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}"})
+
+
+def _no_token_endpoint(site: Site, _folder: Path) -> Planted:
+    oauthbearer = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": 'x.OAuthBearerLoginModule required clientId="alice" clientSecret="hunter2";',
+        "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{free_ports(1)[0]}/token",
+        "sasl.login.retry.backoff.max.ms": "0",
+    }
+    return Planted({**site.login("alice"), **{f"kafka.{name}": value for name, value in oauthbearer.items()}})
+
+
+def _no_endpoint(_site: Site, _folder: Path) -> Planted:
+    return Planted({"remote.storage.s3.endpoint.url": f"http://127.0.0.1:{free_ports(1)[0]}"})
+
+
+def _at(listener: str) -> Callable[[Site, Path], Planted]:
+    return lambda site, _: Planted({"kafka.bootstrap.servers": site.stack.broker.address(listener)})
+
+
+def _other_region(site: Site, _folder: Path) -> Planted:
+    other = site.tier_by_lake
+    return Planted(
+        {
+            "remote.storage.s3.endpoint.url": other.endpoint,
+            "remote.storage.aws.access.key.id": other.access_key,
+            "remote.storage.aws.secret.access.key": other.secret_key,
+            "remote.storage.s3.region": "eu-west-1",
+        }
+    )
+
+
+def _other_columns(_site: Site, folder: Path) -> Planted:
+    fields = [{"name": "offset", "type": "string", "nullable": True, "metadata": {}}]
+    DeltaTable.create(str(folder / "table"), Schema.from_json(json.dumps({"type": "struct", "fields": fields})))
+    return Planted({})
+
+
+def _no_bucket(site: Site, _folder: Path) -> Planted:
+    return Planted({"ingest.table": "s3a://no-such-lake/orders"}, [HADOOP_AWS, *site.lake_conf()])
+
+
+def _wrong_lake_secret(site: Site, _folder: Path) -> Planted:
+    return Planted(
+        {"ingest.table": f"s3a://{LAKE}/orders"},
+        [HADOOP_AWS, *site.lake_conf(), "spark.hadoop.fs.s3a.secret.key=hunter2"],
+    )
+
+
+def _checkpoint(topic: str, offset: int) -> Callable[[Site, Path], Planted]:
+    """One that has committed a micro-batch up to the offset, as Spark writes it."""
+
+    def plant(_: Site, folder: Path) -> Planted:
+        for log, lines in {
+            "offsets": ["v1", "{}", json.dumps({topic: {"0": offset}})],
+            "commits": ["v1", "{}"],
+        }.items():
+            (folder / "checkpoint" / log).mkdir(parents=True)
+            (folder / "checkpoint" / log / "0").write_text("\n".join(lines))
+        return Planted({"subscribe": topic})
+
+    return plant
+
+
+FAULTS: dict[str, Fault] = {
+    "a misspelt option": Fault(
+        _settings(remote_storage_ury="s3://b"), "settings", "remote.storage.uri", "correct the setting", code=2
+    ),
+    "a misspelt setting of the job": Fault(
+        _settings(ingest_tabel="t"), "settings", "ingest.table", "correct the setting", code=2
+    ),
+    "a misspelt Kafka property": Fault(
+        _settings(kafka_sasl_mechanisn="PLAIN"), "settings", "kafka.sasl.mechanism?", "correct or remove",
+        "warning", 0,
+    ),
+    "no broker at that port": Fault(_no_broker, "bootstrap servers", "nobody listens", "correct the port"),
+    "a broker's name that nobody knows": Fault(
+        _settings(kafka_bootstrap_servers="no-such-broker.invalid:9092"), "bootstrap servers", "is not known here",
+        "correct the name",
+    ),
+    "an advertised listener out of reach": Fault(
+        _at("AWAY"), "advertised listeners", "broker 1 advertises 127.0.0.1:", "advertised.listeners"
+    ),
+    "a wrong password": Fault(
+        _as("alice", "hunter2"), "login", "refused the login", "username and password in kafka.sasl.jaas.config"
+    ),
+    "a token endpoint that is away": Fault(
+        _no_token_endpoint, "login", "the token endpoint was not reached", "the way to the token endpoint",
+    ),
+    "a wrong password of a key store": Fault(
+        _settings(kafka_security_protocol="SSL", kafka_ssl_keystore_location=str(STORES / "key.jks"),
+                  kafka_ssl_keystore_password="hunter2"),
+        "settings", "check kafka.ssl.keystore.password", "correct the setting", code=2,
+    ),
+    "a setting without effect": Fault(
+        _settings(kafka_max_poll_records="5"), "settings", "kafka.max.poll.records has no effect", "correct or remove",
+        "warning", 0,
+    ),
+    "a login where none is asked for": Fault(
+        lambda site, _: Planted({**site.login("alice"), "kafka.bootstrap.servers": site.stack.bootstrap_servers,
+                                 "kafka.default.api.timeout.ms": "3000"}),
+        "login", "kafka.security.protocol = SASL_PLAINTEXT", "kafka.security.protocol",
+    ),
+    "an expired certificate": Fault(
+        lambda site, _: Planted(site.tls("EXPIRED")), "bootstrap servers", "expired", "renew the server's certificate"
+    ),
+    "a certificate for another host": Fault(
+        lambda site, _: Planted(site.tls("OTHERNAME")), "bootstrap servers", "127.0.0.1", "names 127.0.0.1"
+    ),
+    "an unknown authority": Fault(
+        lambda site, _: Planted(site.tls("TLS", site.stranger)), "bootstrap servers", "TLS failed",
+        "kafka.ssl.truststore.location",
+    ),
+    "a topic that is missing": Fault(_settings(subscribe="nowhere"), "topics", "'nowhere'", "correct subscribe"),
+    "a topic that is not tiered": Fault(
+        _settings(subscribe=LOCAL), "tiering of the topics", LOCAL, "remote.storage.enable=true", "warning", 0
+    ),
+    "no READ on the topic": Fault(_as("bob"), "READ on the topics", TIERED, "--operation READ"),
+    "no READ on the metadata topic": Fault(
+        _as("carol"), "metadata topic", "__remote_log_metadata", "grant READ on the topic __remote_log_metadata"
+    ),
+    "a wrong bucket": Fault(
+        _settings(remote_storage_uri="s3://no-such-bucket"), "bucket", "no-such-bucket", "correct the bucket's name"
+    ),
+    "a wrong secret key": Fault(
+        lambda _site, _: Planted({"remote.storage.aws.secret.access.key": "hunter2"}), "bucket",
+        "SignatureDoesNotMatch", "correct the secret access key",
+    ),
+    "an unknown access key": Fault(
+        lambda _site, _: Planted({"remote.storage.aws.access.key.id": "nobody"}), "bucket", "403",
+        "access key id",
+    ),
+    "an S3 endpoint that is down": Fault(_no_endpoint, "storage endpoint", "does not answer", "s3.endpoint.url"),
+    "another region": Fault(_other_region, "bucket", "eu-west-1", "remote.storage.s3.region=us-east-1", "warning", 0),
+    "a wrong prefix": Fault(
+        lambda site, _: Planted({"remote.storage.uri": f"s3://{site.stack.bucket}/backup"}), "segment objects",
+        "no segment is where the settings say", "set remote.storage.layout=local and remote.storage.uri=s3://",
+    ),
+    "a wrong layout": Fault(
+        _settings(remote_storage_layout="aiven"), "segment objects", "no segment is where the settings say",
+        "set remote.storage.layout=local",
+    ),
+    "a segment that is gone from the bucket": Fault(
+        _settings(subscribe=HOLED), "segment objects", "1 other segments are given", "restore the object"
+    ),
+    "a table with other columns": Fault(_other_columns, "table ", "has no column", "ALTER TABLE"),
+    "no bucket for the table": Fault(_no_bucket, "store of the table", "no-such-lake", "make the bucket"),
+    "a wrong secret for the table's bucket": Fault(
+        _wrong_lake_secret, "store of the table", "SignatureDoesNotMatch", "correct the secret access key"
+    ),
+    "no hadoop-aws": Fault(
+        lambda site, _: Planted(S3A_TABLE, site.lake_conf()), "hadoop-aws", "neither in",
+        "org.apache.hadoop:hadoop-aws:3.5.0 to spark.jars.packages",
+    ),
+    "a checkpoint below the log start": Fault(
+        _checkpoint(CUT, 20), "offsets of the checkpoint", "its log starts at 60: 40 offsets are lost",
+        "failOnDataLoss=false",
+    ),
+    "a checkpoint beyond the log": Fault(
+        _checkpoint(TIERED, 5_000), "offsets of the checkpoint", "its log ends at 91", "made again"
+    ),
+}  # fmt: skip

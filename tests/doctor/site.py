@@ -1,0 +1,165 @@
+"""A cluster, a tier and a lake in which all is well for one user, and much is wrong for others."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from kafka import TopicPartition
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from typer.testing import CliRunner
+
+from tests.broker.certificates import CertificateAuthority
+from tests.broker.secure import PLAIN, login_module
+from tests.reading import tier_segments
+from tests.stack.processes import free_ports
+from tests.stack.s3_client import s3a_settings
+from tests.stack.tiered_stack import TieredStack
+from tests.stack.topics import create_tiered_topic
+from tests.stack.versitygw import VersityGateway
+from tiered_stream.cli import app
+from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
+
+TIERED, HOLED, CUT, LOCAL = "tiered", "holed", "cut", "local"
+"""Topics: all is well; one of its segments is gone from the bucket; its log starts late; it is not tiered."""
+LAKE = "lake"
+HADOOP_AWS = "spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0"
+_USERS = ("alice", "bob", "carol")
+_TLS = ("TLS", "EXPIRED", "OTHERNAME")
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where all of it is. Alice may read; Bob only describes the topics, Carol cannot read the metadata topic."""
+
+    stack: TieredStack
+    lake: VersityGateway
+    tier_by_lake: VersityGateway
+    """The stack's tier by another S3 service, which heeds regions."""
+    trust_store: Path
+    stranger: Path
+
+    def login(self, user: str, password: str | None = None) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.stack.broker.address("SASL"),
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": login_module("PLAIN", user, password or f"{user}-secret"),
+        }
+
+    def tls(self, listener: str, trust_store: Path | None = None) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.stack.broker.address(listener),
+            "kafka.security.protocol": "SSL",
+            "kafka.ssl.truststore.location": str(trust_store or self.trust_store),
+        }
+
+    def settings(self, folder: Path, changes: Mapping[str, str]) -> dict[str, str]:
+        """Those of a job in which all is well, but for the changes."""
+        return {
+            **self.stack.options(),
+            "subscribe": TIERED,
+            "startingOffsets": "earliest",
+            "ingest.table": str(folder / "table"),
+            "ingest.checkpointLocation": str(folder / "checkpoint"),
+            **changes,
+        }
+
+    def lake_conf(self, endpoint: str | None = None) -> list[str]:
+        """Spark's, for tables in the lake, or at another S3 service."""
+        conf = s3a_settings(endpoint or self.lake.endpoint, self.lake.access_key, self.lake.secret_key)
+        return [f"spark.hadoop.{name}={value}" for name, value in conf.items()]
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What the command said."""
+
+    code: int
+    text: str
+    findings: tuple[Mapping[str, str], ...]
+
+    def with_status(self, status: str) -> list[Mapping[str, str]]:
+        return [each for each in self.findings if each["status"] == status]
+
+
+def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) -> Examined:
+    """`tiered-stream doctor --json` run to its end."""
+    given = [text for name, value in settings.items() for text in ("--option", f"{name}={value}")]
+    conf = [text for each in spark_conf for text in ("--spark-conf", each)]
+    ended = CliRunner().invoke(app, ["doctor", "--json", *given, *conf, *flags], catch_exceptions=False)
+    report: dict[str, Any] = orjson.loads(ended.stdout)
+    assert report["exitCode"] == ended.exit_code
+    return Examined(ended.exit_code, ended.output, tuple(report["findings"]))
+
+
+@contextmanager
+def site(folder: Path) -> Iterator[Site]:
+    """All services run inside it."""
+    authority = CertificateAuthority()
+    trust_store = authority.write(folder / "trust.pem")
+    stack = TieredStack(
+        listeners={"SASL": "SASL_PLAINTEXT", "AWAY": "PLAINTEXT", **dict.fromkeys(_TLS, "SSL")},
+        advertised={"AWAY": f"127.0.0.1:{free_ports(1)[0]}"},
+        properties=_properties(folder, authority, trust_store),
+    )
+    with ExitStack() as services:
+        services.enter_context(stack)
+        _fill(stack)
+        lake = VersityGateway(folder / "versitygw", folder / "buckets")
+        same_tier = VersityGateway(folder / "versitygw-tier", stack.folder / "storage")
+        for each in (lake, same_tier):
+            each.start()
+            services.callback(each.stop)
+        lake.client().create_bucket(Bucket=LAKE)
+        yield Site(stack, lake, same_tier, trust_store, CertificateAuthority().write(folder / "stranger.pem"))
+
+
+def _properties(folder: Path, authority: CertificateAuthority, trust_store: Path) -> dict[str, str]:
+    identities = {
+        "TLS": authority.issue("broker"),
+        "EXPIRED": authority.issue("expired", ends=-datetime.timedelta(hours=1)),
+        "OTHERNAME": authority.issue("other", host="10.11.12.13"),
+    }
+    stores = {
+        f"listener.name.{listener.lower()}.ssl.keystore.{what}": value
+        for listener, identity in identities.items()
+        for what, value in (("type", "PEM"), ("location", str(identity.write(folder / f"{listener}.pem"))))
+    }
+    known = " ".join(f'user_{user}="{user}-secret"' for user in _USERS)
+    return {
+        **stores,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(trust_store),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl.plain.sasl.jaas.config": f"{PLAIN} required {known};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+def _fill(stack: TieredStack) -> None:
+    for topic in (TIERED, HOLED, CUT):
+        tier_segments(stack, topic, [40, 50])
+    create_tiered_topic(stack.broker, LOCAL, config={"remote.storage.enable": "false"})
+    next(iter(sorted(stack.tier_dir.glob(f"{HOLED}-0-*/*.log")))).unlink()
+    read, describe = ACLOperation.READ, ACLOperation.DESCRIBE
+    allowed = [
+        *((user, read, topic) for user in ("alice", "carol") for topic in (TIERED, HOLED, CUT, LOCAL)),
+        *(("bob", describe, topic) for topic in (TIERED, HOLED, CUT, LOCAL)),
+        *((user, read, REMOTE_LOG_METADATA_TOPIC) for user in ("alice", "bob")),
+        ("carol", describe, REMOTE_LOG_METADATA_TOPIC),
+    ]
+    with stack.broker.admin() as admin:
+        admin.create_acls(
+            [
+                ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(ResourceType.TOPIC, topic))
+                for user, operation, topic in allowed
+            ]
+        )
+        admin.delete_records({TopicPartition(CUT, 0): 60})

@@ -1,0 +1,58 @@
+"""What a bucket's answer means. The answers are AWS's; those of real services are in `test_doctor`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tiered_stream.doctor.bucket import Bucket, BucketAnswer, look_at_clock, look_at_listing
+from tiered_stream.doctor.finding import FaultError, NotNeededError
+from tiered_stream.options.parsing import StorageOptions
+
+BUCKET = Bucket("tier", "prefix", StorageOptions(), "remote.storage.")
+
+
+def answer(status: int = 200, code: str = "", region: str | None = None, ahead: float | None = 0.0) -> BucketAnswer:
+    return BucketAnswer("https://s3.amazonaws.com", status, code, "us-east-1", region, ahead)
+
+
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        (answer(400, "AuthorizationHeaderMalformed", "eu-west-1"), "set remote.storage.s3.region=eu-west-1"),
+        (answer(301, "PermanentRedirect"), "set remote.storage.s3.region=that of the bucket"),
+        (answer(404, "NoSuchBucket"), "correct the bucket's name"),
+        (answer(400, "ExpiredToken"), "get new temporary credentials"),
+        (answer(503, "SlowDown"), "see the service's own log"),
+    ],
+)
+def test_a_bucket_that_cannot_be_used_is_a_fault_with_its_mend(given: BucketAnswer, mend: str) -> None:
+    with pytest.raises(FaultError) as raised:
+        look_at_listing(BUCKET, given)
+    assert mend in raised.value.mend
+
+
+def test_a_bucket_that_may_not_be_listed_is_a_warning() -> None:
+    seen = look_at_listing(BUCKET, answer(403, "AccessDenied"))
+    assert seen.value is False
+    assert "grant s3:ListBucket on arn:aws:s3:::tier" in seen.mend
+
+
+def test_a_bucket_elsewhere_that_answers_all_the_same_is_a_warning() -> None:
+    seen = look_at_listing(BUCKET, answer(region="eu-west-1"))
+    assert (seen.value, seen.mend) == (True, "set remote.storage.s3.region=eu-west-1")
+
+
+@pytest.mark.parametrize(("ahead", "warns"), [(0, False), (60, False), (-61, True), (300, True)])
+def test_a_clock_may_be_a_minute_off(ahead: float, warns: bool) -> None:
+    assert bool(look_at_clock(answer(ahead=ahead)).mend) == warns
+
+
+@pytest.mark.parametrize("given", [answer(ahead=301), answer(ahead=-301), answer(403, "RequestTimeTooSkewed")])
+def test_a_clock_that_is_far_off_is_a_fault(given: BucketAnswer) -> None:
+    with pytest.raises(FaultError, match="RequestTimeTooSkewed"):
+        look_at_clock(given)
+
+
+def test_without_a_date_nothing_is_said_of_the_clock() -> None:
+    with pytest.raises(NotNeededError):
+        look_at_clock(answer(ahead=None))

@@ -1,0 +1,78 @@
+"""`tiered-stream cat`: the records of topics on standard output, straight from tiered storage, without Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tiered_stream.cli.arguments import (
+    Assign,
+    Assignments,
+    SettingsFile,
+    Subscribe,
+    SubscribePattern,
+    exit_codes,
+    reads,
+    source_settings,
+)
+from tiered_stream.cli.record_format import TOKENS, as_json, by_template
+from tiered_stream.options.remote_options import COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CAT_EXIT_CODES = "Exit codes: 0 done; 1 failed while it read; 2 refused, nothing was read; 130 stopped by Ctrl-C."
+_EVERYTHING = {"startingOffsets": "earliest", "includeHeaders": "true"}
+
+
+def cat(
+    settings: SettingsFile = None,
+    option: Assignments = None,
+    subscribe: Subscribe = None,
+    subscribe_pattern: SubscribePattern = None,
+    assign: Assign = None,
+    count: Annotated[int | None, typer.Option("--count", "-c", min=0, help="Stop after so many records.")] = None,
+    format: Annotated[str, typer.Option("--format", "-f", help=f"{TOKENS}.")] = "%s\\n",
+    json: Annotated[bool, typer.Option("--json", "-J", help="A line of JSON for each record.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+) -> None:
+    """Print what topics hold, one partition after the other, by offset.
+
+    What is read is said by the options of the source: startingOffsets, endingTimestamp and so on; without them it is
+    everything.
+    """
+    with exit_codes():
+        printed = as_json if json else by_template(format)
+        given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
+        given.pop(COLUMNS.name, None)  # the template says what is printed
+        batches = _batches({**_EVERYTHING, **given}, follow=follow)
+        with suppress(BrokenPipeError):  # as `head` leaves it
+            _print(islice(_rows(batches), count), printed)
+
+
+def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:
+    # Imported late: other commands need no numba and no pyarrow.
+    from tiered_stream import scanner
+
+    return scanner.follow(options) if follow else scanner.scan(options)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+
+    for batch in batches:
+        at = batch.schema.get_field_index("timestamp")
+        millis = pa.array((stamp // 1000 for stamp in batch.column(at).cast(pa.int64()).to_pylist()), pa.int64())
+        yield from batch.set_column(at, "timestamp", millis).to_pylist()
+
+
+def _print(rows: Iterator[dict[str, Any]], printed: Callable[[dict[str, Any]], bytes]) -> None:
+    out = sys.stdout.buffer
+    for row in rows:
+        out.write(printed(row))
+    out.flush()

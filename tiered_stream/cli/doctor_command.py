@@ -1,0 +1,80 @@
+"""`tiered-stream doctor`: what keeps a job from its work, and what mends it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import orjson
+import typer
+
+from tiered_stream.cli.arguments import (
+    Assign,
+    Assignments,
+    Json,
+    PropertiesFile,
+    SettingsFile,
+    SparkConf,
+    Subscribe,
+    SubscribePattern,
+    exit_codes,
+    reads,
+)
+from tiered_stream.options.command_settings import command_settings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tiered_stream.doctor.finding import Finding
+
+DOCTOR_EXIT_CODES = (
+    "Exit codes: 0 all is well, warnings or not; 1 something failed; 2 the settings are refused; 130 stopped by Ctrl-C."
+)
+_SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "dim")}
+
+
+def doctor(
+    settings: SettingsFile = None,
+    option: Assignments = None,
+    subscribe: Subscribe = None,
+    subscribe_pattern: SubscribePattern = None,
+    assign: Assign = None,
+    properties_file: PropertiesFile = None,
+    spark_conf: SparkConf = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Also put an empty object into the table's store, and delete it.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Check all that a job needs, and say what mends what is wrong: brokers, ACLs, storage, clock, table, checkpoint.
+
+    The settings are those of the ingest job. Nothing is written anywhere unless --write says so, no Spark is started,
+    and no consumer group is joined. One check that fails does not keep the others from what they can still look at.
+    """
+    # Imported late: other commands need no broker client.
+    from rich.console import Console
+
+    from tiered_stream.doctor.examine import examine, exit_code
+    from tiered_stream.doctor.spark_conf import read_spark_conf
+
+    console = Console(highlight=False, soft_wrap=True)
+    with exit_codes():
+        given = command_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
+        spark = read_spark_conf(properties_file, spark_conf)
+        findings = examine(given, spark, lambda each: None if json else _print(console, each), write=write)
+    code = exit_code(findings)
+    if json:
+        typer.echo(orjson.dumps({"exitCode": code, "findings": findings}).decode())
+    else:
+        counts = Counter(each.status.value for each in findings)
+        console.print(", ".join(f"{counts[status]} {status}" for status in _SIGNS if counts[status]))
+    raise typer.Exit(code)
+
+
+def _print(console: Console, finding: Finding) -> None:
+    from rich.text import Text
+
+    sign, style = _SIGNS[finding.status]
+    console.print(Text.assemble((f"{sign} ", style), (finding.check, "bold"), f": {finding.found}"))
+    if finding.mend:
+        console.print(Text.assemble(("  mend: ", style), finding.mend))

@@ -1,0 +1,91 @@
+"""`tiered-stream lag`: how far a streaming query is behind its topics."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from tiered_stream.cli.arguments import (
+    FAILED,
+    Assign,
+    Assignments,
+    Json,
+    PropertiesFile,
+    SettingsFile,
+    Subscribe,
+    SubscribePattern,
+    exit_codes,
+    reads,
+    show,
+)
+from tiered_stream.delta.ingest_settings import (
+    CHECKPOINT,
+    S3_SCHEMES,
+    TableStorage,
+    source_options,
+    table_storage,
+)
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.command_settings import POSITIONS, command_settings, without
+from tiered_stream.options.given import GivenOptions
+
+
+def lag(
+    settings: SettingsFile = None,
+    option: Assignments = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="The query's checkpoint: a folder, or s3a://…; default: that of the settings.")
+    ] = None,
+    subscribe: Subscribe = None,
+    subscribe_pattern: SubscribePattern = None,
+    assign: Assign = None,
+    properties_file: PropertiesFile = None,
+    json: Json = False,
+) -> None:
+    """Say how far a streaming query is behind: offsets, seconds, and how much of that is tiered.
+
+    The query may be of tiered_stream or of Spark's kafka source. The topics are those of its checkpoint, unless the
+    command line names some. A checkpoint in S3 is reached by `ingest.storage.*`, as the ingest job's table, and by what
+    --properties-file says of fs.s3a.
+    """
+    with exit_codes():
+        given, chosen = command_settings(settings, option, {}), reads(subscribe, subscribe_pattern, assign)
+        where = checkpoint or _of_the_job(given)
+        # Imported late: other commands need no Kafka and no Arrow.
+        from tiered_stream.inspect.checkpoint import committed_batch
+        from tiered_stream.inspect.lag import lag_of, render_lag
+        from tiered_stream.options.parsing import parse_options
+
+        batch = committed_batch(where, _storage(given, where, properties_file))
+        topics = {"subscribe": ",".join(sorted({partition.topic for partition in batch.offsets}))}
+        parsed = parse_options(without(source_options(given), POSITIONS) | (chosen or topics), streaming=True)
+        report = lag_of(where, batch, parsed, time.time_ns() // 1_000_000)
+        show(report.to_json() if json else render_lag(report))
+    if report.faults:
+        raise typer.Exit(FAILED)
+
+
+def _storage(settings: dict[str, str], checkpoint: str, properties_file: Path | None) -> TableStorage:
+    parts = urlsplit(checkpoint)
+    if properties_file is None or parts.scheme not in S3_SCHEMES:
+        return table_storage(settings)
+    from tiered_stream.delta.s3a import find_storage
+    from tiered_stream.doctor.spark_conf import read_spark_conf
+
+    storage, why_not = find_storage(settings, read_spark_conf(properties_file, None).s3a(parts.netloc))
+    if why_not:
+        raise ConfigurationError(f"only Spark can reach {checkpoint} as {properties_file} says: {why_not}")
+    return storage
+
+
+def _of_the_job(settings: dict[str, str]) -> str:
+    found = GivenOptions(settings).with_prefix("").get(CHECKPOINT.lower())
+    if not found:
+        raise ConfigurationError("say by --checkpoint which query is meant: its checkpointLocation")
+    if "{topic}" in found:
+        raise ConfigurationError(f"{CHECKPOINT} is {found}, one for each topic: say by --checkpoint which is meant")
+    return found

@@ -1,0 +1,52 @@
+"""`tiered-stream plan`: what a read would fetch, and what that costs."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from tiered_stream.cli.arguments import (
+    Assign,
+    Assignments,
+    GetPrice,
+    GibPrice,
+    Json,
+    SettingsFile,
+    Subscribe,
+    SubscribePattern,
+    exit_codes,
+    reads,
+    show,
+    source_settings,
+)
+
+
+def plan(
+    settings: SettingsFile = None,
+    option: Assignments = None,
+    subscribe: Subscribe = None,
+    subscribe_pattern: SubscribePattern = None,
+    assign: Assign = None,
+    tasks: Annotated[
+        int | None, typer.Option(min=1, help="Tasks at once; default: as many as this machine has cores.")
+    ] = None,
+    get_price: GetPrice = None,
+    gib_price: GibPrice = None,
+    json: Json = False,
+) -> None:
+    """Say what a batch query by these options would read: splits, segments, GETs, what comes from brokers, the cost.
+
+    It is planned as the query is, and nothing of the records is read. Without positions it is everything there is.
+    """
+    with exit_codes():
+        given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
+        # Imported late: other commands need no Kafka.
+        from tiered_stream.inspect.read_cost import priced, render_cost
+        from tiered_stream.inspect.read_plan import planned_cost
+        from tiered_stream.options.parsing import parse_options
+
+        parsed = parse_options(given, streaming=False)
+        cost = planned_cost(parsed, tasks or len(os.sched_getaffinity(0)), priced(get_price, gib_price))
+        show(cost.to_json() if json else render_cost(cost, "a batch read"))

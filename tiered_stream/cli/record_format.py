@@ -1,0 +1,84 @@
+"""How a record is printed: by a template as kcat's, or as a line of JSON."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from tiered_stream.errors import ConfigurationError
+
+Record = Mapping[str, Any]
+"""A row of `scan`; the timestamp in milliseconds."""
+
+_TOKENS: dict[str, Callable[[Record], bytes]] = {
+    "t": lambda record: record["topic"].encode(),
+    "p": lambda record: b"%d" % record["partition"],
+    "o": lambda record: b"%d" % record["offset"],
+    "T": lambda record: b"%d" % record["timestamp"],
+    "k": lambda record: _or_null(record["key"]),
+    "K": lambda record: _length(record["key"]),
+    "s": lambda record: _or_null(record["value"]),
+    "S": lambda record: _length(record["value"]),
+    "h": lambda record: b",".join(
+        header["key"].encode() + b"=" + _or_null(header["value"]) for header in record.get("headers") or ()
+    ),
+    "%": lambda record: b"%",
+}
+TOKENS = (
+    "%t topic, %p partition, %o offset, %T timestamp in ms, %k key, %K its length, %s value, %S its length, %h headers"
+)
+_ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_PARTS = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOTALL)
+
+
+def by_template(template: str) -> Callable[[Record], bytes]:
+    """What prints a record by the template; a null is printed as NULL, its length as -1.
+
+    Raises:
+        ConfigurationError: names what the template says and nobody knows.
+    """
+    parts: list[bytes | Callable[[Record], bytes]] = []
+    for found in _PARTS.finditer(template):
+        token, escape, text = found["token"], found["escape"], found["text"]
+        if token is not None and token in _TOKENS:
+            parts.append(_TOKENS[token])
+        elif escape is not None and escape in _ESCAPES:
+            parts.append(_ESCAPES[escape])
+        elif text is not None:
+            parts.append(text.encode())
+        else:
+            raise ConfigurationError(f"the format says {found[0]!r}; there are {TOKENS}, %%, and \\n \\r \\t \\0 \\\\")
+    return lambda record: b"".join(part if isinstance(part, bytes) else part(record) for part in parts)
+
+
+def as_json(record: Record) -> bytes:
+    """A line of JSON; bytes that are no UTF-8 become `{"base64": …}`."""
+    headers = record.get("headers")
+    shown = {
+        **record,
+        "key": _text(record["key"]),
+        "value": _text(record["value"]),
+        **({"headers": [{**each, "value": _text(each["value"])} for each in headers]} if headers else {}),
+    }
+    return orjson.dumps(shown) + b"\n"
+
+
+def _or_null(value: bytes | None) -> bytes:
+    return b"NULL" if value is None else value
+
+
+def _length(value: bytes | None) -> bytes:
+    return b"%d" % (-1 if value is None else len(value))
+
+
+def _text(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(value).decode()}

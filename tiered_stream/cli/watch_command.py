@@ -1,0 +1,119 @@
+"""`tiered-stream watch`: the streaming queries of a driver, as they run."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import orjson
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from tiered_stream.cli.arguments import Json, exit_codes
+from tiered_stream.errors import ConfigurationError, TieredStreamError
+
+WATCH_EXIT_CODES = "Exit codes: 0 done; 1 nothing answers there; 2 refused; 130 stopped by Ctrl-C."
+_SECONDS, _LARGEST = 10.0, 64 << 20
+_MIB, _OK = 1 << 20, 200
+
+Figures = dict[str, dict[str, float]]
+"""By the query's name: its figures by their names."""
+
+
+class NoAnswerError(TieredStreamError):
+    """Nobody answers there, or it is no driver with `report_queries`."""
+
+
+def watch(
+    address: Annotated[str, typer.Argument(help="host:port of the driver's metrics (ingest.metrics.prometheus).")],
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    json: Json = False,
+    once: Annotated[bool, typer.Option("--once", help="Look once, and end.")] = False,
+) -> None:
+    """Show the streaming queries of a driver that serves its metrics, until Ctrl-C."""
+    with exit_codes():
+        url = _url(address)
+        if json:
+            _print_json(url, interval, once=once)
+        else:
+            _show(url, interval, once=once)
+
+
+def _url(address: str) -> str:
+    parts = urlsplit(address if "://" in address else f"http://{address}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError(f"{address!r} is no host:port or URL of a driver's metrics")
+    return parts._replace(path=parts.path if parts.path.strip("/") else "/metrics").geturl()
+
+
+def _print_json(url: str, interval: float, *, once: bool) -> None:
+    while True:
+        for name, figures in sorted(look(url).items()):
+            sys.stdout.write(orjson.dumps({"query": name, **figures}).decode() + "\n")
+        sys.stdout.flush()
+        if once:
+            return
+        time.sleep(interval)
+
+
+def _show(url: str, interval: float, *, once: bool) -> None:
+    console = Console(highlight=False)
+    if once:
+        console.print(_table(look(url)))
+        return
+    with Live(_table(look(url)), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval)
+            live.update(_table(look(url)), refresh=True)
+
+
+def look(url: str) -> Figures:
+    """What the queries' figures are now.
+
+    Raises:
+        NoAnswerError: nobody answers there, or not with metrics.
+    """
+    import urllib3
+    from prometheus_client.parser import text_string_to_metric_families
+
+    from tiered_stream.observe.query_metrics import PREFIX
+
+    try:
+        answer = urllib3.request("GET", url, timeout=_SECONDS, retries=False, preload_content=False)
+        text = answer.read(_LARGEST).decode() if answer.status == _OK else ""
+        samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+    except (urllib3.exceptions.HTTPError, ValueError) as error:
+        raise NoAnswerError(f"{url} gives no metrics: {error}. Does the driver report its queries there?") from error
+    if answer.status != 200:
+        raise NoAnswerError(f"{url} answers {answer.status}: it is no driver that reports its queries")
+    found: Figures = defaultdict(lambda: defaultdict(float))
+    for each in samples:
+        if each.name.startswith(PREFIX) and "le" not in each.labels and "query" in each.labels:
+            found[each.labels["query"]][each.name.removeprefix(PREFIX).removesuffix("_total")] += each.value
+    return {name: dict(figures) for name, figures in found.items()}
+
+
+def _table(queries: Mapping[str, Mapping[str, float]]) -> Table:
+    table = Table(caption=None if queries else "no query has finished a micro-batch yet")
+    table.add_column("query", overflow="fold")
+    for name in ("batch", "rows", "rows/s", "batch s", "storage MiB", "broker MiB", "fallbacks", "lag", "lag s"):
+        table.add_column(name, justify="right")
+    for name, figures in sorted(queries.items()):
+        table.add_row(name, *(_cell(figures, each, unit, digits) for each, unit, digits in _COLUMNS))
+    return table
+
+
+_COLUMNS = (
+    ("batch_id", 1, 0), ("rows", 1, 0), ("rows_per_second", 1, 0), ("batch_seconds", 1, 1), ("storage_bytes", _MIB, 1),
+    ("broker_bytes", _MIB, 1), ("fallbacks", 1, 0), ("lag_offsets", 1, 0), ("lag_seconds", 1, 0),
+)  # fmt: skip
+
+
+def _cell(figures: Mapping[str, float], name: str, unit: int, digits: int) -> str:
+    return f"{figures[name] / unit:,.{digits}f}" if name in figures else "-"

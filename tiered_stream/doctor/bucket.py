@@ -1,0 +1,166 @@
+"""A bucket as it answers one listing of one key: is it reached, whose clock and region are right, who may what."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from botocore import UNSIGNED
+from botocore import exceptions as aws
+from botocore.config import Config
+
+from tiered_stream.doctor.finding import FaultError, NotNeededError, Seen
+from tiered_stream.errors import StorageAccessError
+from tiered_stream.options.parsing import S3Access
+from tiered_stream.process import muted
+from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, credential_provider, s3_client
+
+_SECONDS_TO_FAIL_AT, _SECONDS_TO_WARN_AT = 300, 60
+"""S3 itself refuses signatures that are 15 minutes off, other services sooner."""
+_CONNECT_SECONDS, _READ_SECONDS = 10, 30
+_REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
+_CREDENTIAL_MENDS = {
+    "InvalidAccessKeyId": "correct the access key id: the service does not know it",
+    "SignatureDoesNotMatch": "correct the secret access key",
+    "ExpiredToken": "get new temporary credentials: these have expired",
+    "InvalidToken": "correct the session token, or leave it out",
+}
+_NO_CREDENTIALS = (
+    aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A bucket and how to reach it. `option` is the prefix of the settings that say so, for what mends a fault."""
+
+    name: str
+    prefix: str
+    access: S3Access
+    option: str
+    anonymous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAnswer:
+    """What a bucket answers to a listing of one key: S3's error `code` (empty: it listed), and what the head says."""
+
+    endpoint: str
+    status: int
+    code: str
+    asked_region: str
+    region: str | None
+    """The bucket's own, where it says so."""
+    seconds_ahead: float | None
+    """By how much this machine's clock is ahead of the service's; None: it does not say its time."""
+    keys: tuple[str, ...] = ()
+
+
+def s3_config(access: S3Access, *, anonymous: bool) -> Config:
+    """Asked once, without patience."""
+    return Config(
+        signature_version=UNSIGNED if anonymous else "s3v4",
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        response_checksum_validation="when_required",
+        request_checksum_calculation="when_required",
+        s3={"addressing_style": "path" if access.s3_path_style else "auto"},
+    )
+
+
+def look_at_credentials(bucket: Bucket) -> Seen[bool]:
+    """Raises FaultError: there are none."""
+    if bucket.anonymous:
+        return Seen(True, "none: requests are not signed, as the settings say")
+    mend = f"set {bucket.option}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
+    try:
+        provider = credential_provider(bucket.access)
+    except StorageAccessError as error:
+        raise FaultError(str(error), mend) from None
+    if provider is None:
+        raise FaultError("neither the settings nor AWS's chain have credentials", mend)
+    return Seen(True, "in the settings" if provider == "settings" else f"by AWS's chain, provider {provider}")
+
+
+def ask_bucket(bucket: Bucket) -> Seen[BucketAnswer]:
+    """Whatever a service answers is an answer. Raises FaultError: nobody answers."""
+    access, option = bucket.access, bucket.option
+    with muted(*LOGGERS_WITH_SECRETS):
+        try:
+            client = s3_client(access, s3_config(access, anonymous=bucket.anonymous))
+        except (aws.BotoCoreError, ValueError) as error:
+            raise FaultError(f"no S3 client can be made: {error}", f"correct {option}s3.*") from None
+        endpoint = client.meta.endpoint_url
+        with closing(client):
+            try:
+                answer: Any = client.list_objects_v2(Bucket=bucket.name, Prefix=bucket.prefix, MaxKeys=1)
+                code = ""
+            except aws.ClientError as error:
+                answer, code = error.response, error.response["Error"].get("Code", "")
+            except _NO_CREDENTIALS:
+                raise FaultError("there are no credentials", "see what the check of the credentials says") from None
+            except aws.SSLError as error:
+                mend = (
+                    "trust the authority that issued the service's certificate (AWS_CA_BUNDLE), or correct the endpoint"
+                )
+                raise FaultError(f"{endpoint}: TLS failed: {error}", mend) from None
+            except (aws.BotoCoreError, OSError) as error:
+                mend = f"correct {option}s3.endpoint.url, start what is to listen there, or open the way to it"
+                raise FaultError(f"{endpoint} does not answer: {type(error).__name__}", mend) from None
+        head = {name.lower(): value for name, value in answer["ResponseMetadata"]["HTTPHeaders"].items()}
+    seen = BucketAnswer(
+        endpoint,
+        answer["ResponseMetadata"]["HTTPStatusCode"],
+        code,
+        client.meta.region_name,
+        head.get("x-amz-bucket-region") or answer.get("Error", {}).get("Region"),
+        _seconds_ahead(head.get("date")),
+        tuple(entry["Key"] for entry in answer.get("Contents", ())),
+    )
+    return Seen(seen, f"{endpoint} answers")
+
+
+def _seconds_ahead(date: str | None) -> float | None:
+    try:
+        return time.time() - parsedate_to_datetime(date).timestamp() if date else None
+    except ValueError:
+        return None
+
+
+def look_at_clock(answer: BucketAnswer) -> Seen[bool]:
+    """Raises FaultError: S3 refuses signatures of such a time."""
+    if answer.seconds_ahead is None:
+        raise NotNeededError("the service does not say its time, and Kafka has none to tell")
+    seconds = round(abs(answer.seconds_ahead))
+    found = f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
+    mend = "set this machine's clock (chrony, ntpd), or that of the storage service"
+    if seconds > _SECONDS_TO_FAIL_AT or answer.code == "RequestTimeTooSkewed":
+        raise FaultError(f"{found}: requests are refused as RequestTimeTooSkewed", mend)
+    if seconds > _SECONDS_TO_WARN_AT:
+        return Seen(True, found, mend)
+    return Seen(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
+
+
+def look_at_listing(bucket: Bucket, answer: BucketAnswer) -> Seen[bool]:
+    """Whether the user may list the bucket. Raises FaultError: the bucket cannot be used as it is configured."""
+    said, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
+    region = answer.region or "another region"
+    mend = f"set {bucket.option}s3.region={answer.region or 'that of the bucket'}"
+    if answer.code in _REGION_CODES:
+        raise FaultError(f"{where} is of {region}, and was asked as one of {answer.asked_region} ({said})", mend)
+    if not answer.code:
+        if answer.region and answer.region != answer.asked_region:
+            return Seen(True, f"{where} is of {region}, and was asked as one of {answer.asked_region}", mend)
+        return Seen(True, f"{where} is there, and may be listed")
+    if answer.status == 404:
+        raise FaultError(f"{where} does not exist ({said})", "correct the bucket's name, or make the bucket")
+    if answer.code in _CREDENTIAL_MENDS:
+        raise FaultError(f"{where} refuses the credentials ({said})", _CREDENTIAL_MENDS[answer.code])
+    if answer.status == 403:
+        mend = f"grant s3:ListBucket on arn:aws:s3:::{bucket.name}: without it S3 answers 403 for a missing object, too"
+        return Seen(False, f"{where} may not be listed ({said})", mend)
+    raise FaultError(f"{where} answers {said}", "see the service's own log or status page")

@@ -1,0 +1,162 @@
+"""Settings, versions, Java, the compiled kernels: what can be seen without asking anybody."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from tiered_stream.broker.config.client_properties import BrokerConfig
+from tiered_stream.delta.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, check_names, source_options
+from tiered_stream.delta.landing import check_settings
+from tiered_stream.delta.routing import TOPIC
+from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, Seen, warnings_of_ours
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options import spark_options as spark
+from tiered_stream.options.choices import LocatorName
+from tiered_stream.options.command_settings import gives, without
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.parsing import Options, parse_options
+
+SETTINGS = "settings"
+_DISTRIBUTION = "tiered-stream"
+_OLDEST_JAVA = 17
+_ENDINGS = (spark.ENDING_OFFSETS.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name)
+_API_TIMEOUT, _API_TIMEOUT_MS = "default.api.timeout.ms", "15000"
+"""Unless the settings say how long a broker is waited for: who looks for a fault does not wait for a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is examined. `tables` are pairs of table and checkpoint, as the ingest job would make them."""
+
+    options: Options
+    settings: Mapping[str, str]
+    """As given, `ingest.*` among them."""
+    tables: tuple[tuple[str | None, str | None], ...]
+
+
+def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
+    """The job that the settings describe."""
+    mends: Mends = {ConfigurationError: "correct the setting that the message names"}
+    job = examination.check(SETTINGS, lambda: _parse(settings), mends=mends)
+    lands = gives(settings, (TABLE,))
+    examination.check("Python and packages", lambda: _check_packages(lands))
+    examination.check("Java", lambda: _check_java(lands))
+    examination.check("compiled kernels", _check_kernels)
+    return job
+
+
+def _parse(settings: Mapping[str, str]) -> Seen[Job]:
+    with warnings_of_ours() as warned:
+        check_names(settings, JOB_SETTINGS)
+        given = without(settings, JOB_SETTINGS)
+        if gives(settings, (TABLE,)):
+            options = check_settings(given, _own(settings, LANE) or "auto")
+        else:
+            options = parse_options(source_options(given), streaming=not gives(given, _ENDINGS))
+        if options.locator is not LocatorName.ARCHIVE:
+            options = replace(options, kafka={_API_TIMEOUT: _API_TIMEOUT_MS, **options.kafka})
+            BrokerConfig.parse(options.kafka)
+    found = f"{len(settings)} settings are understood"
+    if warned:
+        return Seen(Job(options, settings, _tables(settings)), "; ".join(warned), "correct or remove these settings")
+    return Seen(Job(options, settings, _tables(settings)), found)
+
+
+def _own(settings: Mapping[str, str], name: str) -> str | None:
+    return next((value for given, value in settings.items() if given.lower() == name.lower()), None)
+
+
+def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None], ...]:
+    table, checkpoint = _own(settings, TABLE), _own(settings, CHECKPOINT)
+    if table is None and checkpoint is None:
+        return ()
+    for name, path in ((TABLE, table), (CHECKPOINT, checkpoint)):
+        if "@" in urlsplit(path or "").netloc:
+            raise ConfigurationError(f"{name} has credentials in it: give them by spark.hadoop.fs.s3a.*, or by a role")
+    if TOPIC not in (checkpoint or ""):
+        return ((table, checkpoint),)  # of many tables their common place is looked at
+    topics = GivenOptions(source_options(settings)).read(spark.SUBSCRIBE)
+    if not topics or TOPIC not in (table or ""):
+        raise ConfigurationError(f"with {TOPIC} in {CHECKPOINT}, {TABLE} needs it too, and topics come by subscribe")
+    return tuple((table and table.replace(TOPIC, each), checkpoint and checkpoint.replace(TOPIC, each))
+                 for each in topics)  # fmt: skip
+
+
+def _check_packages(lands: bool) -> Seen[bool]:
+    """As the package's own metadata declare them, those of `delta` where a table is written."""
+    python = platform.python_version()
+    try:
+        metadata = importlib.metadata.metadata(_DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return Seen(True, f"Python {python}; {_DISTRIBUTION} was not installed by pip, what it needs is not known")
+    wrong = list(_wrong_packages(metadata.get_all("Requires-Dist") or [], "delta" if lands else ""))
+    needed = metadata["Requires-Python"]
+    if not SpecifierSet(needed).contains(python):
+        raise FaultError(f"this is Python {python}; {needed} is needed", f"run it with Python {needed}")
+    if wrong:
+        names = " ".join(f"'{requirement}'" for requirement, _ in wrong)
+        found = ", ".join(f"{requirement.name} {installed or 'is missing'}" for requirement, installed in wrong)
+        raise FaultError(found, f"pip install {names}")
+    shown = ("pyspark", "delta-spark", "deltalake") if lands else ("pyspark",)
+    return Seen(
+        True, ", ".join((f"Python {python}", *(f"{name} {importlib.metadata.version(name)}" for name in shown)))
+    )
+
+
+def _wrong_packages(requires: list[str], extra: str) -> Iterator[tuple[Requirement, str | None]]:
+    for requirement in map(Requirement, requires):
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        try:
+            installed = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            installed = None
+        if installed is None or not requirement.specifier.contains(installed, prereleases=True):
+            requirement.marker = None
+            yield requirement, installed
+
+
+def _check_java(lands: bool) -> Seen[bool]:
+    home = os.environ.get("JAVA_HOME")
+    executable = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    mend = f"install Java {_OLDEST_JAVA} or newer, and set JAVA_HOME to it"
+    try:
+        command = [executable or "java", "-version"]
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        found = f"no java at {executable or 'PATH'}: only what runs without Spark works"
+        if lands:
+            raise FaultError(found, mend) from None
+        return Seen(True, found, mend)
+    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    if version is None or int(version[1]) < _OLDEST_JAVA:
+        raise FaultError(
+            f"{executable} says: {said.strip().splitlines()[:1]}; Spark needs {_OLDEST_JAVA} or newer", mend
+        )
+    return Seen(True, f"Java {version[1]} at {executable}")
+
+
+def _check_kernels() -> Seen[bool]:
+    # Imported late: numba takes half a second.
+    from tiered_stream.records import compiled
+
+    folder = compiled.cache_folder(compiled.kernel_key(*compiled.KERNELS))
+    if folder is None:
+        found = "there is nowhere to keep compiled kernels: each process compiles them anew"
+        return Seen(True, found, "run `tiered-stream warm` as who installed the package, or set XDG_CACHE_HOME")
+    if not any(folder.rglob("*.nbc")):
+        found = f"not compiled yet, {folder} is empty: the first task compiles them, which takes some ten seconds"
+        return Seen(True, found, "run `tiered-stream warm` in the environment that the executors use")
+    return Seen(True, f"there, in {folder}")

@@ -1,0 +1,64 @@
+"""Whether an address answers: by name, by TCP, and by TLS where it is to speak that."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+
+_EXPIRED, _NOT_YET_VALID = 10, 9  # OpenSSL: X509_V_ERR_*
+_OTHER_NAME = (62, 64)
+_UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+
+
+@dataclass(frozen=True, slots=True)
+class Unreached:
+    """Why an address does not answer; `of_tls`: somebody listens there."""
+
+    why: str
+    mend: str
+    of_tls: bool = False
+
+
+def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> Unreached | None:
+    """What keeps this machine from `host:port`, with TLS where there is a context; None: nothing does."""
+    try:
+        with socket.create_connection((host, port), timeout_s) as connection:
+            if context is not None:
+                context.wrap_socket(connection, server_hostname=host).close()
+    except (socket.gaierror, UnicodeError) as error:
+        return Unreached(
+            f"the name {host} is not known here ({getattr(error, 'strerror', None) or error})",
+            "correct the name, or this machine's DNS",
+        )
+    except ssl.SSLError as error:
+        return _of_tls(host, error)
+    except TimeoutError:
+        why = f"no answer within {timeout_s:.0f} s"
+        return Unreached(why, "open the way there: security group, firewall or route")
+    except ConnectionRefusedError:
+        return Unreached(
+            "nobody listens there (connection refused)", "correct the port, or start what is to listen there"
+        )
+    except (OSError, OverflowError) as error:
+        return Unreached(
+            getattr(error, "strerror", None) or type(error).__name__,
+            "open the way there: security group, firewall or route",
+        )
+    return None
+
+
+def _of_tls(host: str, error: ssl.SSLError) -> Unreached:
+    code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else None
+    why = f"TLS failed: {getattr(error, 'verify_message', None) or error.reason or type(error).__name__}"
+    if code == _EXPIRED:
+        mend = "renew the server's certificate"
+    elif code == _NOT_YET_VALID:
+        mend = "set this machine's clock, or have the server's certificate issued anew"
+    elif code in _OTHER_NAME:
+        mend = f"connect by a name that the certificate has, or have one issued that names {host}"
+    elif code in _UNKNOWN_AUTHORITY:
+        mend = "trust the authority that issued it (for brokers: kafka.ssl.truststore.location)"
+    else:
+        mend = "check that the address speaks TLS (for brokers: kafka.security.protocol), and which versions"
+    return Unreached(why, mend, of_tls=True)

@@ -1,0 +1,71 @@
+"""Spark's configuration as spark-submit would put it together, read from its files: no Spark is started."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+from tiered_stream.delta.s3a import S3aSettings
+from tiered_stream.options.properties_files import parse_assignment, read_settings
+
+_HADOOP = "spark.hadoop."
+_HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
+_JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
+
+
+@dataclass(frozen=True)
+class SparkConf:
+    """`values` by name; `home` is Spark's folder, None where none is found."""
+
+    values: Mapping[str, str]
+    home: Path | None
+
+    def hadoop(self, name: str) -> str | None:
+        """A setting of Hadoop's; what is in its own files (core-site.xml) is not known here."""
+        return self.values.get(_HADOOP + name)
+
+    def default_fs(self) -> str:
+        """Where paths without a scheme are."""
+        return self.hadoop("fs.defaultFS") or "file:///"
+
+    def s3a(self, bucket: str) -> S3aSettings:
+        """How Spark reaches a bucket."""
+        return S3aSettings(bucket, self.hadoop, self.hadoop, os.environ.get, has_connector=self.has_hadoop_aws)
+
+    @cached_property
+    def has_hadoop_aws(self) -> bool:
+        """Whether hadoop-aws is among Spark's own jars, or among those that it is told to fetch."""
+        lists = (self.values.get(name, "") for name in _JAR_LISTS)
+        packages = self.values.get("spark.jars.packages", "")
+        return bool(self._jars("hadoop-aws")) or "hadoop-aws-" in ",".join(lists) or f"{_HADOOP_AWS}:" in packages
+
+    @property
+    def missing_package(self) -> str:
+        """The hadoop-aws of Spark's own Hadoop, as `spark.jars.packages` has it."""
+        version = next((found[1] for jar in self._jars("hadoop-client-api")
+                        if (found := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
+        return f"{_HADOOP_AWS}:{version}"
+
+    def _jars(self, name: str) -> list[Path]:
+        return sorted((self.home / "jars").glob(f"{name}-*.jar")) if self.home else []
+
+
+def read_spark_conf(file: Path | None, assignments: Sequence[str] | None) -> SparkConf:
+    """`file` in place of Spark's own `spark-defaults.conf`, `name=value` texts on top.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a text has no `=`.
+    """
+    package = find_spec("pyspark")
+    folder = os.environ.get("SPARK_HOME") or next(iter((package and package.submodule_search_locations) or ()), None)
+    home = Path(folder) if folder else None
+    if file is None:
+        conf = os.environ.get("SPARK_CONF_DIR") or (home / "conf" if home else None)
+        own = Path(conf, "spark-defaults.conf") if conf else None
+        file = own if own and own.is_file() else None
+    return SparkConf({**(read_settings(file) if file else {}), **dict(map(parse_assignment, assignments or ()))}, home)

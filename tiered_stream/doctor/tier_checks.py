@@ -1,0 +1,238 @@
+"""The tier: its bucket, and real segments that whoever locates them names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from urllib.parse import urlsplit
+
+from tiered_stream.doctor.cluster_checks import Cluster
+from tiered_stream.doctor.environment import Job
+from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
+from tiered_stream.errors import (
+    BrokerError,
+    ConfigurationError,
+    SignedLocationError,
+    StorageAccessError,
+    StorageBucketNotFoundError,
+    StorageError,
+    StorageObjectNotFoundError,
+    TieredStreamError,
+)
+from tiered_stream.locate.locator import Locator, WrappedLocator
+from tiered_stream.locate.log_source import LogSource
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation
+from tiered_stream.options.choices import StorageLayout
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.aiven.aiven_fetcher import main_path
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.local_layout import object_key
+from tiered_stream.storage.open_fetcher import fetcher_for, open_store
+
+_MOST_SEGMENTS = 16
+_MOST_LISTED = 10_000
+_OPTION = "remote.storage."
+_ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
+_S3_SCHEMES = ("s3", "s3a")
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Tiered segments, by partition and offset; `signed` is a location among them whose URL is signed."""
+
+    segments: tuple[RemoteLogSegment, ...]
+    signed: SegmentLocation | None = None
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """What became of the segments that were asked for."""
+
+    given: list[RemoteLogSegment] = field(default_factory=list)
+    failed: dict[RemoteLogSegment, TieredStreamError] = field(default_factory=dict)
+
+    def of(self, kind: type[TieredStreamError]) -> list[RemoteLogSegment]:
+        return [segment for segment, error in self.failed.items() if isinstance(error, kind)]
+
+
+def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> None:
+    check = examination.check
+    malformed: Mends = {ConfigurationError: "correct the setting that the message names"}
+    fetcher = check("storage settings", _open_fetcher, job, mends=malformed)
+    listable = _check_bucket(examination, job, fetcher)
+    mends = {
+        BrokerError: "see what the checks of the brokers say",
+        StorageError: "see what the checks of the bucket say",
+    }
+    located = check("tiered segments", _locate, cluster.source, cluster.ranges, mends=mends)
+    check("segment objects", _fetch_segments, job, fetcher, listable, located)
+    check("signed locations", _follow_signed, job, located)
+
+
+def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
+    """Whether the bucket may be listed; a folder always may."""
+    storage = job.value.options.storage if job.value else None
+    if storage is None or job.value is None or job.value.options.fetcher_class or storage.uri is None:
+        return Known("storage settings", True if fetcher.value else None)
+    parts = urlsplit(storage.uri)
+    if parts.scheme not in _S3_SCHEMES:
+        return Known("storage settings", True if fetcher.value else None)
+    # Imported late: boto3 takes long to import, and a folder does without it.
+    from tiered_stream.doctor import bucket as of_bucket
+
+    bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), storage, _OPTION)
+    examination.check("storage credentials", lambda _: of_bucket.look_at_credentials(bucket), fetcher)
+    answer = examination.check("storage endpoint", lambda _: of_bucket.ask_bucket(bucket), fetcher)
+    examination.check("clock", of_bucket.look_at_clock, answer)
+    return examination.check("bucket", lambda answer: of_bucket.look_at_listing(bucket, answer), answer)
+
+
+def _open_fetcher(job: Job) -> Seen[RemoteStorageFetcher]:
+    options = job.options
+    if options.fetcher_class is not None:
+        return Seen(fetcher_for(options), f"segments are read by {options.fetcher_class}")
+    if options.storage.uri is None:
+        raise NotNeededError(_ABSENT)
+    return Seen(fetcher_for(options), f"{options.storage.uri}, layout {options.storage.layout}")
+
+
+def _locate(source: LogSource, ranges: PartitionRanges) -> Seen[Located]:
+    locator = _innermost(source.locator) if source.locator else None
+    if locator is None:
+        raise NotNeededError("nobody locates segments, see the check of the locator")
+    with warnings_of_ours() as warned:
+        if isinstance(locator, SegmentMetadataLocator):
+            visible = locator.visible_of(list(ranges))
+            located = Located(tuple(each.segment for partition in sorted(visible) for each in visible[partition]))
+        else:  # it is asked of a cluster's every segment by many requests: the first of each partition will do
+            first = {each: OffsetRange(of.start, of.start + 1) for each, of in ranges.items() if len(of)}
+            locations = [location for found in locator.locate(first).values() for location in found]
+            signed = next((each for each in locations if each.signed_url), None)
+            located = Located(tuple(each.segment for each in locations), signed)
+    if warned:
+        return Seen(
+            located, "; ".join(warned), "these partitions are read through the brokers: mend what is said of them"
+        )
+    if not located.segments:
+        mend = "wait until a segment is rolled (segment.ms, segment.bytes) and copied; else see the brokers' logs"
+        return Seen(located, "nothing is tiered yet", mend)
+    size = sum(segment.size for segment in located.segments)
+    count = len({segment.topic_partition for segment in located.segments})
+    return Seen(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}")
+
+
+def _innermost(locator: Locator) -> Locator:
+    while isinstance(locator, WrappedLocator):
+        locator = locator.wrapped
+    return locator
+
+
+def _fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Seen[bool]:
+    """A byte of the log and the offset index of segments from all over the topics."""
+    if not located.segments:
+        raise NotNeededError("no segment is known")
+    asked = _spread(located.segments)
+    fetched = _Fetched()
+    for segment in asked:
+        try:
+            fetcher.fetch_log_segment(segment, 0, min(1, segment.size))
+            fetcher.fetch_indexes(segment, {IndexType.OFFSET})
+            fetched.given.append(segment)
+        except TieredStreamError as error:
+            fetched.failed[segment] = error
+    if fetched.failed:
+        raise _fault(job.options.storage, fetched, listable)
+    count = f"{len(asked)} of {len(located.segments)}" if len(asked) < len(located.segments) else f"all {len(asked)}"
+    return Seen(True, f"log and offset index of {count} segments are given")
+
+
+def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
+    """At most so many, the first and the last among them."""
+    count = min(len(segments), _MOST_SEGMENTS)
+    return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
+
+
+def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultError:
+    missing, refused = fetched.of(StorageObjectNotFoundError), fetched.of(StorageAccessError)
+    first = next(iter(fetched.failed.values()))
+    if isinstance(first, StorageBucketNotFoundError):
+        return FaultError(str(first), "correct remote.storage.uri, or make the bucket or folder readable here")
+    if missing and not fetched.given:
+        return _misplaced(storage, missing, first)
+    if missing or (refused and fetched.given and not listable):
+        gone = missing or refused
+        others = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
+        return FaultError(
+            f"{fetched.failed[gone[0]]}{others}, while {len(fetched.given)} other segments are given",
+            "restore the object (from the bucket's versions), and see who deletes there: a lifecycle rule?",
+        )
+    if refused and "encryption.key.pairs" in str(first):
+        return FaultError(str(first), "name the private key of that key pair: rsm.config.encryption.key.pairs.*")
+    if refused:
+        bucket = urlsplit(storage.uri or "").netloc
+        also = (
+            "" if listable else ", and s3:ListBucket on the bucket, so that a missing object is told from a refused one"
+        )
+        return FaultError(str(first), f"grant s3:GetObject on arn:aws:s3:::{bucket}/*{also}")
+    mend = (
+        "check remote.storage.layout and rsm.config.* against the brokers' own; if they agree, the object was altered"
+    )
+    return FaultError(str(first), mend)
+
+
+def _misplaced(storage: StorageOptions, missing: Collection[RemoteLogSegment], error: TieredStreamError) -> FaultError:
+    """No segment is where the settings say: one of them may be elsewhere in the bucket."""
+    for place, mend in _places(storage, next(iter(missing))):
+        return FaultError(f"no segment is where the settings say ({error}), but it is at {place}", mend)
+    return FaultError(
+        f"no segment is where the settings say: {error}",
+        "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say",
+    )
+
+
+def _places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[tuple[str, str]]:
+    """Where an object of the segment is among the bucket's first keys, and the settings that lead there."""
+    parts = urlsplit(storage.uri or "")
+    root = f"{parts.scheme}://{parts.netloc}" if parts.scheme in _S3_SCHEMES else storage.uri or ""
+    store = open_store(replace(storage, uri=root))
+    names = {
+        StorageLayout.LOCAL: object_key(segment, ""),
+        StorageLayout.AIVEN: main_path(segment),
+    }
+    with suppress(StorageError):
+        for key in islice(store.list(""), _MOST_LISTED):
+            for layout, name in names.items():
+                prefix, found, _ = key.partition(name)
+                if not found:
+                    continue
+                where = (
+                    f"remote.storage.uri={root}/{prefix}".rstrip("/")
+                    if layout is StorageLayout.LOCAL
+                    else f"remote.storage.uri={root} and rsm.config.key.prefix={prefix}"
+                )
+                yield store.describe(key), f"set remote.storage.layout={layout} and {where}"
+
+
+def _follow_signed(job: Job, located: Located) -> Seen[bool]:
+    location = located.signed
+    if location is None or location.signed_url is None:
+        raise NotNeededError("no location is signed: there is no gateway, or it signs none")
+    # Imported late: urllib3 is needed for signed locations alone.
+    from tiered_stream.storage.presigned import PresignedFetcher, signed_requests
+    from tiered_stream.storage.signed_hosts import parse_signed_url
+
+    segment, url = location.segment, location.signed_url
+    requests = signed_requests(job.options.storage)
+    fetcher = PresignedFetcher({segment.segment_id: url}, lambda _: None, requests)
+    try:
+        origin = parse_signed_url(url).origin
+        fetcher.fetch_log_segment(segment, 0, min(1, segment.size))
+    except SignedLocationError as error:
+        raise FaultError(str(error), "add that host to remote.signed.location.hosts, if it is your storage") from None
+    except StorageError as error:
+        mend = "open the way from here to that host; if it refuses, check the gateway's own credentials and its clock"
+        raise FaultError(str(error), mend) from None
+    return Seen(True, f"they lead to {origin}, which is allowed and answers")

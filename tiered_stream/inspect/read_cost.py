@@ -1,0 +1,186 @@
+"""What a read takes, said before anything is read: splits, segments, bytes, GETs, time and money.
+
+Added up from the splits that a run's own planner makes, so that bytes and GETs are what the run then takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tiered_stream.locate.log_source import LogSource
+from tiered_stream.model import ASSUMED_RECORD_BYTES, Split, TopicPartition
+from tiered_stream.options.choices import Prefer
+from tiered_stream.options.parsing import Options
+from tiered_stream.read import split_fetcher
+from tiered_stream.storage.read_ahead import requests_of
+
+STORAGE_BYTES_PER_SECOND = 60 << 20
+"""That one task reads, decodes and writes: half of what it does on a quiet machine, for an estimate that holds."""
+BROKER_BYTES_PER_SECOND = 15 << 20
+
+NOT_TIERED_YET = "not tiered yet: the active segment, or one that waits for it"
+NO_LOCATOR = "nothing says where segments are (remote.log.locator)"
+KEPT_LOCALLY = "still on the brokers' own disks (remote.prefer=local)"
+NO_SEGMENT = "no tiered segment holds them"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What the storage charges, in US dollars. The defaults are S3 Standard's in us-east-1 on the day of `as_of`;
+    reading within the region costs nothing but the requests.
+    """
+
+    per_1000_gets: float = 0.0004
+    per_gib: float = 0.0
+    as_of: str = "2025-06-01"
+
+
+def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
+    """The prices that are given, the others as they are known."""
+    prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
+    given = {name: price for name, price in prices.items() if price is not None}
+    return replace(Prices(), **given, as_of="the command line") if given else Prices()
+
+
+@dataclass(slots=True)
+class PartitionCost:
+    """Of one partition, added up by splits. `storage_bytes` are of the log; `skipped` offsets are in segments that
+    need not be read.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    splits: int = 0
+    segments: int = 0
+    storage_bytes: int = 0
+    gets: int = 0
+    broker_offsets: int = 0
+    broker_reason: str | None = None
+    skipped: int = 0
+
+    @property
+    def offsets(self) -> int:
+        """At most so many records."""
+        return self.end_offset - self.start_offset
+
+    def add(self, split: Split, options: Options, source: LogSource, known: set[UUID]) -> None:
+        """One more split, which is not `skipped`; `known` are the segments that were counted, and gets the new ones."""
+        self.splits += 1
+        self.skipped -= len(split.offsets)
+        if not split.locations:
+            self.broker_offsets += len(split.offsets)
+            self.broker_reason = _why_brokers(split, self.end_offset, options, source)
+            return
+        parts = [(location.segment, location.bytes) for location in split.locations]
+        new = {segment.segment_id for segment, _ in parts} - known
+        known |= new
+        self.segments += len(new)
+        self.storage_bytes += split.storage_bytes
+        fetcher = split_fetcher(split.locations, options)
+        self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
+
+
+Cost = TypeVar("Cost", bound=PartitionCost)
+
+
+def add_up(
+    costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
+) -> tuple[Cost, ...]:
+    """The costs, of which all offsets were taken to be skipped, with what the splits take, by partition."""
+    segments: set[UUID] = set()
+    for split in splits:
+        costs[split.topic_partition].add(split, options, source, segments)
+    return tuple(costs[each] for each in sorted(costs))
+
+
+def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+    if source.locator is None:
+        return NO_LOCATOR
+    if options.prefer is Prefer.LOCAL:
+        return KEPT_LOCALLY
+    return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCost:
+    """Of a whole read; `tasks` run at once, and fetch no more than `max_bytes_per_second` together."""
+
+    partitions: Sequence[PartitionCost]
+    tasks: int
+    max_bytes_per_second: int | None
+    prices: Prices
+    TOTALS: ClassVar[tuple[str, ...]] = (
+        "offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets", "skipped",
+    )  # fmt: skip
+
+    def total(self, name: str) -> int:
+        """The sum of one of the partitions' figures."""
+        return sum(getattr(each, name) for each in self.partitions)
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        storage = self.total("storage_bytes")
+        located = self.total("offsets") - self.total("broker_offsets") - self.total("skipped")
+        record_bytes = storage / located if located > 0 else ASSUMED_RECORD_BYTES
+        brokers = self.total("broker_offsets") * record_bytes
+        busy = (storage / STORAGE_BYTES_PER_SECOND + brokers / BROKER_BYTES_PER_SECOND) / self.tasks
+        return max(busy, storage / self.max_bytes_per_second if self.max_bytes_per_second else 0.0)
+
+    @property
+    def dollars(self) -> float:
+        """What the storage charges."""
+        per_get = self.prices.per_1000_gets / 1000
+        return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
+
+    def figures(self) -> dict[str, Any]:
+        """The whole of it, for programs."""
+        return {
+            "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
+            "total": {name: self.total(name) for name in self.TOTALS},
+            "tasks": self.tasks,
+            "seconds": round(self.seconds, 1),
+            "dollars": round(self.dollars, 6),
+            "prices": asdict(self.prices),
+        }
+
+    def to_json(self) -> str:
+        """The same as text."""
+        return orjson.dumps(self.figures(), option=orjson.OPT_INDENT_2).decode()
+
+
+def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> RenderableType:
+    """The figures of each partition, their sums, and what they mean, for a terminal."""
+    table = Table("partition", title=title)
+    for column in ("offsets", "records at most", "splits", "segments", "MiB", "GETs", "from brokers"):
+        table.add_column(column, justify="right")
+
+    def add_row(name: str, offsets: str, records: int, splits: int, segments: int, size: int, *others: int) -> None:
+        mib = f"{size / (1 << 20):,.1f}"
+        table.add_row(name, offsets, f"{records:,}", f"{splits:,}", f"{segments:,}", mib, *map("{:,}".format, others))
+
+    for each in cost.partitions:
+        offsets = f"{each.start_offset:,} to {each.end_offset - 1:,}" if each.offsets else "none"
+        figures = each.offsets - each.skipped, each.splits, each.segments, each.storage_bytes, each.gets
+        add_row(f"{each.topic}-{each.partition}", offsets, *figures, each.broker_offsets)
+    table.add_section()
+    add_row("all", "", *map(cost.total, ("offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets")))
+    prices, reasons = cost.prices, {each.broker_reason for each in cost.partitions if each.broker_reason}
+    lines = [
+        *(f"From brokers: {reason}." for reason in sorted(reasons)),
+        *(f"{note}." for note in notes),
+        f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
+        f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "
+        f"${prices.per_gib} a GiB (prices of {prices.as_of}).",
+    ]
+    return Group(table, *map(Text, lines))

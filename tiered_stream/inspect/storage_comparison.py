@@ -1,0 +1,267 @@
+"""What the storage gives of tiered offsets against what the brokers give of them, both decoded here.
+
+Both sides of a split are read once, to sums of the rows' hashes by 65,536 offsets; where those differ, the first of
+these buckets is read again row by row, and then one record. Brokers give what is on their own disks, and fetch the
+rest from the storage themselves: then it is their reading, indexes and leader epochs that ours is held against.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tiered_stream.broker.client import open_client
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.errors import (
+    BrokerError,
+    ConfigurationError,
+    CorruptDataError,
+    DataLimitError,
+    DataLossError,
+    StorageBucketNotFoundError,
+    StorageFormatError,
+    StorageObjectNotFoundError,
+    TieredStreamError,
+    UnsupportedDataError,
+)
+from tiered_stream.inspect.storage_report import Kind, PartitionComparison, StorageDifference, StorageReport
+from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.log_source import LogSource, open_log_source
+from tiered_stream.model import OffsetRange, PartitionRanges, Split, TopicPartition, within
+from tiered_stream.options.choices import Fallback, LocatorName, Prefer
+from tiered_stream.options.parsing import Options
+from tiered_stream.options.remote_options import LOCATOR
+from tiered_stream.plan.batch import batch_offsets
+from tiered_stream.plan.splits import splits_for
+from tiered_stream.read import SplitReader
+from tiered_stream.records.hashed_columns import BUCKET, HASHED
+from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
+
+_UNREADABLE = (StorageObjectNotFoundError, StorageFormatError, CorruptDataError, UnsupportedDataError)
+"""What is wrong with a segment, not with the way to it."""
+_NOT_ONE_SEGMENT = (StorageBucketNotFoundError, DataLimitError)
+"""Of these, what the user has to mend."""
+_SHOWN = 60
+
+Sums = dict[int, tuple[int, int, int]]
+Found = tuple[PartitionComparison, ...]
+
+
+def compare_storage(options: Options) -> StorageReport:
+    """Compare what is tiered of the offsets that the options of a batch query choose.
+
+    Raises:
+        ConfigurationError: there are no brokers to compare with, or nobody says what is tiered; or as `plan_batch`.
+        StorageError: the storage as a whole cannot be read.
+        BrokerError: the brokers cannot be asked, or do not give what they have.
+    """
+    if options.locator is LocatorName.ARCHIVE:
+        raise ConfigurationError(f"option {LOCATOR.name}: an archive has no brokers to compare it with")
+    # Whatever would let one side stand in for the other, or pass over something, is out of place.
+    options = replace(
+        options, fallback=Fallback.FAIL, prefer=Prefer.TIERED, fail_on_data_loss=True, include_headers=True
+    )
+    with closing(open_log_source(options)) as source:
+        if source.locator is None:
+            raise ConfigurationError(
+                f"option {LOCATOR.name}: nobody says what is tiered; give remote.storage.uri, or point "
+                "kafka.bootstrap.servers at a gateway"
+            )
+        comparison = _Comparison(options)
+        return StorageReport(tuple(comparison.partitions(source, source.locator)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """What was found of one split; `offsets` are those that were compared."""
+
+    offsets: OffsetRange
+    records: int = 0
+    differing_buckets: int = 0
+    first: StorageDifference | None = None
+
+
+class _Comparison:
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._reader = BrokerOffsetReader(open_client(options.kafka), options.isolation_level)
+
+    def partitions(self, source: LogSource, locator: Locator) -> Iterator[PartitionComparison]:
+        """All partitions, one after the other; the splits of each side by side."""
+        ranges, topic_ids = batch_offsets(self._options, source)
+        local = self._reader.earliest_local(ranges)
+        executor = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="compare")
+        try:
+            for partition, offsets in sorted(ranges.items()):
+                plan = partial(splits_for, options=self._options, locator=locator, topic_ids=topic_ids)
+                planned = list(_planned(partition, offsets, plan, locator))
+                compared = executor.map(self._compared, planned)
+                yield _together(partition, offsets, [each for each in compared if each], local[partition])
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    def _compared(self, split: Split | _Compared) -> _Compared | None:
+        """None: retention has deleted all of it meanwhile."""
+        if isinstance(split, _Compared):
+            return split
+        left: Split | None = split
+        while left is not None:
+            try:
+                return self._compare(left)
+            except _NOT_ONE_SEGMENT:
+                raise
+            except (DataLossError, *_UNREADABLE) as error:
+                log_start = self._log_start(split.topic_partition)
+                if log_start <= left.offsets.start:
+                    return _unreadable(left.offsets.start, error)
+                left = left.rest(log_start)
+        return None
+
+    def _compare(self, split: Split) -> _Compared:
+        ours, theirs = self._sums(split), self._broker_sums(replace(split, locations=()))
+        differing = sorted(bucket for bucket in ours.keys() | theirs.keys() if ours.get(bucket) != theirs.get(bucket))
+        records = sum(count for count, _, _ in theirs.values())
+        first = self._first_difference(split, differing[0]) if differing else None
+        return _Compared(split.offsets, records, len(differing), first)
+
+    def _broker_sums(self, split: Split) -> Sums:
+        try:
+            return self._sums(split)
+        except (CorruptDataError, UnsupportedDataError) as error:
+            raise BrokerError(f"{split.topic_partition}: what the broker gives cannot be read: {error}") from error
+
+    def _sums(self, split: Split) -> Sums:
+        found: Sums = {}
+        for offsets, hashes in self._hashed(split):
+            for bucket, *sums in zip(*(column.tolist() for column in bucket_sums(offsets, hashes)), strict=True):
+                count, high, low = found.get(bucket, (0, 0, 0))
+                found[bucket] = count + sums[0], high + sums[1], low + sums[2]
+        return found
+
+    def _hashed(self, split: Split) -> Iterator[tuple[Numbers, Numbers]]:
+        for batch in SplitReader(split, self._options, BATCH_ROWS).batches():
+            yield numbers(batch["offset"]), row_hashes(batch, HASHED)
+
+    def _first_difference(self, split: Split, bucket: int) -> StorageDifference | None:
+        """None: nothing differs any more."""
+        here = part_of(split, OffsetRange(bucket * BUCKET, (bucket + 1) * BUCKET))
+        ours, theirs = (self._rows(each) for each in (here, replace(here, locations=())))
+        found = first_difference(ours, theirs)
+        if found is None:
+            return None
+        offset, kind = found
+        record = part_of(split, OffsetRange(offset, offset + 1))
+        detail = self._column_difference(record) if kind is Kind.DIFFERENT else ""
+        (segment,) = {str(location.segment) for location in record.locations}
+        return StorageDifference(offset, kind, detail, segment)
+
+    def _rows(self, split: Split) -> tuple[Numbers, Numbers]:
+        parts = list(self._hashed(split)) or [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        offsets, hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return offsets, hashes
+
+    def _column_difference(self, record: Split) -> str:
+        ours, theirs = (self._record(each) for each in (record, replace(record, locations=())))
+        differing = (name for name in HASHED if ours[name] != theirs[name])
+        return "; ".join(
+            f"{name} is {_shown(ours[name])} in the storage, {_shown(theirs[name])} at the broker" for name in differing
+        )
+
+    def _record(self, split: Split) -> dict[str, Any]:
+        (batch,) = SplitReader(split, self._options).batches()
+        at = batch.schema.get_field_index("timestamp")
+        (row,) = batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
+        return dict(row)
+
+    def _log_start(self, partition: TopicPartition) -> int:
+        return self._reader.earliest([partition])[partition]
+
+
+def part_of(split: Split, offsets: OffsetRange) -> Split:
+    """What of the split lies in the offsets."""
+    common = split.offsets.intersect(offsets)
+    return replace(split, offsets=common, locations=tuple(within(split.locations, common)))
+
+
+def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbers]) -> tuple[int, Kind] | None:
+    """The first offset at which (offsets, hashes) differ, both by offset; None: they are equal."""
+    common = min(len(ours[0]), len(theirs[0]))
+    same = (ours[0][:common] == theirs[0][:common]) & (ours[1][:common] == theirs[1][:common])
+    at = common if same.all() else int(np.argmin(same))
+    our_offset, their_offset = (int(side[0][at]) if at < len(side[0]) else None for side in (ours, theirs))
+    if our_offset is None and their_offset is None:
+        return None
+    if our_offset == their_offset and our_offset is not None:
+        return our_offset, Kind.DIFFERENT
+    if their_offset is None or (our_offset is not None and our_offset < their_offset):
+        assert our_offset is not None
+        return our_offset, Kind.EXTRA
+    return their_offset, Kind.MISSING
+
+
+def _unreadable(start: int, error: TieredStreamError) -> _Compared:
+    """The storage does not give what is at `start`; raises the error again where it is the broker that does not."""
+    if isinstance(error, DataLossError):
+        raise error
+    return _Compared(OffsetRange(start, start), 0, 0, StorageDifference(start, Kind.UNREADABLE, str(error)))
+
+
+def _planned(
+    partition: TopicPartition, offsets: OffsetRange, plan: Callable[[PartitionRanges], list[Split]], locator: Locator
+) -> Iterator[Split | _Compared]:
+    """The splits from storage. Where that fails, halves of the offsets are planned, down to the segment at fault."""
+    try:
+        yield from [split for split in plan({partition: offsets}) if split.locations]
+    except _NOT_ONE_SEGMENT:
+        raise
+    except _UNREADABLE as error:
+        ends = [end for end in locator.segment_ends({partition: offsets})[partition] if end < offsets.end]
+        if not ends:
+            yield _unreadable(offsets.start, error)
+            return
+        middle = ends[len(ends) // 2]
+        for half in OffsetRange(offsets.start, middle), OffsetRange(middle, offsets.end):
+            yield from _planned(partition, half, plan, locator)
+
+
+def _together(
+    partition: TopicPartition, offsets: OffsetRange, compared: list[_Compared], local: int | None
+) -> PartitionComparison:
+    ranges = [each.offsets for each in compared if len(each.offsets)]
+    on_disk = [each.end - max(each.start, local) for each in ranges if local is not None and each.end > local]
+    return PartitionComparison(
+        partition,
+        offsets,
+        tuple(_joined(ranges)),
+        sum(on_disk),
+        sum(each.records for each in compared),
+        sum(each.differing_buckets for each in compared),
+        next((each.first for each in compared if each.first), None),
+    )
+
+
+def _joined(ranges: list[OffsetRange]) -> Iterator[OffsetRange]:
+    """Neighbours in one."""
+    joined: OffsetRange | None = None
+    for each in ranges:
+        if joined is not None and joined.end == each.start:
+            joined = OffsetRange(joined.start, each.end)
+            continue
+        if joined is not None:
+            yield joined
+        joined = each
+    if joined is not None:
+        yield joined
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… (of {len(text):,} characters)"

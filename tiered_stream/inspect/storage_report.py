@@ -1,0 +1,129 @@
+"""What a comparison of the storage with the brokers found; as text, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tiered_stream.model import OffsetRange, TopicPartition
+
+
+class Kind(StrEnum):
+    """What is wrong with a record that the storage gives, the broker being right."""
+
+    MISSING = "missing"
+    EXTRA = "extra"
+    DIFFERENT = "different"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageDifference:
+    """The first offset of a partition at which storage and broker differ, or from which on one segment part does not
+    come from the storage at all.
+    """
+
+    offset: int
+    kind: Kind
+    detail: str
+    segment: str | None = None
+
+    def __str__(self) -> str:
+        how = {
+            Kind.MISSING: f"offset {self.offset} is at the broker, and not in the storage",
+            Kind.EXTRA: f"offset {self.offset} is in the storage, and not at the broker",
+            Kind.DIFFERENT: f"offset {self.offset}: {self.detail}",
+            Kind.UNREADABLE: f"from offset {self.offset} on the storage does not give them: {self.detail}",
+        }
+        return how[self.kind] + (f" ({self.segment})" if self.segment else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionComparison:
+    """Of one partition: what was `asked` for, and what of it is tiered and was compared.
+
+    `on_disk` of these offsets the broker has on its own disk; the others it fetches from the storage itself. `records`
+    are the broker's; `differing_buckets` are of 65,536 offsets each.
+    """
+
+    partition: TopicPartition
+    asked: OffsetRange
+    compared: tuple[OffsetRange, ...]
+    on_disk: int
+    records: int
+    differing_buckets: int
+    first: StorageDifference | None
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differing_buckets and self.first is None
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets were compared."""
+        return sum(map(len, self.compared))
+
+    def found(self) -> str:
+        """What differs."""
+        return str(self.first or f"{self.differing_buckets} buckets differed when they were first read, and then not")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageReport:
+    """Of all partitions."""
+
+    partitions: tuple[PartitionComparison, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether no partition differs."""
+        return all(each.equal for each in self.partitions)
+
+    @property
+    def records(self) -> int:
+        """How many of the brokers' records were compared."""
+        return sum(each.records for each in self.partitions)
+
+    def summary(self) -> str:
+        """The verdict in one line."""
+        if self.equal:
+            return f"the storage gives what the brokers give: {self.records:,} records compared"
+        wrong = ", ".join(str(each.partition) for each in self.partitions if not each.equal)
+        return f"the storage differs from the brokers in {wrong}: {self.records:,} records compared"
+
+    def to_json(self) -> str:
+        """The whole of it, for programs."""
+        partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
+        found = {"partitions": partitions, "equal": self.equal, "records": self.records}
+        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+
+
+def render_storage(report: StorageReport) -> RenderableType:
+    """The report for a terminal."""
+    table = Table("partition", "offsets compared", title="the storage against the brokers")
+    for column in ("records", "offsets on brokers' disks"):
+        table.add_column(column, justify="right")
+    table.add_column("found")
+    for each in report.partitions:
+        compared = ", ".join(f"{part.start:,} to {part.end - 1:,}" for part in each.compared)
+        compared = compared or ("none is tiered" if each.equal else "none")
+        verdict = Text("equal") if each.equal else Text("differs", "red")
+        table.add_row(str(each.partition), compared, f"{each.records:,}", f"{each.on_disk:,}", verdict)
+    return Group(table, *_lines(report))
+
+
+def _lines(report: StorageReport) -> Iterator[Text]:
+    yield from (Text(f"{each.partition}: {each.found()}", "red") for each in report.partitions if not each.equal)
+    if any(each.on_disk < each.offsets for each in report.partitions):
+        yield Text(
+            "What is not on brokers' disks, the brokers fetched from the same storage: that shows that it is read as "
+            "they read it, and not that it is what was produced."
+        )
+    yield Text(report.summary(), "green" if report.equal else "red")

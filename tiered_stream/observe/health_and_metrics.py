@@ -1,0 +1,71 @@
+"""Health and Prometheus metrics over HTTP: `/health` answers 200 or 503, `/metrics` the counters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+_REQUEST_SECONDS = 10.0
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _REQUEST_SECONDS
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes come every second: they are no news."""
+
+
+class Monitor:
+    """A server in threads of its own; `unhealthy_reason` says what is wrong, or nothing, `faults` what is in part.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        unhealthy_reason: Callable[[], str],
+        faults: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._metrics = make_wsgi_app(registry)
+        self._unhealthy_reason = unhealthy_reason
+        self._faults = faults
+        self._server = make_server(host, port, self._answer, server_class=_Server, handler_class=_Handler)
+        self.port = int(self._server.server_port)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            answer: Iterable[bytes] = self._metrics(environ, start_response)
+            return answer
+        if path == "/health":
+            unhealthy_reason = self._unhealthy_reason()
+            status = "503 Service Unavailable" if unhealthy_reason else "200 OK"
+        else:
+            unhealthy_reason, status = "there are /health and /metrics", "404 Not Found"
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        lines = [unhealthy_reason] if unhealthy_reason else ["healthy", *self._faults()]
+        return ["".join(f"{line}\n" for line in lines).encode()]
