@@ -1,0 +1,43 @@
+"""`make chaos`: faults of every kind strike queries on a real stack, and every record is counted after each.
+
+python -m tests.chaos [--minutes 30] [--seed N] [--kind KIND ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+import sys
+import time
+
+from tests.chaos.faults import LASTING, PASSING
+from tests.chaos.rig import Rig
+from tests.chaos.rounds import Rounds, console
+from tests.stack.build import ROOT, build_folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    kinds = sorted({fault.kind for fault in (*PASSING, *LASTING)})
+    parser.add_argument("--kind", action="append", choices=kinds, default=[], help="one that strikes; else all do")
+    arguments = parser.parse_args()
+    console.print(f"chaos for {arguments.minutes:g} minutes, seed {arguments.seed}")
+    with build_folder("chaos") as folder:
+        begin = time.monotonic()
+        with Rig(folder) as rig:
+            rounds = Rounds(rig, arguments.seed, arguments.kind)
+            numbers = itertools.count(1)
+            while time.monotonic() - begin < arguments.minutes * 60:
+                rounds.play(next(numbers))
+        tally = rounds.tally
+        tally.write(ROOT / "build" / "chaos.json", (time.monotonic() - begin) / 60)
+    console.print(tally.table())
+    console.print(f"seed {tally.seed}: {tally.faults} faults, {tally.tables} tables, {len(tally.failures)} failures")
+    sys.exit(bool(tally.failures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""All targets of the job, by what they parse."""
+
+from tests.fuzz.targets import (
+    aiven,
+    broker_answers,
+    gateway_frames,
+    json_values,
+    metadata_records,
+    old_message_sets,
+    other_texts,
+    record_batches,
+    relayed_streams,
+    row_texts,
+    s3_answers,
+    segment_files,
+    settings,
+    signed_locations,
+    typed_values,
+)
+
+TARGETS = (
+    *record_batches.TARGETS, *old_message_sets.TARGETS, *segment_files.TARGETS, *aiven.TARGETS,
+    *metadata_records.TARGETS, *gateway_frames.TARGETS, *broker_answers.TARGETS, *settings.TARGETS,
+    *other_texts.TARGETS, *signed_locations.TARGETS, *relayed_streams.TARGETS,
+    *s3_answers.TARGETS, *typed_values.TARGETS, *json_values.TARGETS, *row_texts.TARGETS,
+)  # fmt: skip

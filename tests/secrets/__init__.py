@@ -1,0 +1,1 @@
+"""Canaries in every credential: provoked as they may be, none sings."""

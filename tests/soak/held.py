@@ -1,0 +1,77 @@
+"""What processes and folders hold, as the kernel tells it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+MIB = 1 << 20
+MEMORY, DESCRIPTORS, THREADS = "memory, MiB", "descriptors", "threads"
+FILES, SIZE = "files", "MiB"
+
+
+def held_by(pids: Iterable[int]) -> dict[str, float]:
+    """Memory in MiB, descriptors and threads of processes together; one that has just ended holds nothing.
+
+    The memory is what the processes have made themselves (anonymous), shared between forks: pages of files come and go
+    as the kernel likes, and depend on who else has them.
+    """
+    total = {MEMORY: 0.0, DESCRIPTORS: 0.0, THREADS: 0.0}
+    for pid in pids:
+        process = Path("/proc", str(pid))
+        try:
+            memory = _kib(process / "smaps_rollup", "Pss_Anon:") / 1024
+            descriptors, threads = len(os.listdir(process / "fd")), len(os.listdir(process / "task"))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        for name, value in ((MEMORY, memory), (DESCRIPTORS, descriptors), (THREADS, threads)):
+            total[name] += value
+    return total
+
+
+def _kib(file: Path, name: str) -> int:
+    (line,) = [line for line in file.read_text().splitlines() if line.startswith(name)]
+    return int(line.split()[1])
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Of processes that run, and of their children that have ended."""
+    ticks = 0
+    for pid in pids:
+        try:
+            fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def family(root: int) -> dict[int, str]:
+    """The names of all processes that descend from one, by process id."""
+    parents: dict[int, int] = {}
+    names: dict[int, str] = {}
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        try:
+            before, _, after = Path("/proc", str(pid), "stat").read_text().rpartition(")")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        names[pid], parents[pid] = before.partition("(")[2], int(after.split()[1])
+    found: dict[int, str] = {}
+    new = {root}
+    while new:
+        new = {pid for pid, parent in parents.items() if parent in new}
+        found |= {pid: names[pid] for pid in new}
+    return found
+
+
+def files_in(folder: Path) -> Mapping[str, float]:
+    """How many files there are below a folder, and their MiB."""
+    sizes = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                sizes.append(os.lstat(os.path.join(place, name)).st_size)
+            except FileNotFoundError:
+                continue
+    return {FILES: float(len(sizes)), SIZE: sum(sizes) / MIB}
