@@ -1,98 +1,105 @@
-"""Run the measurements and print one table each."""
+"""`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
+
+`make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
+them, and F, I, J, L, O, T, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs of each.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
-from rich.table import Table
 
-from tests.bench.decode import DecodeRates, measure_decode
-from tests.bench.lakes import serving
-from tests.bench.landing import Landed, measure_landing
-from tests.bench.noop import WARM_UP_TOPIC, NoopRates, fill, measure_noop
-from tests.bench.verify import VerifyTimes, measure_verify
+from tests.bench import (
+    aiven_tier,
+    decode,
+    job_starts,
+    landing,
+    noop,
+    scanning,
+    slow_storage,
+    small_reads,
+    typed_rows,
+    verify,
+)
+from tests.bench.figures import Row, drawn, kept, printed
+from tests.bench.rig import Rig, machine, running
 from tests.gateway.planning import planning_figures
-from tests.stack.build import build_folder
-from tests.stack.spark import spark_session
-from tests.stack.tiered_stack import TieredStack
+from tests.stack.build import ROOT
 
-TOPIC = "bench"
+REPORT, PICTURE = ROOT / "build" / "bench.json", ROOT / "build" / "bench.svg"
+LEAST_RUNS = 3
 
-console = Console(highlight=False, width=100)
+console = Console(highlight=False, width=200)
 
-
-def titled(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    for column in ("what", *columns):
-        table.add_column(column, justify="left" if column == "what" else "right")
-    return table
+Measure = Callable[[Rig, int], Iterator[Row]]
 
 
-def decode_report(decode: DecodeRates) -> Table:
-    table = titled("one core decodes record batches", "M records/s", "ours is faster by")
-    rates = {"our decoder": decode.ours, "the same, no CRC": decode.without_crc, "kafka-python": decode.kafka_python}
-    for name, rate in rates.items():
-        table.add_row(name, f"{rate / 1e6:.2f}", f"{decode.ours / rate:.1f}x")
-    return table
+def workloads() -> dict[str, Measure]:
+    """By name, in the order in which they run."""
+    noops = dict.fromkeys(claim.workload for claim in noop.CLAIMS)
+    landings = dict.fromkeys(claim.workload for claim in landing.CLAIMS)
+    return {
+        "decode": lambda rig, runs: decode.measure(runs),
+        **{name: _of(noop.measure, name) for name in noops},
+        **{f"H-{name}": _of(landing.measure, name) for name in landings},
+        "F": aiven_tier.measure,
+        "I": _planning,
+        "J": small_reads.measure,
+        "L": job_starts.measure,
+        "O": slow_storage.measure,
+        **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
+        "scan": scanning.measure,
+        "verify": verify.measure,
+    }
 
 
-def noop_report(noop: NoopRates) -> Table:
-    table = titled(
-        "Spark on local[2] reads a tiered topic into the noop sink", "seconds", "M records/s", "ours is faster by"
-    )
-    times = {"tiered_stream": noop.ours, "kafka as it comes": noop.kafka, "kafka, 16 MiB fetches": noop.kafka_tuned}
-    for name, seconds in times.items():
-        rate = noop.records / seconds
-        table.add_row(name, f"{seconds:.1f}", f"{rate / 1e6:.2f}", f"{seconds / noop.ours:.1f}x")
-    return table
+def _of(measure: Callable[[Rig, str, int], Iterator[Row]], name: str) -> Measure:
+    return lambda rig, runs: measure(rig, name, runs)
 
 
-def landing_report(landed: Mapping[str, Landed], records: int, where: str) -> Table:
-    columns = ("seconds", "M records/s", "direct lane is faster by", "peak of a worker")
-    table = titled(f"Spark on local[2] lands a tiered topic in a new Delta table {where}", *columns)
-    ours = landed["direct lane"].median
-    for name, each in landed.items():
-        peak = f"{each.worker_bytes >> 20:,} MiB" if each.worker_bytes else ""
-        rate = records / each.median / 1e6
-        seconds = f"{each.median:.1f} ({min(each.seconds):.1f} to {max(each.seconds):.1f})"
-        table.add_row(name, seconds, f"{rate:.2f}", f"{each.median / ours:.1f}x", peak)
-    return table
+def _planning(rig: Rig, runs: int) -> Iterator[Row]:
+    console.print(planning_figures())
+    yield from ()
 
 
-def verify_report(times: VerifyTimes) -> Table:
-    table = titled(
-        "Spark on local[2] compares that table with its topic", "seconds", "M records/s", "of a read of both"
-    )
-    reads = times.topic + times.table
-    rows = {"verify": times.verify, "the topic into noop": times.topic, "the table into noop": times.table}
-    for name, seconds in rows.items():
-        rate = times.records / seconds / 1e6
-        table.add_row(name, f"{seconds:.1f}", f"{rate:.2f}", f"{seconds / reads:.2f}x")
-    return table
+def wanted(only: str) -> dict[str, Measure]:
+    """Those that `only` names, whole or by what comes before a dash; all where it is empty.
+
+    Raises:
+        SystemExit: there is none of that name.
+    """
+    found = workloads()
+    for name in filter(None, only.split(",")):
+        if not any(_is(each, name) for each in found):
+            raise SystemExit(f"no workload is named {name}; there are {', '.join(found)}")
+    names = [each for each in found if not only or any(_is(each, name) for name in only.split(","))]
+    return {name: found[name] for name in names}
+
+
+def _is(name: str, asked: str) -> bool:
+    return name == asked or name.startswith(f"{asked}-")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000)
-    parser.add_argument("--record-bytes", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=3, help="of ours in each turn; the median counts")
-    parser.add_argument("--kafka-runs", type=int, default=1, help="of Spark's own source, which takes long")
+    parser.add_argument("--only", default="", help="workloads, by commas")
+    parser.add_argument("--runs", type=int, default=LEAST_RUNS, help="of each side; they take turns")
+    parser.add_argument("--scale", type=float, default=1.0, help="so many times the records")
     arguments = parser.parse_args()
-    records, runs = arguments.records, (arguments.runs, arguments.kafka_runs)
-    console.print(decode_report(measure_decode()))
-    console.print(planning_figures())
-    with build_folder("bench") as folder, TieredStack(folder / "stack") as stack, serving(folder) as lakes:
-        fill(stack, WARM_UP_TOPIC, 100_000, arguments.record_bytes)
-        fill(stack, TOPIC, records, arguments.record_bytes)
-        spark = spark_session("bench", ("delta", "spark-kafka", "s3a"), lakes[-1].session)
-        console.print(noop_report(measure_noop(stack, spark, TOPIC, records, *runs)))
-        for lake in lakes:
-            landed = measure_landing(stack, spark, lake, TOPIC, records, *runs)
-            console.print(landing_report(landed, records, lake.where))
-        console.print(verify_report(measure_verify(stack, spark, TOPIC, records, arguments.runs)))
-        spark.stop()
+    chosen, before, rows = wanted(arguments.only), machine(), list[Row]()
+    with running(arguments.scale) as rig:
+        for name, measure in chosen.items():
+            console.print(f"{name} …")
+            for row in measure(rig, arguments.runs):
+                rows.append(row)
+                console.print(printed([row]))
+            ran = {"before": before, "after": machine(), "scale": arguments.scale, "runs": arguments.runs}
+            kept(rows, REPORT, ran)
+    PICTURE.write_text(drawn(rows, "How many times as long the others take: floor and aim are marked"))
+    console.print(printed(rows))
+    console.print(f"{before} before, {machine()} after; written to {REPORT} and {PICTURE}")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""How fast one core decodes a log of 100-byte values to Arrow, beside kafka-python's reader."""
+"""How fast one core decodes a log of 100-byte values to Arrow, beside the readers of kafka-python."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 from kafka.record.memory_records import MemoryRecords
 
+from tests.bench.figures import Row
+from tests.bench.turns import Claim, Contender, rows_of
 from tests.stack import native_crc  # noqa: F401 - it is enough that it is imported
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
@@ -16,16 +17,10 @@ from tiered_stream.records.decoder import RecordBatchDecoder
 RECORDS_IN_BATCH = 140
 BATCHES = 8_000
 REQUEST_BYTES = 8 << 20
-ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class DecodeRates:
-    """Records a second of one core, the best of some rounds."""
-
-    ours: float
-    without_crc: float
-    kafka_python: float
+KAFKA_PYTHONS_SHARE = 20
+"""It reads one of so many batches: all of them would take minutes."""
+OURS, WITHOUT_CRC, KAFKA_PYTHON = "our decoder", "the same, no CRC", "kafka-python"
+CLAIMS = (Claim("decode, one core", OURS, KAFKA_PYTHON, 50, 60), Claim("decode, one core", OURS, WITHOUT_CRC))
 
 
 def build_log(batches: int) -> bytes:
@@ -34,26 +29,26 @@ def build_log(batches: int) -> bytes:
     return b"".join((index * RECORDS_IN_BATCH).to_bytes(8, "big") + template[8:] for index in range(batches))
 
 
-def measure_decode() -> DecodeRates:
+def measure(runs: int) -> Iterator[Row]:
     log = build_log(BATCHES)
     pieces = [log[start : start + REQUEST_BYTES] for start in range(0, len(log), REQUEST_BYTES)]
-    some = build_log(BATCHES // 20)
-    return DecodeRates(
-        ours=_best(lambda: _decode(pieces, check_crcs=True)),
-        without_crc=_best(lambda: _decode(pieces, check_crcs=False)),
-        kafka_python=_best(lambda: _read(some)),
-    )
+    some = build_log(BATCHES // KAFKA_PYTHONS_SHARE)
+    records = BATCHES * RECORDS_IN_BATCH
+    contenders = {
+        OURS: _timed(lambda: _decode(pieces, check_crcs=True), records),
+        WITHOUT_CRC: _timed(lambda: _decode(pieces, check_crcs=False), records),
+        KAFKA_PYTHON: _timed(lambda: _read(some), records // KAFKA_PYTHONS_SHARE),
+    }
+    yield from rows_of(CLAIMS, contenders, runs)
 
 
-def _best(work: Callable[[], int]) -> float:
-    """The best rate of `ROUNDS`, after one that warms up."""
-    work()
-    rates = []
-    for _ in range(ROUNDS):
+def _timed(work: Callable[[], int], records: int) -> Contender:
+    def run() -> float:
         begin = time.process_time()
-        records = work()
-        rates.append(records / (time.process_time() - begin))
-    return max(rates)
+        assert work() == records
+        return time.process_time() - begin
+
+    return Contender(run, records)
 
 
 def _decode(pieces: list[bytes], *, check_crcs: bool) -> int:

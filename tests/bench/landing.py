@@ -1,4 +1,5 @@
-"""How fast a tiered topic gets into a new Delta table: by our two lanes, and by Spark's own `kafka` source, tuned.
+"""How fast a topic gets into a new Delta table: by our two lanes, by Spark's own `kafka` source, tuned, and by no more
+than reading the objects and writing Parquet files.
 
 Into a folder, and into a bucket of an S3 server with conditional puts, where the session's delta-spark commits.
 """
@@ -6,11 +7,8 @@ Into a folder, and into a bucket of an S3 server with conditional puts, where th
 from __future__ import annotations
 
 import shutil
-import statistics
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,68 +18,93 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.bench.bare import read_and_write
+from tests.bench.figures import Row
 from tests.bench.lakes import Lake
-from tests.bench.noop import PARTITIONS, TUNED, WARM_UP_TOPIC
-from tests.bench.turns import take_turns
-from tests.stack.tiered_stack import TieredStack
+from tests.bench.rig import TUNED, WARM_UP, Rig
+from tests.bench.shapes import Shape
+from tests.bench.turns import Claim, Contender, rows_of
 from tiered_stream import land
 from tiered_stream.delta.data_files import PEAK_MEMORY
 from tiered_stream.observe.metrics import OBSERVATION
 
-Start = Callable[[str, str, Path], StreamingQuery]
-"""The topic, where its table is to be, and a folder for the checkpoint."""
+Start = Callable[[str, Path], StreamingQuery]
+"""Where the table is to be, and a folder for the checkpoint."""
+
+DIRECT, DAYS, SPARK_LANE = "direct lane", "direct lane, day column, zstd", "Spark lane"
+KAFKA_TUNED, BARE = "kafka, 16 MiB fetches", "bare read and Parquet write"
+
+CLAIMS = (
+    Claim("A", DIRECT, KAFKA_TUNED, 6.5, 8),
+    Claim("A", SPARK_LANE, KAFKA_TUNED),
+    Claim("A", DAYS, KAFKA_TUNED),
+    Claim("A4", DIRECT, KAFKA_TUNED, 8, 12),
+    Claim("A4", DIRECT, BARE, 0.6, 0.85),
+    Claim("B", DIRECT, KAFKA_TUNED, 4.5, 8),
+    Claim("C-lz4", DIRECT, KAFKA_TUNED, 6, 9),
+    Claim("C-zstd", DIRECT, KAFKA_TUNED, 6.5, 9),
+    Claim("E", DIRECT, KAFKA_TUNED, 4.5, 7),
+    Claim("G", DIRECT, KAFKA_TUNED, 4, 6),
+    Claim("K", DIRECT, KAFKA_TUNED, 3, 4),
+    Claim("M", DIRECT, KAFKA_TUNED, 9, 12),
+    Claim("N", DIRECT, KAFKA_TUNED),
+)
 
 
-@dataclass
-class Landed:
-    """The runs of one way into the table: seconds, and the largest memory of a worker in bytes, where it is known."""
+def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
+    """The rows of one shape, in a folder; those of A in S3 as well."""
+    claims = [claim for claim in CLAIMS if claim.workload == name]
+    for lake in rig.lakes if name == "A" else rig.lakes[:1]:
+        if claims:
+            wanted = {side for claim in claims for side in (claim.subject, claim.against)}
+            contenders = {side: _contender(rig, lake, side, rig.topic(name)) for side in sorted(wanted)}
+            warm_up = rig.topic(WARM_UP)
+            for side in wanted:
+                _contender(rig, lake, side, warm_up).run()
+            titled = [
+                Claim(f"H {each.workload} {lake.where}", each.subject, each.against, each.floor, each.aim)
+                for each in claims
+            ]
+            yield from rows_of(titled, contenders, runs)
 
-    seconds: list[float] = field(default_factory=list)
-    worker_bytes: int = 0
 
-    @property
-    def median(self) -> float:
-        return statistics.median(self.seconds)
+def _contender(rig: Rig, lake: Lake, side: str, shape: Shape) -> Contender:
+    if side == BARE:
+        return Contender(lambda: read_and_write(rig, shape), shape.rows)
+    start = kafka_into(rig, shape) if side == KAFKA_TUNED else lane_into(rig, shape, side)
+    return landing(start, lake, shape.rows)
 
 
-def measure_landing(
-    stack: TieredStack, spark: SparkSession, lake: Lake, topic: str, records: int, runs: int, kafka_runs: int
-) -> dict[str, Landed]:
-    """Land the whole topic in each way in turn, into a new table, with a checkpoint; every record must be there."""
-    ways = {
-        "direct lane": (lane_into(stack, spark, "direct"), runs),
-        "Spark lane": (lane_into(stack, spark, "spark"), kafka_runs),
-        "kafka, 16 MiB fetches": (kafka_into(stack, spark), kafka_runs),
+def landing(start: Start, lake: Lake, records: int) -> Contender:
+    """Each run lands everything in a new table, with a new checkpoint; every record must be there."""
+
+    def run() -> float:
+        name = f"run-{uuid4()}"
+        checkpoint = lake.folder.parent / name
+        begin = time.perf_counter()
+        query = start(f"{lake.uri}/{name}", checkpoint)
+        query.awaitTermination()
+        seconds = time.perf_counter() - begin
+        contender.tell(**told(query))
+        check_landed(f"{lake.uri.replace('s3a:', 's3:')}/{name}", records, lake.storage_options)
+        shutil.rmtree(lake.folder / name)
+        shutil.rmtree(checkpoint)
+        return seconds
+
+    contender = Contender(run, records)
+    return contender
+
+
+def told(query: StreamingQuery) -> dict[str, float]:
+    """What the tasks of our direct lane have told of themselves: the largest memory of one, and what they fetched."""
+    found = [each.observedMetrics.get(OBSERVATION) for each in query.recentProgress]
+    observed = [each.asDict() for each in found if each is not None]
+    if not observed:
+        return {}
+    return {
+        "worker MiB": max((each[PEAK_MEMORY] or 0) for each in observed) >> 20,
+        "fetched bytes": sum((each["remote_fetch_bytes"] or 0) for each in observed),
     }
-    landed = {name: Landed() for name in ways}
-    for name, (start, _) in ways.items():
-        _land(start, lake, WARM_UP_TOPIC, None, landed[name])
-    # One more in each partition closed its last full segment.
-    seconds = take_turns({
-        name: (partial(_land, start, lake, topic, records + PARTITIONS, landed[name]), counted)
-        for name, (start, counted) in ways.items()
-    })  # fmt: skip
-    for name, each in landed.items():
-        each.seconds = seconds[name]
-    return landed
-
-
-def _land(start: Start, lake: Lake, topic: str, records: int | None, landed: Landed) -> float:
-    """One run; its seconds. `records` must be in the table then."""
-    name = f"run-{uuid4()}"
-    checkpoint = lake.folder.parent / name
-    begin = time.perf_counter()
-    query = start(topic, f"{lake.uri}/{name}", checkpoint)
-    query.awaitTermination()
-    seconds = time.perf_counter() - begin
-    for progress in query.recentProgress:
-        observed = progress.observedMetrics.get(OBSERVATION)
-        if observed is not None:
-            landed.worker_bytes = max(landed.worker_bytes, observed[PEAK_MEMORY] or 0)
-    check_landed(f"{lake.uri.replace('s3a:', 's3:')}/{name}", records, lake.storage_options)
-    shutil.rmtree(lake.folder / name)
-    shutil.rmtree(checkpoint)
-    return seconds
 
 
 def check_landed(uri: str, records: int | None, storage_options: Mapping[str, str] | None = None) -> None:
@@ -91,19 +114,26 @@ def check_landed(uri: str, records: int | None, storage_options: Mapping[str, st
     assert records in (None, found), f"{found} records in the table, not {records}"
 
 
-def lane_into(stack: TieredStack, spark: SparkSession, lane: str) -> Start:
-    def start(topic: str, table: str, checkpoint: Path) -> StreamingQuery:
-        options = {**stack.options(), "subscribe": topic, "startingOffsets": "earliest"}
-        return land(spark, options=options, table=table, checkpoint=str(checkpoint), lane=lane)
+def lane_into(rig: Rig, shape: Shape, side: str, others: Mapping[str, str] | None = None) -> Start:
+    """`side`: which lane; `others` are options on top."""
+    days = {"ingest.dayColumn": "day", "ingest.compression": "zstd"} if side == DAYS else {}
+    options = {**rig.options(shape), **days, **(others or {})}
+    lane = "spark" if side == SPARK_LANE else "direct"
+
+    def start(table: str, checkpoint: Path) -> StreamingQuery:
+        return land(rig.spark, options=options, table=table, checkpoint=str(checkpoint), lane=lane)
 
     return start
 
 
-def kafka_into(stack: TieredStack, spark: SparkSession) -> Start:
-    options = {"kafka.bootstrap.servers": stack.bootstrap_servers, "startingOffsets": "earliest", **TUNED}
+def kafka_into(rig: Rig, shape: Shape) -> Start:
+    """Spark's own source and its own sink."""
+    return kafka_lands(rig.spark, {**rig.kafka_options(shape), **TUNED})
 
-    def start(topic: str, table: str, checkpoint: Path) -> StreamingQuery:
-        rows = spark.readStream.format("kafka").options(**options).option("subscribe", topic).load()
+
+def kafka_lands(spark: SparkSession, options: Mapping[str, str]) -> Start:
+    def start(table: str, checkpoint: Path) -> StreamingQuery:
+        rows = spark.readStream.format("kafka").options(**options).load()
         writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
         return writer.trigger(availableNow=True).start(table)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -29,39 +28,23 @@ from rich.console import Console
 from rich.table import Table
 
 import tiered_stream
-from tests.bench.landing import check_landed, kafka_into
-from tests.bench.noop import PARTITIONS, SEGMENT_BYTES, WARM_UP_TOPIC, fill
+from tests.bench.landing import check_landed, kafka_lands
+from tests.bench.rig import TUNED
+from tests.bench.shapes import Shape, fill
 from tests.stack.broker import JVM_OPTIONS
+from tests.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.stack.build import build_folder
-from tests.stack.errors import StackError
 from tests.stack.processes import free_ports
 from tests.stack.spark import ROOT, spark_session
 from tests.stack.tiered_stack import TieredStack
-from tests.stack.tools import run_tool
 from tests.stack.topics import create_tiered_topic
 
-TOPIC, LIVE_TOPIC = "old", "live"
+LIVE_TOPIC = "live"
 REPORT = ROOT / "build" / "live-traffic.json"
 _IDLE_SECONDS = 20
 _TURNS = 2
-_METRICS = "kafka.server:type=BrokerTopicMetrics,name="
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 console = Console(highlight=False, width=120)
-
-
-@dataclass(frozen=True)
-class Counters:
-    """The broker's, since its start."""
-
-    cpu_seconds: float
-    bytes_out: int
-    tiered_bytes: int
-
-    def since(self, earlier: Counters) -> Counters:
-        return Counters(
-            *(now - then for now, then in zip(asdict(self).values(), asdict(earlier).values(), strict=True))
-        )
 
 
 @dataclass(frozen=True)
@@ -80,31 +63,6 @@ class Stretch:
     tiered_bytes: int
 
 
-class Broker:
-    """Its counters, by JMX and by the kernel."""
-
-    def __init__(self, stack: TieredStack, port: int) -> None:
-        self._pid = stack.broker.process.pid
-        self._url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{port}/jmxrmi"
-
-    def counters(self) -> Counters:
-        """Raises StackError: the broker does not answer."""
-        ticks = Path(f"/proc/{self._pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        names = (f"{_METRICS}BytesOutPerSec,topic={TOPIC}", f"{_METRICS}RemoteFetchBytesPerSec")
-        return Counters(sum(map(int, ticks)) / _TICKS, *map(self._count, names))
-
-    def _count(self, name: str) -> int:
-        arguments = ["--jmx-url", self._url, "--object-name", name, "--attributes", "Count", "--one-time"]
-        try:
-            said = run_tool("org.apache.kafka.tools.JmxTool", [*arguments, "--report-format", "tsv"])
-        except StackError as error:
-            if "No matched attributes" not in str(error):
-                raise
-            return 0  # a topic has none before the first Fetch
-        found = re.search(r"Count\s+(\d+)", said)
-        return int(found[1]) if found else 0
-
-
 def pin(pid: int, processor: int) -> None:
     """Give a process, all of its threads, one processor."""
     for thread in os.listdir(f"/proc/{pid}/task"):
@@ -112,7 +70,7 @@ def pin(pid: int, processor: int) -> None:
             os.sched_setaffinity(int(thread), {processor})
 
 
-def measured(stack: TieredStack, broker: Broker, what: str, run: Callable[[], object]) -> Stretch:
+def measured(stack: TieredStack, counters: Callable[[], Counters], what: str, run: Callable[[], object]) -> Stretch:
     """Run it beside the traffic."""
     command = [sys.executable, "-m", "tests.bench.traffic", stack.bootstrap_servers, LIVE_TOPIC]
     with subprocess.Popen(
@@ -120,36 +78,38 @@ def measured(stack: TieredStack, broker: Broker, what: str, run: Callable[[], ob
         preexec_fn=lambda: os.sched_setaffinity(0, {0}),
     ) as traffic:  # fmt: skip
         assert traffic.stdin and traffic.stdout
-        before = broker.counters()
+        before = counters()
         assert traffic.stdout.readline() == "ready\n"
         begin = time.perf_counter()
         run()
         seconds = time.perf_counter() - begin
         said, _ = traffic.communicate()
-    found = broker.counters().since(before)
+    found = counters().since(before)
     latencies = json.loads(said)
     p99 = [statistics.quantiles(latencies[side], n=100)[98] for side in ("produced", "consumed")]
     return Stretch(what, seconds, *p99, **asdict(found))
 
 
-def replayed(stack: TieredStack, spark: SparkSession, folder: Path, topic: str, records: int | None) -> None:
+def replayed(stack: TieredStack, spark: SparkSession, folder: Path, shape: Shape) -> None:
     """By ours."""
     table = folder / str(uuid4())
-    tiered_stream.replay(spark, options={**stack.options(), "subscribe": topic}, from_time="0", into=str(table))
-    check_landed(str(table), records)
+    tiered_stream.replay(spark, options={**stack.options(), "subscribe": shape.topic}, from_time="0", into=str(table))
+    check_landed(str(table), shape.rows)
     shutil.rmtree(table)
 
 
-def read_through_broker(stack: TieredStack, spark: SparkSession, folder: Path, topic: str, records: int | None) -> None:
+def read_through_broker(stack: TieredStack, spark: SparkSession, folder: Path, shape: Shape) -> None:
     """By Spark's own source."""
     table, checkpoint = folder / str(uuid4()), folder / str(uuid4())
-    kafka_into(stack, spark)(topic, str(table), checkpoint).awaitTermination()
-    check_landed(str(table), records)
+    servers = {"kafka.bootstrap.servers": stack.bootstrap_servers}
+    options = {**servers, "subscribe": shape.topic, "startingOffsets": "earliest", **TUNED}
+    kafka_lands(spark, options)(str(table), checkpoint).awaitTermination()
+    check_landed(str(table), shape.rows)
     shutil.rmtree(table)
 
 
 def report(stretches: list[Stretch]) -> Table:
-    table = Table(title=f"live traffic on one processor with the broker, while {TOPIC} records are replayed")
+    table = Table(title="live traffic on one processor with the broker, while old records are replayed")
     columns = ("seconds", "producer p99", "consumer p99", "broker CPU s", "bytes out", "tiered bytes")
     for column in ("", *columns):
         table.add_column(column, justify="right" if column else "left")
@@ -165,25 +125,24 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=10_000_000)
     records = parser.parse_args().records
     (port,) = free_ports(1)
-    jmx = "-Dcom.sun.management.jmxremote"
-    options = (jmx, f"{jmx}.port={port}", f"{jmx}.rmi.port={port}", f"{jmx}.authenticate=false", f"{jmx}.ssl=false")
-    jvm_options = (*JVM_OPTIONS, *options, f"{jmx}.host=127.0.0.1", "-Djava.rmi.server.hostname=127.0.0.1")
+    jvm_options = (*JVM_OPTIONS, *jmx_options(port))
     with build_folder("live-traffic") as folder, TieredStack(folder / "stack", jvm_options=jvm_options) as stack:
-        broker = Broker(stack, port)
-        create_tiered_topic(stack.broker, LIVE_TOPIC, 1, {"segment.bytes": str(SEGMENT_BYTES)})
-        fill(stack, WARM_UP_TOPIC, 100_000, 100)
-        fill(stack, TOPIC, records, 100)
+        warm_up, old = Shape("warm-up", 100_000), Shape("old", records)
+        counters = partial(read_counters, stack.broker, port, old.topic)
+        create_tiered_topic(stack.broker, LIVE_TOPIC, 1, {"segment.bytes": str(old.segment_bytes)})
+        for shape in (warm_up, old):
+            fill(stack.broker, shape, folder)
         for pid, processor in ((stack.broker.process.pid, 0), (stack.s3proxy.process.pid, 1), (os.getpid(), 1)):
             pin(pid, processor)
         spark = spark_session("live-traffic", ("delta", "spark-kafka"))
         ways = {"tiered_stream": replayed, "kafka, 16 MiB fetches": read_through_broker}
         for way in ways.values():
-            way(stack, spark, folder, WARM_UP_TOPIC, None)
-        stretches = [measured(stack, broker, "traffic alone", partial(time.sleep, _IDLE_SECONDS))]
+            way(stack, spark, folder, warm_up)
+        stretches = [measured(stack, counters, "traffic alone", partial(time.sleep, _IDLE_SECONDS))]
         for _ in range(_TURNS):
             for name, way in ways.items():
-                run = partial(way, stack, spark, folder, TOPIC, records + PARTITIONS)
-                stretches.append(measured(stack, broker, name, run))
+                run = partial(way, stack, spark, folder, old)
+                stretches.append(measured(stack, counters, name, run))
         spark.stop()
     console.print(report(stretches))
     REPORT.write_text(json.dumps([asdict(each) for each in stretches], indent=2))

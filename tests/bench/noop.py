@@ -1,65 +1,73 @@
-"""How fast Spark gets a tiered topic into its noop sink: our source, and its own `kafka` source, plain and tuned."""
+"""How fast Spark gets a topic into its noop sink: our source, its own, plain and tuned, and rows that are ready."""
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from pyspark.sql import SparkSession
 
-from tests.bench.turns import take_turns
-from tests.stack.bulk import produce_bulk
-from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered
+from tests.bench.figures import Row
+from tests.bench.ready_made import ReadyMade
+from tests.bench.rig import TUNED, WARM_UP, Rig
+from tests.bench.shapes import Shape
+from tests.bench.turns import Claim, Contender, rows_of
 
-PARTITIONS = 4
-SEGMENT_BYTES = 64 << 20
-TUNED = {"kafka.max.partition.fetch.bytes": str(16 << 20), "kafka.fetch.max.bytes": str(64 << 20)}
-WARM_UP_TOPIC = "warm-up"
+OURS, KAFKA, KAFKA_TUNED, HAND_OVER = "tiered_stream", "kafka", "kafka, 16 MiB fetches", "ready Arrow batches"
+FOR_A_RECORD_OF_A = "A, for a record"
+
+CLAIMS = (
+    Claim("A", OURS, KAFKA, 3.8, 4.6),
+    Claim("A", OURS, KAFKA_TUNED, 3.4, 4.2),
+    Claim("A", OURS, HAND_OVER, 0.8, 0.95),
+    Claim("A4", OURS, HAND_OVER, 0.8, 0.95),
+    Claim("B", OURS, KAFKA_TUNED, 3.2, 4.5),
+    Claim("B", OURS, HAND_OVER, 0.8, 0.95),
+    Claim("C-lz4", OURS, KAFKA_TUNED, 3.5, 4.4),
+    Claim("C-zstd", OURS, KAFKA_TUNED, 3.2, 4.2),
+    Claim("D", OURS, KAFKA_TUNED, 3, 4),
+    Claim("E", OURS, KAFKA_TUNED, 3.2, 4.2),
+    Claim("G", OURS, KAFKA_TUNED, 2.8, 3.5),
+    Claim("K", OURS, KAFKA_TUNED, 2.2, 3),
+    Claim("K", OURS, FOR_A_RECORD_OF_A, 0.3, 0.6),
+    Claim("M", OURS, KAFKA_TUNED, 4, 5),
+    Claim("N", OURS, KAFKA_TUNED),
+)
 
 
-@dataclass(frozen=True)
-class NoopRates:
-    """Seconds to read `records`, the median of some runs."""
-
-    records: int
-    ours: float
-    kafka: float
-    kafka_tuned: float
-
-
-def fill(stack: TieredStack, topic: str, records: int, record_bytes: int) -> None:
-    """A topic whose records are nearly all in S3 only."""
-    create_tiered_topic(stack.broker, topic, PARTITIONS, {"segment.bytes": str(SEGMENT_BYTES)})
-    produce_bulk(stack.broker, topic, records, record_bytes)
-    roll(stack.broker, topic)
-    wait_until_tiered(stack.broker, topic, timeout=300)
+def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
+    """The rows of one shape."""
+    claims = [claim for claim in CLAIMS if claim.workload == name]
+    if claims:
+        wanted = {side for claim in claims for side in (claim.subject, claim.against)}
+        contenders = {side: _contender(rig, side, rig.topic(name)) for side in sorted(wanted)}
+        warm_up = rig.topic(WARM_UP)
+        for side in wanted:
+            _contender(rig, side, warm_up).run()
+        yield from rows_of([_titled(claim) for claim in claims], contenders, runs)
 
 
-def measure_noop(
-    stack: TieredStack, spark: SparkSession, topic: str, records: int, runs: int, kafka_runs: int
-) -> NoopRates:
-    """Read the whole topic by each source in turn."""
-    kafka = {"kafka.bootstrap.servers": stack.bootstrap_servers}
-    sources: dict[str, tuple[str, Mapping[str, str], int]] = {
-        "ours": ("tiered_stream", stack.options(), runs),
-        "kafka": ("kafka", kafka, kafka_runs),
-        "kafka_tuned": ("kafka", {**kafka, **TUNED}, kafka_runs),
+def _titled(claim: Claim) -> Claim:
+    return Claim(f"{claim.workload} noop", claim.subject, claim.against, claim.floor, claim.aim)
+
+
+def _contender(rig: Rig, side: str, shape: Shape) -> Contender:
+    if side == FOR_A_RECORD_OF_A:
+        return _contender(rig, OURS, rig.topic("A"))
+    sources: Mapping[str, tuple[str, Mapping[str, str]]] = {
+        OURS: ("tiered_stream", rig.options(shape)),
+        KAFKA: ("kafka", rig.kafka_options(shape)),
+        KAFKA_TUNED: ("kafka", {**rig.kafka_options(shape), **TUNED}),
+        HAND_OVER: (ReadyMade.name(), {"rows": str(shape.rows), "bytes": str(shape.record_bytes)}),
     }
-    for source, options, _ in sources.values():
-        noop_seconds(spark, source, options, WARM_UP_TOPIC)
-    seconds = take_turns({
-        name: (partial(noop_seconds, spark, source, options, topic), counted)
-        for name, (source, options, counted) in sources.items()
-    })  # fmt: skip
-    return NoopRates(records, **{name: statistics.median(times) for name, times in seconds.items()})
+    if side == HAND_OVER:
+        rig.spark.dataSource.register(ReadyMade)
+    return Contender(partial(noop_seconds, rig.spark, *sources[side]), shape.rows)
 
 
-def noop_seconds(spark: SparkSession, source: str, options: Mapping[str, str], topic: str) -> float:
+def noop_seconds(spark: SparkSession, source: str, options: Mapping[str, str]) -> float:
     begin = time.perf_counter()
-    rows = spark.read.format(source).options(**options).option("subscribe", topic).load()
+    rows = spark.read.format(source).options(**options).load()
     rows.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - begin

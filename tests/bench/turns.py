@@ -2,23 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-TURNS = 2
-
-Contender = tuple[Callable[[], float], int]
-"""What runs once and tells its seconds, and how many runs of a turn count."""
+from tests.bench.figures import Row, spread
 
 
-def take_turns(contenders: Mapping[str, Contender]) -> dict[str, list[float]]:
-    """The seconds of each contender's runs that count.
+@dataclass
+class Contender:
+    """Who is measured: `run` runs it once and tells its seconds; it reads `records`.
 
-    They take turns, so that a slow stretch of the machine hits all of them. One more run begins each turn and does not
-    count: it finds the JVM's compiled code, the page cache and the memory as another contender has left them.
+    What else is told of its runs comes into `more`, of which the largest counts.
+    """
+
+    run: Callable[[], float]
+    records: int
+    more: dict[str, float] = field(default_factory=dict)
+
+    def tell(self, **found: float) -> None:
+        for name, value in found.items():
+            self.more[name] = max(value, self.more.get(name, value))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`subject` takes less than `against` by a factor: at least `floor`, at best `aim`; None where nothing is said."""
+
+    workload: str
+    subject: str
+    against: str
+    floor: float | None = None
+    aim: float | None = None
+
+
+def take_turns(contenders: Mapping[str, Contender], runs: int) -> dict[str, list[float]]:
+    """The seconds of each contender's runs.
+
+    They take turns run by run, so that a slow stretch of the machine hits all of them. A first round does not count:
+    it finds the JVM's compiled code, the page cache and the memory as others have left them.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for _ in range(TURNS):
-        for name, (run, counted) in contenders.items():
-            run()
-            seconds[name] += [run() for _ in range(counted)]
+    for counted in range(runs + 1):
+        for name, contender in contenders.items():
+            took = contender.run()
+            if counted:
+                seconds[name].append(took)
     return seconds
+
+
+def rows_of(claims: Sequence[Claim], contenders: Mapping[str, Contender], runs: int) -> list[Row]:
+    """Run the contenders of some claims and say what came of each."""
+    seconds = take_turns(contenders, runs)
+    return [_row(claim, contenders, seconds) for claim in claims]
+
+
+def _row(claim: Claim, contenders: Mapping[str, Contender], seconds: Mapping[str, list[float]]) -> Row:
+    ours, theirs = contenders[claim.subject], contenders[claim.against]
+    ratios = [
+        (against / theirs.records) / (own / ours.records)
+        for own, against in zip(seconds[claim.subject], seconds[claim.against], strict=True)
+    ]
+    return Row(
+        claim.workload, claim.subject, claim.against, spread(seconds[claim.subject]), spread(seconds[claim.against]),
+        spread(ratios), claim.floor, claim.aim, dict(ours.more),
+    )  # fmt: skip

@@ -1,0 +1,173 @@
+"""The metadata topic of a large, old cluster: how soon a query knows its segments, at first and with what was kept.
+
+Each segment of each partition has two records, that its copy began and that it is finished, each in a batch of its own,
+as brokers write them. Such a log is written as a broker's own files, since a Produce request takes one batch only.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numba
+import numpy as np
+from kafka.admin import NewTopic
+
+from tests.locate.metadata_topic.messages import (
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+)
+from tests.stack.batches import record_batch
+from tests.stack.broker import KafkaBroker
+from tests.stack.rows import Record
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog
+from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
+from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    REMOTE_LOG_METADATA_TOPIC,
+    TopicIdPartition,
+    metadata_partition,
+)
+from tiered_stream.model import TopicPartition
+from tiered_stream.records import header
+from tiered_stream.records.crc_kernels import crc
+
+METADATA_PARTITIONS = 50
+RECORDS_A_SEGMENT = 2
+_NAME, _ID, _SEGMENT_ID, _PARTITION = b"topic-000", b"\xa1" * 16, b"\xb2" * 16, b"\x0c" * 4
+_START, _END = b"\x0d" * 8, b"\x0e" * 8
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """So many topics of so many partitions, each with so many tiered segments."""
+
+    topics: int = 100
+    partitions: int = 100
+    segments: int = 500
+
+    @property
+    def records(self) -> int:
+        return self.topics * self.partitions * self.segments * RECORDS_A_SEGMENT
+
+    def partition(self, topic: int, number: int) -> TopicIdPartition:
+        return TopicIdPartition(UUID(int=(topic + 1) << 64 | 7), TopicPartition(f"topic-{topic:03}", number))
+
+
+@dataclass(frozen=True)
+class MetadataTimes:
+    """Seconds until the segments of one topic were known, and how many those are."""
+
+    first: list[float]
+    again: list[float]
+    segments: int
+
+
+def _templates() -> tuple[bytes, bytes]:
+    """A batch for each of a segment's records, with marks where they differ."""
+    appeared, changed = RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord
+    numbers = {"start_offset": _START, "end_offset": _END}
+    began = appeared(
+        remote_log_segment_id=_segment_name(appeared), broker_id=1, max_timestamp_ms=1, event_timestamp_ms=1,
+        segment_leader_epochs=[appeared.SegmentLeaderEpochEntry(leader_epoch=0, offset=0)],
+        segment_size_in_bytes=1 << 30, custom_metadata=None, remote_log_segment_state=0, txn_index_empty=True,
+        **{name: int.from_bytes(mark, "big") for name, mark in numbers.items()},
+    )  # fmt: skip
+    ended = changed(
+        remote_log_segment_id=_segment_name(changed), broker_id=1, event_timestamp_ms=1, custom_metadata=None,
+        remote_log_segment_state=1,
+    )  # fmt: skip
+    values = (
+        bytes((1, key, 0)) + bytes(each.encode(version=0, header=False)) for key, each in ((0, began), (1, ended))
+    )
+    began_batch, ended_batch = (record_batch([Record(None, value)]) for value in values)
+    return began_batch, ended_batch
+
+
+def _segment_name(kind: Any) -> Any:
+    entry = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
+    partition = entry(name=_NAME.decode(), id=UUID(bytes=_ID), partition=int.from_bytes(_PARTITION, "big"))
+    return kind.RemoteLogSegmentIdEntry(topic_id_partition=partition, id=UUID(bytes=_SEGMENT_ID))
+
+
+def metadata_log(told: list[TopicIdPartition], segments: int) -> bytes:
+    """A metadata partition's log: of each partition that it tells of, so many segments, in turns."""
+    count = segments * len(told)
+    columns = []
+    numbers, whose = np.arange(count) // len(told), np.tile(np.arange(len(told)), segments)
+    marks = {
+        _NAME: np.array([list(each.topic_partition.topic.encode()) for each in told], np.uint8)[whose],
+        _ID: np.array([list(each.topic_id.bytes) for each in told], np.uint8)[whose],
+        _PARTITION: _big(np.array([each.topic_partition.partition for each in told]), 4)[whose],
+        _SEGMENT_ID: np.hstack([_big(whose + 1, 8), _big(numbers + 1, 8)]),
+        _START: _big(numbers * 1000, 8),
+        _END: _big(numbers * 1000 + 999, 8),
+    }
+    for index, template in enumerate(_templates()):
+        batches = np.tile(np.frombuffer(template, np.uint8), (count, 1))
+        batches[:, :8] = _big(np.arange(count) * RECORDS_A_SEGMENT + index, 8)
+        for mark, values in marks.items():
+            if (at := template.find(mark)) >= 0:
+                batches[:, at : at + len(mark)] = values
+        sums = np.empty(count, np.int64)
+        _sum_up(batches, sums)
+        batches[:, header.CRC_AT : header.ATTRIBUTES_AT] = _big(sums, 4)
+        columns.append(batches)
+    return np.hstack(columns).tobytes()
+
+
+def _big(numbers: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return numbers.astype(f">i{size}" if size == 8 else f">u{size}").view(np.uint8).reshape(-1, size)
+
+
+@numba.njit  # type: ignore[untyped-decorator, unused-ignore]
+def _sum_up(batches: Any, sums: Any) -> None:
+    for index in range(len(batches)):
+        sums[index] = crc(batches[index], header.ATTRIBUTES_AT, batches.shape[1])
+
+
+def fill_metadata_topic(broker: KafkaBroker, cluster: Cluster) -> None:
+    """Let a broker without tiered storage, which runs, have the cluster's metadata topic; it is started again."""
+    with broker.admin() as admin:
+        for_ever = {"retention.ms": "-1"}
+        admin.create_topics([NewTopic(REMOTE_LOG_METADATA_TOPIC, METADATA_PARTITIONS, 1, topic_configs=for_ever)])
+        admin.wait_for_topics([REMOTE_LOG_METADATA_TOPIC])
+    broker.stop()
+    told: list[list[TopicIdPartition]] = [[] for _ in range(METADATA_PARTITIONS)]
+    for topic in range(cluster.topics):
+        for number in range(cluster.partitions):
+            partition = cluster.partition(topic, number)
+            told[metadata_partition(partition, METADATA_PARTITIONS)].append(partition)
+    for number, partitions in enumerate(told):
+        folder = broker.logs_dir / f"{REMOTE_LOG_METADATA_TOPIC}-{number}"
+        for index in (*folder.glob("*.index"), *folder.glob("*.timeindex")):
+            index.unlink()  # the broker makes them anew
+        if partitions:
+            (folder / f"{0:020}.log").write_bytes(metadata_log(partitions, cluster.segments))
+    broker.start()
+
+
+def measure_metadata_topic(broker: KafkaBroker, cluster: Cluster, folder: Path, runs: int = 3) -> MetadataTimes:
+    """By new clients, as new queries have them: without a kept snapshot, and with the one that `folder` then has."""
+    first, again, found = [], [], 0
+    for run in range(runs):
+        kept = folder / str(run)
+        first.append(_seconds(broker, cluster, kept)[0])
+        seconds, found = _seconds(broker, cluster, kept)
+        again.append(seconds)
+    return MetadataTimes(first, again, found)
+
+
+def _seconds(broker: KafkaBroker, cluster: Cluster, folder: Path) -> tuple[float, int]:
+    wanted = [cluster.partition(0, number) for number in range(cluster.partitions)]
+    began = time.perf_counter()
+    with BrokerClient({"bootstrap.servers": broker.bootstrap_servers}) as client:
+        topic = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC]
+        answer = MetadataLog(client, snapshots=MetadataSnapshots(folder)).segments(
+            wanted, topic.topic_id, len(topic.partitions)
+        )
+    assert not answer.faults
+    return time.perf_counter() - began, sum(map(len, answer.found.values()))

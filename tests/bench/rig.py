@@ -1,0 +1,84 @@
+"""What the measurements share: a broker and an S3 endpoint with topics that are kept, places for tables, Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.bench.lakes import Lake, serving
+from tests.bench.shapes import Shape, Topics, scaled
+from tests.stack.build import ROOT, build_folder
+from tests.stack.spark import spark_session
+from tests.stack.tiered_stack import TieredStack
+
+KEPT = ROOT / "build" / "bench-topics"
+"""Made once: a broker's and an object store's data. Safe to delete while no bench runs."""
+WARM_UP = "warm-up"
+TUNED = {
+    "kafka.max.partition.fetch.bytes": str(16 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    "kafka.isolation.level": "read_committed",  # the default of our source
+}
+"""Spark's own source with fetches of 16 MiB."""
+
+
+@dataclass
+class Rig:
+    """`shapes` are all there are, as large as this run has them; `topic` makes one where it is not there yet."""
+
+    folder: Path
+    stack: TieredStack
+    lakes: tuple[Lake, Lake]
+    shapes: Mapping[str, Shape]
+    _topics: Topics
+
+    def topic(self, name: str) -> Shape:
+        return self.made(self.shapes[name])
+
+    def made(self, shape: Shape) -> Shape:
+        return self._topics.ensure(shape)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return spark_session("bench", ("delta", "spark-kafka", "spark-avro", "s3a"), self.lakes[1].session)
+
+    def options(self, shape: Shape) -> dict[str, str]:
+        """With which ours reads all of a topic."""
+        return {**self.stack.options(), "subscribe": shape.topic, "startingOffsets": "earliest"}
+
+    def kafka_options(self, shape: Shape) -> dict[str, str]:
+        """With which Spark's own source does, as it comes."""
+        servers = {"kafka.bootstrap.servers": self.stack.bootstrap_servers}
+        return {**servers, "subscribe": shape.topic, "startingOffsets": "earliest"}
+
+    def tier_files(self, shape: Shape) -> list[Path]:
+        """The topic's segments in the object store's folder."""
+        return sorted(self.stack.tier_dir.glob(f"{shape.topic}-*/*.log"))
+
+
+@contextmanager
+def running(scale: float) -> Iterator[Rig]:
+    """A rig, while its services run."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (
+        build_folder("bench") as folder,
+        TieredStack(KEPT / "stack", jvm_options=("-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true")) as stack,
+        serving(folder) as lakes,
+    ):
+        rig = Rig(folder, stack, lakes, scaled(scale), Topics(stack, KEPT))
+        try:
+            yield rig
+        finally:
+            if "spark" in vars(rig):
+                rig.spark.stop()
+
+
+def machine() -> dict[str, object]:
+    """How many cores there are, and how busy they are."""
+    return {"cores": os.cpu_count(), "load": os.getloadavg()}
