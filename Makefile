@@ -5,16 +5,18 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS := build/docs-venv
 PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
-# Most tests of services wait; a file's tests stay together, and each process has a stack of its own.
-TWO_AT_ONCE := -n 2 --dist loadfile
+# Most tests of services wait; a file's tests stay together, and each process has a stack of its own. A process that
+# ends in a test ends the run, so that the test's name is the last that is said.
+TWO_AT_ONCE := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv java stack demo test test-unit test-slow lint soak race bench clean
+.PHONY: help venv lock java stack demo test test-unit test-slow dist lint docs chaos soak race topics fuzz differential bench clean
 
 help: ## Say what each target does
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Build .venv with every package pinned by requirements.lock
 	@# As on a cluster: modules are compiled before a query starts, those edited since the last time included.
@@ -23,11 +25,17 @@ venv: $(STAMP) ## Build .venv with every package pinned by requirements.lock
 
 $(STAMP): requirements.lock setup.cfg pyproject.toml
 	python=$${PYTHON:-$$(sh conf/python.sh)} && "$$python" -m venv --clear $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -r requirements.lock
+	@# What is no wheel (pyspark) is built with the setuptools that is pinned.
+	sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock >$(VENV)/setuptools.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/setuptools.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation -r requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/pip check
 	$(BIN)/tiered-stream warm --pyspark
 	@touch $@
+
+lock: ## Write the hashes of the lock files anew, for the versions that they name
+	@sh conf/lock.sh
 
 java: ## Look for Java 17 or newer; install Debian's where that is allowed
 	@sh conf/stack/java.sh
@@ -38,28 +46,52 @@ stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.demo
 
-test: venv java ## Run the tests, those that start the broker, the S3 endpoint and Spark included
-	$(PYTEST) $(TWO_AT_ONCE)
+test: venv java ## Run the tests, those that start the broker, the S3 endpoint and Spark included; with SLOW=1 all there are
+	$(PYTEST) $(TWO_AT_ONCE) $(if $(SLOW),-m "slow or not slow")
 
 test-unit: venv ## Run the tests that start no service and need no network
-	$(PYTEST) -m "not stack and not slow"
+	$(PYTEST) $(TWO_AT_ONCE) -m "not stack and not slow"
 
-lint: venv ## Check style, format and types
+dist: venv ## Build the wheel, and pack an environment without PySpark for a cluster's workers, into dist/
+	@$(BIN)/python conf/pack.py dist
+
+lint: venv docs ## Check style, format and types, and build the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(DOCS)/.installed ## Build the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+
+$(DOCS)/.installed: requirements-docs.lock
+	python=$${PYTHON:-$$(sh conf/python.sh)} && "$$python" -m venv --clear $(DOCS)
+	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
+	@touch $@
+
 test-slow: venv java ## Run the tests that `make test` leaves out because they take long
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
-soak: venv java ## Kill a landing query at random, 30 times, and count every record in the end
-	@$(BIN)/python -m tests.delta.soak
+# The next three take MINUTES, and chaos and fuzz a SEED, which else is drawn and printed.
+chaos: venv java ## Let faults of all kinds strike landing queries for MINUTES=30, and count every record
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+
+soak: venv java ## Land by triggers of a second for MINUTES=60 under all kinds of load, look for what grows, count every record
+	@$(BIN)/python -m tests.soak $(or $(MINUTES),60)
+
+fuzz: venv ## Give every parser mutated bytes for MINUTES=15, both cores busy; a table, and build/fuzz.json
+	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))
 
 race: venv java ## Let a table's writers race in S3, the driver killed in the midst, and count every record in the end
 	@$(BIN)/python -m tests.delta.race --bare --kills 1
 
-bench: venv java ## Measure throughput against Spark's own kafka source
-	@$(BIN)/python -m tests.bench
+topics: venv java ## Land 500 topics in 500 tables by one query, the driver killed five times on the way, and count every record
+	@$(BIN)/python -m tests.delta.many_topics 500
+
+differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; SEED as above
+	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
+
+bench: venv java ## Measure throughput against Spark's own kafka source; ONLY=A,H runs a part, SCALE=0.1 RUNS=5 as said
+	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS))
 
 clean: ## Remove what the other targets made in this folder (downloaded jars stay in the user's cache)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

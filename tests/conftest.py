@@ -45,7 +45,7 @@ def spark() -> Iterator[SparkSession]:
     """One local Spark for the whole session, with Delta, Spark's own `kafka` source and `s3a`."""
     from tests.stack.spark import SHORT_LIVED, spark_session
 
-    session = spark_session("tiered_stream tests", ("delta", "spark-kafka", "s3a"), SHORT_LIVED)
+    session = spark_session("tiered_stream tests", ("delta", "spark-kafka", "spark-avro", "s3a"), SHORT_LIVED)
     yield session
     session.stop()
 

@@ -10,7 +10,7 @@ from tests.stack.processes import wait_until
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
+from tests.stack.topics import COMPACTED, TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 from tests.test_read import rows_of
 from tiered_stream.broker.client import BrokerClient
@@ -26,18 +26,12 @@ from tiered_stream.records.header import whole_batches
 pytestmark = pytest.mark.stack
 
 TOPIC = "once-compacted"
-NOT_TIERED = {
-    "remote.storage.enable": "false",
-    "local.retention.bytes": "-2",
-    "cleanup.policy": "compact",
-    "min.cleanable.dirty.ratio": "0",
-}
 
 
 @pytest.fixture(scope="module")
 def ends(stack: TieredStack) -> dict[int, int]:
     """The ends of what is tiered. Each log begins with an aborted transaction; that of partition 1 has more gaps."""
-    create_tiered_topic(stack.broker, TOPIC, partitions=2, config=NOT_TIERED)
+    create_tiered_topic(stack.broker, TOPIC, partitions=2, config=COMPACTED)
     with RawProducer(stack.broker) as plain, TransactionalProducer(stack.broker, TOPIC) as transaction:
         for partition, rounds in ((0, 1), (1, 3)):
             for number in range(rounds):
@@ -66,6 +60,7 @@ def first_offset(client: BrokerClient, partition: int) -> int:
     return next((offset for _, offset, _ in whole_batches(fetched.records)), 0)
 
 
+@pytest.mark.contract("1.6 gap in the log")
 @pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
 @pytest.mark.parametrize("split_bytes", ["1", "128m"])
 def test_a_log_that_was_once_compacted_is_read_as_a_consumer_reads_it(

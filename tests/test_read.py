@@ -9,6 +9,8 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from struct import unpack_from
+from threading import Event
+from unittest.mock import Mock
 from uuid import UUID
 
 import pyarrow as pa
@@ -30,11 +32,19 @@ from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows
 from tiered_stream import read as read_module
 from tiered_stream.errors import CorruptDataError, DataLossError, FetchTimeoutError, StorageObjectNotFoundError
 from tiered_stream.locate.log_source import open_log_source
-from tiered_stream.model import AbortedTransaction, OffsetRange, SegmentLocation, Split, TopicPartition
-from tiered_stream.observe.metrics import MetricsReceiver
+from tiered_stream.model import (
+    AbortedTransaction,
+    OffsetRange,
+    RemoteLogSegment,
+    SegmentLocation,
+    Split,
+    TopicPartition,
+)
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.options.parsing import FetchOptions, Options, parse_options
 from tiered_stream.plan.splits import plan_splits
-from tiered_stream.read import SplitReader, read_split
+from tiered_stream.read import SplitReader, TaskStorage, read_split
+from tiered_stream.records.arrow import record_schema
 
 SMALL_REQUESTS = FetchOptions(request_bytes=1000, in_flight=3, memory_bytes=4000)
 
@@ -81,6 +91,59 @@ def test_records_outside_the_splits_offsets_are_dropped(tier: TierFolder) -> Non
     assert rows_of(read_split(split_of(*locations), offline(tier))) == rows_at(*range(33, 111))
 
 
+def test_the_splits_of_a_task_share_one_read_ahead(tier: TierFolder) -> None:
+    """The first split's bytes come when those of the second one have been asked for."""
+    splits = [split_of(tier.write(batches_of(start, start + 5), start + 5).location()) for start in range(0, 50, 5)]
+    parsed = offline(tier)
+    storage = TaskStorage(splits, parsed)
+    asked: list[int] = []
+    fetch, second = storage.fetcher.fetch_log_segment, Event()
+
+    def counted(segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        asked.append(segment.base_offset)
+        if segment.base_offset == 5:
+            second.set()
+        assert segment.base_offset or second.wait(600)
+        return fetch(segment, start, end)
+
+    storage.fetcher = Mock(wraps=storage.fetcher, fetch_log_segment=counted, busy_answers=lambda: 0)
+    found = []
+    for split in splits:
+        reader = SplitReader(split, parsed, storage=storage)
+        found += rows_of(reader.batches())
+        assert reader.metrics.remote_fetch_requests == 1
+    assert found == rows_at(*range(50))
+    assert sorted(asked) == list(range(0, 50, 5))
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_a_split_of_a_task_that_storage_fails_to_give_leaves_the_others_as_they_are(
+    tier: TierFolder, gone: int
+) -> None:
+    written = [tier.write(batches_of(start, start + 30), start + 30) for start in (0, 30, 60)]
+    written[gone].path.unlink()
+    parsed = offline(tier)
+    splits = [split_of(each.location()) for each in written]
+    storage = TaskStorage(splits, parsed)
+    for number, split in enumerate(splits):
+        reader = SplitReader(split, parsed, storage=storage)
+        if number == gone:
+            with pytest.raises(StorageObjectNotFoundError):
+                rows_of(reader.batches())
+        else:
+            assert rows_of(reader.batches()) == rows_at(*range(30 * number, 30 * number + 30))
+
+
+def test_a_split_that_is_left_before_its_end_leaves_the_others_as_they_are(tier: TierFolder) -> None:
+    splits = [split_of(tier.write(batches_of(start, start + 30), start + 30).location()) for start in (0, 30, 60)]
+    parsed = offline(tier)
+    storage = TaskStorage(splits, parsed)
+    first = SplitReader(splits[0], parsed, max_rows=1, storage=storage).batches()
+    next(first)
+    first.close()  # type: ignore[attr-defined]
+    assert rows_of(SplitReader(splits[2], parsed, storage=storage).batches()) == rows_at(*range(60, 90))
+
+
 def test_records_of_other_times_are_dropped(tier: TierFolder) -> None:
     split = split_of(tier.write(batches_of(0, 70), 70).location())
     first = rows_at(0)[0].timestamp_ms
@@ -92,6 +155,23 @@ def test_records_of_other_times_are_dropped(tier: TierFolder) -> None:
         assert list(read_split(split, offline(tier, **{"remote.from.timestamp": nothing}))) == []
 
 
+def test_columns_are_those_that_are_asked_for_in_their_order(tier: TierFolder) -> None:
+    split = split_of(tier.write(batches_of(0, 70), 70).location())
+    whole = pa.Table.from_batches(read_split(split, offline(tier)))
+    for columns in (
+        ["offset"],
+        ["headers", "value"],
+        ["topic"],
+        ["timestampType", "partition", "key"],
+        whole.column_names,
+    ):
+        found = pa.Table.from_batches(read_split(split, offline(tier, columns=",".join(columns))))
+        assert found.schema == record_schema(True, columns) and found == whole.select(columns)
+    first = rows_at(0)[0].timestamp_ms
+    late = {"remote.from.timestamp": str(first + 69), "columns": "offset"}
+    assert [batch.to_pydict() for batch in read_split(split, offline(tier, **late))] == [{"offset": [69]}]
+
+
 @pytest.mark.parametrize("cuts", [[0, 4], [0, 1, 2, 9], list(range(10))])
 def test_a_segment_cut_at_batch_starts_gives_each_record_once(tier: TierFolder, cuts: list[int]) -> None:
     written = tier.write(batches_of(100, 170, codecs=list(CODECS)), 170)
@@ -101,11 +181,13 @@ def test_a_segment_cut_at_batch_starts_gives_each_record_once(tier: TierFolder, 
     )
 
 
+@pytest.mark.contract("1.6 gap in the log")
 def test_offsets_that_a_segment_lacks_are_no_loss(tier: TierFolder) -> None:
     batches = [record_batch([record_at(base)], base_offset=base) for base in (0, 5, 6, 40)]
     assert rows_of(read_split(split_of(tier.write(batches, 60).location()), offline(tier))) == rows_at(0, 5, 6, 40)
 
 
+@pytest.mark.contract("1.6 gap in the log")
 def test_markers_and_aborted_transactions_are_left_out_also_where_they_span_segments(tier: TierFolder) -> None:
     def by(producer_id: int, offset: int) -> bytes:
         return transactional_batch([record_at(offset)], offset, producer_id)
@@ -141,6 +223,7 @@ def test_a_byte_range_that_ends_inside_a_batch_is_corrupt_and_names_the_partitio
         list(read_split(split_of(cut_off), offline(tier)))
 
 
+@pytest.mark.contract("1.6 no progress for the poll timeout")
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 def test_a_task_that_gets_nothing_for_the_poll_timeout_fails_whatever_may_be_lost(
     monkeypatch: pytest.MonkeyPatch, fail_on_data_loss: str
@@ -330,6 +413,7 @@ def test_records_of_a_topic_that_was_made_again_since_the_plan_are_data_loss(
     assert f"{shortened}-0: offsets 50 to 60 are lost: topic" in caplog.text
 
 
+@pytest.mark.contract("1.6 log start that moves during the read", "2.98")
 @pytest.mark.parametrize(("offsets", "held"), [((0, 90), (40, 90)), ((70, 130), (70, 100)), ((0, 30), (0, 0))])
 def test_records_that_are_gone_are_data_loss(
     stack: TieredStack, shortened: str, offsets: tuple[int, int], held: tuple[int, int]

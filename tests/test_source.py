@@ -94,6 +94,7 @@ def broker_may_stop(stack: TieredStack) -> Iterator[None]:
         stack.broker.start()
 
 
+@pytest.mark.contract("2.46")
 def test_rows_are_those_of_a_consumer_in_every_field(stack: TieredStack, spark: SparkSession, all_kinds: str) -> None:
     read = rows(batch(spark, options(stack, all_kinds)))
     consumed = read_topic(stack.broker, all_kinds)
@@ -102,6 +103,7 @@ def test_rows_are_those_of_a_consumer_in_every_field(stack: TieredStack, spark: 
     assert len(consumed) == 2 * 2 * len(CODECS) * (len(KINDS) + 500) + 2 * 3 + 2
 
 
+@pytest.mark.contract("1.2 includeHeaders", "1.3 columns", "2.60")
 def test_headers_are_null_where_a_record_has_none(stack: TieredStack, spark: SparkSession, all_kinds: str) -> None:
     given = options(stack, all_kinds, {"kafka.isolation.level": "read_committed"})
     columns = ("partition", "offset", "headers is null", "size(headers)")
@@ -110,6 +112,7 @@ def test_headers_are_null_where_a_record_has_none(stack: TieredStack, spark: Spa
     assert sorted(ours) == sorted(batch(spark, given, "kafka").selectExpr(*columns).collect())
 
 
+@pytest.mark.contract("1.2 includeHeaders", "1.3 columns", "2.18")
 @pytest.mark.parametrize("headers", ["true", "false"])
 def test_the_schema_is_that_of_sparks_own_source(
     stack: TieredStack, spark: SparkSession, all_kinds: str, headers: str
@@ -121,6 +124,7 @@ def test_the_schema_is_that_of_sparks_own_source(
     assert ("headers" in ours.names) == (headers == "true")
 
 
+@pytest.mark.contract("1.2 kafka.isolation.level", "2.18")
 def test_without_headers_rows_are_those_of_sparks_own_source(
     stack: TieredStack, spark: SparkSession, all_kinds: str
 ) -> None:
@@ -134,6 +138,7 @@ def _position(row: object) -> tuple[int, int]:
     return row["partition"], row["offset"]  # type: ignore[index]
 
 
+@pytest.mark.contract("1.2 subscribe")
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_nothing_is_read_of_internal_topics_as_with_sparks_own_source(
@@ -152,6 +157,7 @@ def test_nothing_is_read_of_internal_topics_as_with_sparks_own_source(
     assert {row[0] for row in batch(spark, given).select("topic").distinct().collect()} == {all_kinds}
 
 
+@pytest.mark.contract("1.7 fewest pieces")
 def test_hundreds_of_small_segments_share_few_tasks(stack: TieredStack, spark: SparkSession, topic: str) -> None:
     count = tier_segments(stack, topic, [4] * 120, partitions=2)
     tasks = split_rows(batch(spark, options(stack, topic)))
@@ -167,6 +173,10 @@ def test_a_large_segment_is_shared_by_tasks_each_in_order(
     assert [row for task in tasks for row in task] == [(0, offset) for offset in range(LARGE + 1)]
 
 
+@pytest.mark.contract(
+    "1.2 minPartitions", "1.2 maxRecordsPerPartition", "1.7 minPartitions", "1.7 maxRecordsPerPartition",
+    "1.7 earliest and latest of a batch query",
+)  # fmt: skip
 def test_min_partitions_and_max_records_per_partition_are_kept(
     stack: TieredStack, spark: SparkSession, large_segment: str
 ) -> None:

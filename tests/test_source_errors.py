@@ -68,6 +68,7 @@ def tiered(stack: TieredStack) -> str:
     return TOPIC
 
 
+@pytest.mark.contract("1.2 subscribe")
 @pytest.mark.parametrize("kind", ["batch", "stream"])
 @pytest.mark.parametrize("bad", BAD_INPUTS.values(), ids=BAD_INPUTS.keys())
 def test_bad_input_gives_one_clear_error(
@@ -86,6 +87,7 @@ def test_bad_input_gives_one_clear_error(
     assert WRONG_SECRET not in message and stack.secret_key not in message
 
 
+@pytest.mark.contract("1.2 kafkaConsumer.pollTimeoutMs", "1.6 no progress for the poll timeout")
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
 def test_a_task_fails_when_the_broker_gives_nothing_for_the_poll_timeout(
     stack: TieredStack, spark: SparkSession, tiered: str, fail_on_data_loss: str

@@ -45,6 +45,7 @@ def test_a_limit_below_a_segment_cuts_inside_it(
     assert [end_offsets(each)[0] for each in progress] == [200, 300, 500, 600, 800, 900, 1100, 1201]
 
 
+@pytest.mark.contract("1.8 where a share ends")
 def test_a_limit_above_a_segment_lets_batches_end_with_segments(
     stack: TieredStack, spark: SparkSession, segments: str, name: str
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_limit_above_a_segment_lets_batches_end_with_segments(
     assert set(ends) <= set(located_ends(stack, segments, last))
 
 
+@pytest.mark.contract("1.2 maxOffsetsPerTrigger", "1.8 shares", "2.30")
 def test_a_limit_is_shared_in_proportion_to_what_is_left(
     stack: TieredStack, spark: SparkSession, topic: str, name: str
 ) -> None:
@@ -67,6 +69,7 @@ def test_a_limit_is_shared_in_proportion_to_what_is_left(
     assert [each.numInputRows for each in progress] == [53 + 5 + 1, 48 + 6]
 
 
+@pytest.mark.contract("2.1", "2.19")
 def test_rows_that_come_while_a_latest_query_is_stopped_are_read(
     stack: TieredStack, spark: SparkSession, topic: str, tmp_path: Path
 ) -> None:
@@ -91,6 +94,7 @@ def test_rows_that_come_while_a_latest_query_is_stopped_are_read(
     assert found == [(0, offset) for offset in range(10, 17)] + [(1, offset) for offset in range(8)]
 
 
+@pytest.mark.contract("1.6 topic made again and longer")
 def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
     stack: TieredStack, spark: SparkSession, topic: str, name: str
 ) -> None:
@@ -104,3 +108,31 @@ def test_a_topic_that_is_made_again_during_the_query_is_data_loss(
     with pytest.raises(StreamingQueryException, match=rf"KAFKA_DATA_LOSS.*{topic} was deleted and made again"):
         query.awaitTermination(60)
     assert offsets_in(spark, name) == [(0, offset) for offset in range(10)]
+
+
+def test_a_bounded_stream_ends_with_available_now_and_idles_at_its_end_with_another_trigger(
+    stack: TieredStack, spark: SparkSession, segments: str, name: str
+) -> None:
+    ending = {"boundedStreaming": "true", "endingOffsets": f'{{"{segments}":{{"0":700}}}}'}
+    frame = stream(spark, options(stack, segments, {**ending, "maxOffsetsPerTrigger": "400"}))
+    progress = run_in_memory(frame, name)
+    assert [end_offsets(each)[0] for each in progress] == [300, 700]
+
+    query = frame.writeStream.format("memory").queryName(name).start()
+    try:
+        query.processAllAvailable()
+        assert query.isActive
+        assert offsets_in(spark, name) == [(0, offset) for offset in range(700)]
+    finally:
+        query.stop()
+
+
+def test_a_limit_in_bytes_lets_batches_end_with_the_segments_that_fit(
+    stack: TieredStack, spark: SparkSession, segments: str, name: str
+) -> None:
+    """A segment has 300 records of some 40 bytes in one batch: it is read whole or not at all."""
+    size = sum(path.stat().st_size for path in stack.tier_dir.rglob(f"{segments}-0-*/*.log")) // len(SEGMENTS)
+    given = {"maxBytesPerTrigger": str(2 * size + size // 2)}
+    progress = run_in_memory(stream(spark, options(stack, segments, given)), name)
+    assert offsets_in(spark, name) == [(0, offset) for offset in range(1201)]
+    assert [end_offsets(each)[0] for each in progress] == [600, 1201]

@@ -26,19 +26,21 @@ from tiered_stream.source import BatchReader, SplitPartition
 PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
-    {"errors", "single_flight"},
-    {"process"},
+    {"errors", "single_flight", "private_folder"},
+    {"process", "limits", "spark_session"},
     {"model"},
     {"records"},
+    {"formats"},
     {"options"},
     {"observe"},
     {"storage", "broker"},
     {"locate"},
     {"plan"},
-    {"read"},
-    {"source"},
-    {"delta", "gateway"},
-    {"replay"},
+    {"read", "pushdown"},
+    {"source", "scanner"},
+    {"delta", "gateway", "reporting"},
+    {"inspect"},
+    {"replay", "doctor"},
     {"cli"},
 )
 """From the bottom up: a package imports itself and lower layers, never its neighbours."""
@@ -129,13 +131,15 @@ def test_the_log_format_knows_nobody() -> None:
         if package(path) == "records":
             names = set(imports(tree))
             ours = {package(name.removeprefix("tiered_stream.")) for name in names if name.startswith("tiered_stream.")}
-            assert ours <= {"records", "errors", "model"}, path
+            assert ours <= {"records", "errors", "limits", "model", "private_folder"}, path
             assert not {name.split(".")[0] for name in names} & {"socket", "asyncio", "boto3", "pyspark"}, path
 
 
 def test_each_library_is_imported_in_its_place() -> None:
     assert users_of("boto3") == {"storage/s3_store.py"}
-    assert {package(path) for path in users_of("pyspark")} <= {"source", "observe", "delta", "replay", "cli"}
+    assert users_of("opentelemetry") == {"observe/open_telemetry.py"}
+    spark_users = {"spark_session", "pushdown", "source", "observe", "delta", "replay", "reporting", "cli"}
+    assert {package(path) for path in users_of("pyspark")} <= spark_users
     assert {package(path) for path in users_of("deltalake")} <= {"delta"}
     assert {package(path) for path in users_of("confluent_kafka")} <= {"replay"}
     assert {package(path) for path in users_of("numba")} == {"records"}
@@ -152,7 +156,11 @@ def test_each_library_is_imported_in_its_place() -> None:
         ("tiered_stream.replay.sums_source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.replay.verification", {"boto3", "botocore", "numba", "deltalake"}),
         ("tiered_stream.read", {"pyspark", "boto3", "kafka", "urllib3"}),
-        ("tiered_stream.cli", {"pyspark", "boto3", "pyarrow"}),
+        ("tiered_stream.cli", {"pyspark", "boto3", "numba", "pyarrow", "kafka"}),
+        ("tiered_stream.inspect.tier_contents", {"pyspark", "boto3", "numba"}),
+        ("tiered_stream.inspect.read_plan", {"pyspark", "boto3"}),
+        ("tiered_stream.inspect.lag", {"pyspark", "boto3"}),
+        ("tiered_stream.inspect.storage_comparison", {"pyspark", "boto3"}),
     ],
 )
 def test_importing_a_module_does_not_bring_in_what_it_does_not_need(module: str, absent: set[str]) -> None:

@@ -163,6 +163,7 @@ def located(stack: TieredStack) -> dict[int, tuple[SegmentLocation, ...]]:
         tier.close()
 
 
+@pytest.mark.contract("1.6 gap in the log", "2.72", "2.73")
 def test_the_whole_topic_is_what_a_consumer_returns(
     stack: TieredStack, spark: SparkSession, isolation: str, consumed: list[Row]
 ) -> None:

@@ -36,6 +36,14 @@ class UnsupportedDataError(TieredStreamError):
     """Well-formed data that this version cannot read."""
 
 
+class UndecodableRecordError(TieredStreamError):
+    """A key or a value is not of its format, or the table does not take its row, and `ingest.onDecodeError` is fail."""
+
+
+class DataLimitError(UnsupportedDataError):
+    """Data beyond a limit that an option sets; the message names the option. Nothing of it is read or passed over."""
+
+
 @contextmanager
 def naming(what: object) -> Iterator[None]:
     """Errors about data say what it is, by its text or by a function that makes one only then."""
@@ -76,6 +84,12 @@ class StorageFormatError(StorageError):
     fallback_reason = "unknown_format"
 
 
+class SignedLocationError(StorageError):
+    """A signed location is no URL, or leads where it may not (`remote.signed.location.hosts`)."""
+
+    fallback_reason = "refused"
+
+
 class StorageUnavailableError(StorageError):
     """The storage could not be reached, or asked to slow down, after all retries."""
 
@@ -89,7 +103,8 @@ class StorageConnectTimeoutError(StorageUnavailableError):
 
 
 class StorageReadTimeoutError(StorageUnavailableError):
-    """The storage accepted the request and went silent for `kafka.fetch.remote.read.timeout.ms`."""
+    """The storage accepted the request and went silent for `kafka.fetch.remote.read.timeout.ms`, or did not come to an
+    end within `remote.signed.location.timeout.ms`."""
 
     fallback_reason = "read_timeout"
 
@@ -136,5 +151,23 @@ class TableError(TieredStreamError):
     """The Delta table cannot be opened, written or committed to; the message names it."""
 
 
+class DeadLetterLimitError(TableError):
+    """A micro-batch has more dead letters than `ingest.maxDeadLetters`; nothing of it is in any table."""
+
+
 class TableAccessError(TableError):
     """The store that the table is in refuses the credentials, has no such bucket, or cannot be reached."""
+
+
+class SchemaRegistryError(TieredStreamError):
+    """The schema registry refused a request, or what it answered is none of its answers; the message names it."""
+
+
+class UnknownSchemaError(SchemaRegistryError):
+    """The schema registry has no such schema, or no such subject."""
+
+
+class SchemaRegistryUnavailableError(SchemaRegistryError):
+    """The schema registry could not be reached, or could not answer, after all retries."""
+
+    retriable = True

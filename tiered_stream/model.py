@@ -6,11 +6,19 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 from uuid import UUID
+
+from tiered_stream.errors import TieredStreamError
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 STORAGE_FORMAT = "ApacheKafkaV1"
 """KIP-1248's name for segments as Kafka writes them."""
+
+ASSUMED_RECORD_BYTES = 256
+"""For splits that come from a broker: their size is not known beforehand."""
 
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -59,6 +67,14 @@ class OffsetRange(_Range):
         """The offsets in both; empty, at the larger start, when there are none."""
         start = max(self.start, other.start)
         return OffsetRange(start, max(start, min(self.end, other.end)))
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAnswer(Generic[K, V]):
+    """What is known, and of the rest why it is not: one sick partition costs nobody else's answer."""
+
+    found: dict[K, V]
+    faults: dict[K, TieredStreamError]
 
 
 @dataclass(frozen=True, slots=True)

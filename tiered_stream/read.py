@@ -6,8 +6,10 @@ A worker imports what talks to brokers, and what reads signed URLs, only for a s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from functools import partial
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property, partial
 
 import pyarrow as pa
 
@@ -37,6 +39,7 @@ from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
 from tiered_stream.storage.read_ahead import read_ahead
+from tiered_stream.storage.request_window import window_for
 from tiered_stream.storage.throttle import pace_of
 
 log = logging.getLogger(__name__)
@@ -44,7 +47,7 @@ log = logging.getLogger(__name__)
 _INT64_MAX = (1 << 63) - 1
 
 
-def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
     """The split's records in offset order, a few thousand rows at a time.
 
     Raises:
@@ -53,18 +56,26 @@ def read_split(split: Split, options: Options) -> Iterator[pa.RecordBatch]:
         StorageError: storage failed, and `remote.fallback` is `fail` or there is no broker.
         BrokerError: the broker failed; FetchTimeoutError: it gave nothing for `kafkaConsumer.pollTimeoutMs`.
     """
-    reader = SplitReader(split, options)
+    reader = SplitReader(split, options, columns=options.columns)
     yield from reader.batches()
     send(reader.metrics, options.metrics_addresses)
 
 
 class SplitReader:
-    """Reads one split, at most `max_rows` rows at a time; `metrics` counts what it cost."""
+    """Reads one split, at most `max_rows` rows at a time; `metrics` counts what it cost. `columns` of None are all.
 
-    def __init__(self, split: Split, options: Options, max_rows: int = MAX_ROWS) -> None:
+    `storage` is what a task has that reads several splits; without it, the split has its own.
+    """
+
+    def __init__(
+        self, split: Split, options: Options, max_rows: int = MAX_ROWS, columns: Sequence[str] | None = None,
+        storage: TaskStorage | None = None,
+    ) -> None:  # fmt: skip
         self._split = split
+        self._storage = storage
         self._options = options
         self._max_rows = max_rows
+        self._columns = columns
         self._position = split.offsets.start
         self._pace = pace_of("fetch", options.max_bytes_per_second)
         self.metrics = ReadMetrics()
@@ -74,7 +85,9 @@ class SplitReader:
         for batch in within_times(self._uncounted(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
-            yield batch
+            last = batch.column("timestamp")[-1].value // 1000
+            self.metrics.record_timestamp_max = max(self.metrics.record_timestamp_max, last)
+            yield batch if self._columns is None else batch.select(self._columns)
 
     def _uncounted(self) -> Iterator[pa.RecordBatch]:
         if self._split.locations:
@@ -87,20 +100,29 @@ class SplitReader:
     def _from_storage(self) -> Iterator[pa.RecordBatch]:
         locations = self._split.locations
         _check_formats(locations)
-        parts = [(location.segment, location.bytes) for location in locations]
         current, decoder = 0, self._location_decoder(locations[0])
-        fetcher = split_fetcher(locations, self._options)
-        on_fetch = self.metrics.on_remote_fetch
-        for index, data in read_ahead(fetcher, parts, self._options.fetch, on_fetch, self._pace):
+        storage = self._storage or TaskStorage((self._split,), self._options)
+        fetcher = storage.fetcher
+        for index, data in storage.bytes_of(self._split, self.metrics.on_remote_fetch):
             while current < index:
                 self._finish(fetcher, locations[current], decoder)
                 current += 1
                 decoder = self._location_decoder(locations[current])
             with naming(partial(fetcher.describe, locations[current].segment)):
-                yield from decoder.feed(data)
+                yield from self._timed(decoder.feed(data))
             self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
+            del data  # or it would be kept while the next bytes are waited for
         self._finish(fetcher, locations[current], decoder)
         self._position = self._split.offsets.end
+
+    def _timed(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        while True:
+            began = time.perf_counter()
+            batch = next(decoded, None)
+            self.metrics.decode_seconds += time.perf_counter() - began
+            if batch is None:
+                return
+            yield batch
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
         with naming(partial(fetcher.describe, location.segment)):
@@ -141,7 +163,7 @@ class SplitReader:
             self._pace(len(fetched.records))
             aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
             decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
-            yield from decoder.feed(fetched.records)
+            yield from self._timed(decoder.feed(fetched.records))
             self._position = max(self._position, min(decoder.next_offset, wanted.end))
         if self._position < wanted.end:
             raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
@@ -180,8 +202,74 @@ class SplitReader:
         return RecordBatchDecoder(
             partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
             include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
-            max_rows=self._max_rows,
+            max_rows=self._max_rows, limits=self._options.limits,
+            columns=None if self._columns is None else tuple({**dict.fromkeys(self._columns), "timestamp": None}),
         )  # fmt: skip
+
+
+class TaskStorage:
+    """What the storage gives of a task's splits, in their order, by one read-ahead.
+
+    Requests for a split are sent while the one before it is decoded. A split that fails, or is not read to its end,
+    leaves the others as they are.
+    """
+
+    def __init__(self, splits: Sequence[Split], options: Options) -> None:
+        self._splits = deque(split for split in splits if split.locations and _has_known_formats(split.locations))
+        self._options = options
+        self._pieces: Generator[tuple[int, bytes], None, None] | None = None
+        self._part = 0
+        self._on_fetch: Callable[[int, float], None] = lambda size, seconds: None
+        self._locations = [location for split in self._splits for location in split.locations]
+
+    @cached_property
+    def fetcher(self) -> RemoteStorageFetcher:
+        """For all of the splits. Raises: as `split_fetcher`."""
+        return split_fetcher(self._locations, self._options)
+
+    def bytes_of(
+        self, split: Split, on_fetch: Callable[[int, float], None]
+    ) -> Generator[tuple[int, bytes], None, None]:
+        """The bytes of one split, which comes after those that were read, as pairs of its location's number and bytes.
+
+        Raises: as `read_ahead`.
+        """
+        while self._splits[0] is not split:
+            self._splits.popleft()
+            self.close()
+        self._on_fetch = on_fetch
+        pieces = self._pieces or self._begun()
+        self._splits.popleft()
+        first, missing = self._part, split.storage_bytes
+        self._part += len(split.locations)
+        try:
+            while missing:
+                part, data = next(pieces)
+                missing -= len(data)
+                yield part - first, data
+                del data
+        except BaseException:
+            self.close()
+            raise
+        if not self._splits:
+            self.close()
+
+    def close(self) -> None:
+        """Drop what was asked for ahead."""
+        if self._pieces is not None:
+            self._pieces.close()
+            self._pieces = None
+
+    def _begun(self) -> Generator[tuple[int, bytes], None, None]:
+        """A read-ahead of all splits that are left."""
+        options = self._options
+        parts = [(location.segment, location.bytes) for split in self._splits for location in split.locations]
+        self._part = 0
+        self._pieces = read_ahead(
+            self.fetcher, parts, options.fetch, lambda size, seconds: self._on_fetch(size, seconds),
+            pace_of("fetch", options.max_bytes_per_second), may_stop=not options.streaming, window=window_for(options),
+        )  # fmt: skip
+        return self._pieces
 
 
 def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
@@ -194,7 +282,7 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
     if not signed or options.fetcher_class is not None:
         return fetcher_for(options)
 
-    from tiered_stream.storage.presigned import PresignedFetcher, SignedFetchTimeouts
+    from tiered_stream.storage.presigned import PresignedFetcher, signed_requests
 
     def renew(segment: RemoteLogSegment) -> str | None:
         from tiered_stream.broker.client import open_client
@@ -206,7 +294,7 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
     return PresignedFetcher(
         {segment_id: each.signed_url or "" for segment_id, each in signed.items()},
         renew,
-        SignedFetchTimeouts(options.storage.connect_timeout_ms, options.storage.read_timeout_ms),
+        signed_requests(options.storage),
         fetcher_for(options) if options.storage.uri is not None else None,
     )
 
@@ -233,7 +321,11 @@ def _bounds(location: SegmentLocation) -> PartBounds:
     return PartBounds(segment.base_offset, segment.end_offset, first, location.following)
 
 
-def _check_formats(locations: tuple[SegmentLocation, ...]) -> None:
+def _has_known_formats(locations: Sequence[SegmentLocation]) -> bool:
+    return all(location.storage_format == STORAGE_FORMAT for location in locations)
+
+
+def _check_formats(locations: Sequence[SegmentLocation]) -> None:
     for location in locations:
         if location.storage_format != STORAGE_FORMAT:
             raise StorageFormatError(

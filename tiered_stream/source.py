@@ -7,11 +7,18 @@ imports its own half when it needs it, so that looking the source up stays quick
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
@@ -25,9 +32,13 @@ from pyspark.sql.types import (
 )
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.observe.behind import behind
+from tiered_stream.observe.metrics import REPORT_TO
+from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
-from tiered_stream.options.parsing import Options, parse_options
-from tiered_stream.process import collection_paused, settle_worker, show_log
+from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
+from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
+from tiered_stream.process import collection_paused, settle_worker, share_heap, show_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,9 +47,13 @@ if TYPE_CHECKING:
     from tiered_stream.locate.log_source import LogSource
     from tiered_stream.model import Split
     from tiered_stream.observe.driver_log import BatchLog
+    from tiered_stream.plan.group_follower import GroupFollower
+    from tiered_stream.plan.pruning import Pruning
     from tiered_stream.plan.stream import StreamPlanner
 
 _NO_LIMIT = 2**63 - 1
+_OF_A_TABLE = {"path", "serialization.format"}
+"""Options of Spark's own, for a table of its catalog."""
 
 _FIELDS = [
     StructField("key", BinaryType()),
@@ -54,9 +69,10 @@ _HEADERS = StructField(
 )
 
 
-def spark_schema(include_headers: bool) -> StructType:
-    """The columns of Spark's `kafka` source, `headers` last where they are wanted."""
-    return StructType([*_FIELDS, _HEADERS] if include_headers else list(_FIELDS))
+def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
+    """The columns of Spark's `kafka` source, `headers` last where they are wanted; those alone that are named."""
+    whole = StructType([*_FIELDS, _HEADERS] if include_headers else list(_FIELDS))
+    return whole if columns is None else StructType([whole[name] for name in columns])
 
 
 class SplitPartition(InputPartition):
@@ -79,39 +95,93 @@ class TieredStreamDataSource(DataSource):
         return "tiered_stream"
 
     def schema(self) -> StructType:
-        return spark_schema(self.options.get("includeHeaders", "false").lower() == "true")
+        if self.options.keys() - _OF_A_TABLE:
+            check_for_any_query(self.options)  # at `load()`, as Spark's source does; the rest when its kind is known
+        columns = GivenOptions(self.options).read(COLUMNS)
+        headers = self.options.get("includeHeaders", "false").lower() == "true" or "headers" in (columns or ())
+        return spark_schema(headers, columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(_checked(schema, parse_options(self.options, streaming=False)))
+        options = self._parsed(schema, streaming=False)
+        return PruningBatchReader(options) if options.filter_pushdown else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         try:
-            return StreamReader(_checked(schema, parse_options(self.options, streaming=True)))
+            return StreamReader(self._parsed(schema, streaming=True))
         except ConfigurationError as error:
             return RefusedStreamReader(error)
+
+    def _parsed(self, schema: StructType, *, streaming: bool) -> Options:
+        if not self.options.keys() - _OF_A_TABLE:
+            raise ConfigurationError(
+                "tiered_stream was given no options. Spark loses those of CREATE TABLE … USING tiered_stream OPTIONS "
+                "(…): write CREATE TEMPORARY VIEW … USING tiered_stream OPTIONS (…), which keeps them"
+            )
+        return _checked(schema, parse_options(self.options, streaming=streaming))
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("tiered_stream")` known to the session; to do it again is no harm.
 
+    It is then planned by this very Python. Tasks run that of an environment which was packed by `make dist` and shipped
+    with `--archives`, or what `PYSPARK_PYTHON` names, unless `spark.sql.execution.pyspark.python` is set.
+
     Spark looks sources up by itself, once in a driver's life, and gives up for good where its Python process takes
     longer than ten seconds to start (Spark: `DataSourceManager`, `PythonWorkerFactory`).
     """
-    spark.dataSource.register(TieredStreamDataSource)
+    from tiered_stream.spark_session import register_source
+
+    report_to = reports_address(spark)
+    register_source(spark, _reporting_to(report_to) if report_to else TieredStreamDataSource)
+
+
+def reports_address(spark: SparkSession) -> str:
+    """Where `report_queries` of this session listens; empty: it was not called."""
+    return spark.conf.get(REPORT_TO, "") or ""
+
+
+def reporting_to(address: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The source's options, its tasks reporting there too."""
+    others = {name: value for name, value in options.items() if name.lower() != METRICS_ADDRESS.name}
+    given = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
+    return others | {METRICS_ADDRESS.name: ",".join([*given, address])} if address else dict(options)
+
+
+def _reporting_to(address: str) -> type[DataSource]:
+    """The source, with one option more. Spark gets its code: it is found in no module."""
+
+    class ReportingDataSource(TieredStreamDataSource):
+        def __init__(self, options: dict[str, str]) -> None:
+            super().__init__(CaseInsensitiveDict(reporting_to(address, options)))
+
+    return ReportingDataSource
 
 
 def _checked(schema: StructType, options: Options) -> Options:
-    """Refuse a schema of the user's own, as the `kafka` source does."""
-    own = spark_schema(options.include_headers)
-    if schema != own:
-        raise ConfigurationError(f"tiered_stream has a schema of its own, {own.simpleString()}; take .schema(…) away")
-    return options
+    """Refuse a schema of the user's own, as the `kafka` source does, unless a batch query's names some columns."""
+    own = spark_schema(options.include_headers, options.columns)
+    if schema == own:
+        return options
+    if not options.streaming and _names_some_of(schema, own):
+        return replace(options, columns=tuple(schema.names))
+    mend = "name columns in the option columns" if options.streaming else "name some of its columns, as they are there"
+    raise ConfigurationError(
+        f"tiered_stream has a schema of its own, {own.simpleString()}; take .schema(…) away, or {mend}"
+    )
+
+
+def _names_some_of(schema: StructType, own: StructType) -> bool:
+    fields = {field.name: field for field in own}
+    distinct = 0 < len(schema.names) == len(set(schema.names))
+    return distinct and all(fields.get(field.name) == field for field in schema)
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    from tiered_stream.read import read_split
+    with collection_paused():
+        from tiered_stream.read import read_split
 
     show_log()
+    share_heap()
     assert isinstance(partition, SplitPartition)
     addresses = (*options.metrics_addresses, *partition.batch_log)
     yield from read_split(partition.split, replace(options, metrics_addresses=addresses))
@@ -121,23 +191,42 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 class BatchReader(DataSourceReader):
     """One batch query."""
 
+    pruning: Pruning | None = None
+
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        from tiered_stream.locate.log_source import open_log_source
-        from tiered_stream.plan.batch import plan_batch
+        with collection_paused():
+            from tiered_stream.locate.log_source import open_log_source
+            from tiered_stream.plan.batch import plan_batch
 
-        show_log()
-        source = open_log_source(self.options)
+            show_log()
+            source = open_log_source(self.options)
         try:
+            splits = plan_batch(self.options, source, self.pruning)
             # Without a partition Spark would make one up, and read it.
-            return [SplitPartition(split) for split in plan_batch(self.options, source)] or [InputPartition(None)]
+            return [SplitPartition(split) for split in splits] or [InputPartition(None)]
         finally:
             source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
+
+
+class PruningBatchReader(BatchReader):
+    """One batch query whose filters say what need not be read."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options}  # executors need no planner
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """All are left to Spark, too: what is read may hold other rows."""
+        from tiered_stream.pushdown import pruning_of
+
+        self.pruning = pruning_of(filters).within(self.options.times)
+        self.options = replace(self.options, times=self.pruning.times)
+        return filters
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -147,10 +236,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self._opened: tuple[LogSource, StreamPlanner] | None = None
         self._batch_log: BatchLog | None = None
+        self._group: GroupFollower | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot travel.
-        return {"options": self.options, "_opened": None, "_batch_log": None}
+        return {"options": self.options, "_opened": None, "_batch_log": None, "_group": None}
 
     def _open(self) -> tuple[LogSource, StreamPlanner]:
         if self._opened is None:
@@ -163,10 +253,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 source = open_log_source(self.options)
                 self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
                 self._batch_log = BatchLog()
+                self._group = self._opened_group()
         return self._opened
 
+    def _opened_group(self) -> GroupFollower | None:
+        if self.options.commit_group_id is None:
+            return None
+        from tiered_stream.plan.group_follower import open_group
+
+        return open_group(self.options.kafka, self.options.commit_group_id)
+
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return offsets_to_dict(self._open()[1].initial())
+        initial = self._open()[1].initial()
+        if self._group is not None:
+            self._group.begin(initial)
+        return offsets_to_dict(initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Always a limit, so that Spark asks for everything only where it ignores limits (`Trigger.Once`).
@@ -178,8 +279,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         # The planner knows the limits, `minOffsetsPerTrigger` too.
-        limited = not isinstance(limit, ReadAllAvailable)
-        return offsets_to_dict(self._open()[1].next_end(offsets_from_dict(start), limited=limited))
+        planner, done = self._open()[1], offsets_from_dict(start)
+        if self._batch_log is not None:
+            self._batch_log.lag = behind(done, planner.latest() or {})
+        end = planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
+        if self._group is not None:
+            # Spark calls `commit` only when it plans the next batch, so never for a run's last.
+            self._group.follow(done)
+            if end == done and planner.available_now:
+                self._group.settle()
+        return offsets_to_dict(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         latest = self._opened[1].latest() if self._opened else None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.demo.runs import spark_submit
 from tests.stack.rows import Row
+from tiered_stream import replay, verify
+from tiered_stream.replay.verify_report import VerifyReport
 
 
 def middle_half(rows: Sequence[Row]) -> tuple[str, str]:
@@ -26,11 +27,7 @@ def lose(spark: SparkSession, table: Path, times: tuple[str, str]) -> int:
     return int(spark.sql(f"DELETE FROM delta.`{table}` WHERE {where}").first()[0])  # type: ignore[index]
 
 
-def mend(settings: Path, folder: Path, times: tuple[str, str]) -> None:
-    """Replay that time into the ingest job's table, in place of what the table has of it, and verify it.
-
-    Raises:
-        StackError: it failed, or the table differs.
-    """
-    words = ["--settings", str(settings), "--from", times[0], "--to", times[1], "--replace", "--verify"]
-    spark_submit("replay_from_timestamp.py", words, folder)
+def mend(spark: SparkSession, options: Mapping[str, str], table: Path, times: tuple[str, str]) -> VerifyReport:
+    """Replay that time into the ingest job's table, in place of what the table has of it, and verify the table."""
+    replay(spark, options=options, from_time=times[0], to_time=times[1], into=str(table), replace=True)
+    return verify(spark, options=options, table=str(table))

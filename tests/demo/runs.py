@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobs import ingest_to_delta
 from tests.demo.topic import TOPIC
 from tests.stack.jars import jar_paths
 from tests.stack.processes import run_logged
@@ -15,24 +16,45 @@ from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spa
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.observe.metrics import ReadMetrics
 
+WHOLE_TOPIC = {"subscribe": TOPIC, "startingOffsets": "earliest", "includeHeaders": "true"}
+
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the job."""
+    """One run: seconds until its first micro-batch began, from there until the last one was committed, and the cost."""
 
+    start_up: float
     seconds: float
     metrics: ReadMetrics
 
 
+def timed(table: Path, begin: float, metrics: ReadMetrics) -> Run:
+    """A run that was started at `begin`, in seconds since the epoch, and has ended.
+
+    Its checkpoint tells when: Spark writes a file to `offsets` as a micro-batch begins, and to `commits` at its end.
+    """
+    checkpoint = checkpoint_of(table)
+    began = min(time for time in _written(checkpoint / "offsets") if time >= begin)
+    return Run(began - begin, max(_written(checkpoint / "commits")) - began, metrics)
+
+
+def checkpoint_of(table: Path) -> Path:
+    """Beside the table."""
+    return table.with_name(f"{table.name}-checkpoint")
+
+
+def _written(folder: Path) -> list[float]:
+    """When the files of micro-batches were, whose names are numbers."""
+    return [file.stat().st_mtime for file in folder.iterdir() if file.name.isdigit()]
+
+
 def job_settings(source: Mapping[str, str], table: Path) -> dict[str, str]:
-    """What the job reads, by `source`, and where it lands; the checkpoint is beside the table."""
+    """What the job reads, by `source`, and where it lands."""
     return {
         **source,
-        "subscribe": TOPIC,
-        "startingOffsets": "earliest",
-        "includeHeaders": "true",
+        **WHOLE_TOPIC,
         "ingest.table": str(table),
-        "ingest.checkpointLocation": f"{table}-checkpoint",
+        "ingest.checkpointLocation": str(checkpoint_of(table)),
     }
 
 
@@ -44,24 +66,26 @@ def write_settings(stack: TieredStack, folder: Path, table: Path) -> Path:
     return file
 
 
-def submit(settings: Path, folder: Path) -> Run:
-    """One run of the ingest job.
+def submit(settings: Path, folder: Path, table: Path) -> Run:
+    """One run of the ingest job into the table that the settings name.
 
     Raises:
         StackError: it failed.
     """
     metrics_file = folder / "metrics.json"
-    begin = time.perf_counter()
-    spark_submit("ingest_to_delta.py", ["--settings", str(settings), "--metrics-file", str(metrics_file)], folder)
-    return Run(time.perf_counter() - begin, ReadMetrics(**json.loads(metrics_file.read_text())))
+    begin = time.time()
+    _spark_submit("ingest_to_delta.py", ["--settings", str(settings), "--metrics-file", str(metrics_file)], folder)
+    return timed(table, begin, ReadMetrics(**json.loads(metrics_file.read_text())))
 
 
-def spark_submit(job: str, words: Sequence[str], folder: Path) -> None:
-    """Run a job by spark-submit.
+def run_here(settings: Mapping[str, str], table: Path) -> Run:
+    """As `submit`, in this process's Spark."""
+    begin = time.time()
+    outcome = ingest_to_delta.run(settings)
+    return timed(table, begin, outcome.total())
 
-    Raises:
-        StackError: it failed.
-    """
+
+def _spark_submit(job: str, words: Sequence[str], folder: Path) -> None:
     jars = ",".join(map(str, jar_paths("delta")))
     conf = {**LOCAL, **DELTA, **SHORT_LIVED, "spark.jars": jars}
     command = [str(SPARK_SUBMIT)]

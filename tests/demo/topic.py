@@ -8,7 +8,7 @@ from tests.stack.bulk import produce_bulk
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import active_segment, partitions_of
+from tests.stack.topics import active_segment, alter_topic, partitions_of, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
 
 TOPIC = "orders"
@@ -17,6 +17,7 @@ RECORD_BYTES = 100
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 PRODUCERS = 3
 TRANSACTIONS = 20
+HISTORY_SEGMENT_BYTES = 32 << 20
 
 
 def fill(stack: TieredStack, records: int) -> None:
@@ -35,6 +36,14 @@ def fill(stack: TieredStack, records: int) -> None:
     produce_bulk(stack.broker, TOPIC, records // 2, RECORD_BYTES)
     transact(stack)
     produce_bulk(stack.broker, TOPIC, records - records // 2, RECORD_BYTES, {"compression.type": "zstd"})
+
+
+def fill_history(stack: TieredStack, records: int) -> None:
+    """Bulk records alone, in segments of a size as topics of real clusters have, all of them only in S3."""
+    alter_topic(stack.broker, TOPIC, {"segment.bytes": str(HISTORY_SEGMENT_BYTES)})
+    produce_bulk(stack.broker, TOPIC, records, RECORD_BYTES)
+    roll(stack.broker, TOPIC)
+    wait_until_tiered(stack.broker, TOPIC)
 
 
 def transact(stack: TieredStack) -> None:

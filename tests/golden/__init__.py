@@ -22,6 +22,8 @@ from typing import Any
 NAMES = ("aiven-plain", "aiven-zstd-aesgcm")
 
 _FOLDER = Path(__file__).parent
+STORES = _FOLDER / "stores"
+"""Java's key and trust stores; its README says how they were made."""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,23 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.options.parsing import FetchOptions, Options, StorageOptions, Subscription, parse_options
-from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd
+from tiered_stream.options.limit_options import LIMIT_OPTIONS
+from tiered_stream.options.parsing import (
+    FetchOptions,
+    Options,
+    StorageOptions,
+    Subscription,
+    check_for_any_query,
+    parse_options,
+)
+from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd
 from tiered_stream.options.tables import OPTIONS, render_option_table
+from tiered_stream.options.types import COLUMNS
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+from tiered_stream.source import spark_schema
 
 BROKERS = {"kafka.bootstrap.servers": "broker:9092"}
 TOPIC = {**BROKERS, "subscribe": "t"}
@@ -43,6 +55,7 @@ def refusal(raw: dict[str, str], *, streaming: bool = True) -> str:
 # What to read
 
 
+@pytest.mark.contract("1.2 subscribe", "1.2 subscribePattern", "1.2 assign")
 @pytest.mark.parametrize(
     ("given", "subscription"),
     [
@@ -55,6 +68,7 @@ def test_each_way_to_name_what_is_read(given: dict[str, str], subscription: Subs
     assert parse_options({**BROKERS, **given}, streaming=True).subscription == subscription
 
 
+@pytest.mark.contract("1.2 one of the three", "1.2 subscribePattern", "2.12", "2.13", "2.14")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -69,6 +83,8 @@ def test_each_way_to_name_what_is_read(given: dict[str, str], subscription: Subs
         ({"subscribePattern": "[a-z&&[^b]]"}, "a set within a set"),
         ({"subscribePattern": "[a-z&&b]"}, "Java and Python read alike"),
         ({"subscribePattern": r"\p{Alpha}"}, "Java and Python read alike"),
+        ({"subscribePattern": "(?P<name>a)"}, "a group that Java does not know"),
+        ({"subscribePattern": "a(?#comment)"}, "a group that Java does not know"),
         ({"assign": ""}, "option assign: "),
         ({"assign": "t"}, "option assign: "),
     ],
@@ -81,16 +97,19 @@ def test_a_subscription_that_names_nothing_or_too_much_is_refused(
         parse_options({**BROKERS, **given}, streaming=streaming)
 
 
-@pytest.mark.parametrize("pattern", [r"a\[b[c]d[e]", r"\\[ab]", "t(op)?ic-[0-9]+", "(?i)ABC$"])
+@pytest.mark.contract("1.2 subscribePattern")
+@pytest.mark.parametrize("pattern", [r"a\[b[c]d[e]", r"\\[ab]", r"\(?P?", "t(op)?ic-[0-9]+", "(?i)ABC$"])
 def test_patterns_that_java_and_python_read_alike_pass(pattern: str) -> None:
     assert parse_options({**BROKERS, "subscribePattern": pattern}, streaming=True).subscription.pattern == pattern
 
 
+@pytest.mark.contract("1.2 kafka.bootstrap.servers")
 def test_brokers_must_be_named() -> None:
     assert "kafka.bootstrap.servers must be given" in refusal({"subscribe": "t"})
     assert "kafka.bootstrap.servers" in refusal({"subscribe": "t", "kafka.bootstrap.servers": " "})
 
 
+@pytest.mark.contract("1.2 kafka.bootstrap.servers")
 def test_an_archive_needs_no_brokers() -> None:
     raw = {"subscribe": "t", "remote.log.locator": "archive", "remote.storage.uri": "s3://bucket"}
     assert parse_options(raw, streaming=False).locator == "archive"
@@ -99,6 +118,7 @@ def test_an_archive_needs_no_brokers() -> None:
 # Names
 
 
+@pytest.mark.contract("1.2 names in any case", "2.95")
 def test_option_names_are_taken_in_any_case_and_values_keep_theirs() -> None:
     raw = CaseInsensitiveDict(
         {
@@ -154,6 +174,7 @@ def test_what_looks_like_a_slip_is_ignored_with_a_warning(
     ]
 
 
+@pytest.mark.contract("1.2 names in any case")
 @pytest.mark.parametrize("name", ["path", "mergeSchema", "kafka.fetch.min.bytes", "kafka.security.protocol", "topic"])
 def test_other_unknown_options_are_ignored_in_silence(name: str, caplog: pytest.LogCaptureFixture) -> None:
     stream(**{name: "x"})
@@ -174,6 +195,7 @@ def test_the_brokers_own_properties_may_be_pasted_whole() -> None:
 # Where to start and end
 
 
+@pytest.mark.contract("1.2 startingOffsets", "2.17")
 @pytest.mark.parametrize(
     ("given", "position"),
     [
@@ -184,16 +206,31 @@ def test_the_brokers_own_properties_may_be_pasted_whole() -> None:
         ({"startingOffsetsByTimestamp": '{"t":{"0":5}}'}, AtTimestamps({T0: 5})),
         ({"startingTimestamp": " 7 "}, AtTimestamp(7)),
         ({"startingTimestamp": "-2"}, AtTimestamp(-2)),
+        ({"startingTimestamp": " -90m "}, BeforeNow(90 * 60_000)),
+        ({"startingTimestamp": "-1s"}, BeforeNow(1000)),
+        ({"startingTimestamp": "2026-11-01T01:00:00+01:00"}, AtTimestamp(1_793_491_200_000)),
+        ({"startingTimestamp": "20261101"}, AtTimestamp(20_261_101)),
+        ({"startingOffsets": '{"t":{"0":-1},"u":" EarliesT "}'}, AtOffsets({T0: -1}, {"u": -2})),
+        ({"startingOffsets": "group:my-app"}, AtGroup("my-app")),
+        ({"startingOffsets": " GROUP: a:b "}, AtGroup("a:b")),
     ],
 )
 def test_a_stream_starts_where_it_is_told(given: dict[str, str], position: object) -> None:
     assert stream(**given).starting == position
 
 
+@pytest.mark.contract("1.2 startingOffsets", "1.2 endingOffsets", "2.58")
 def test_a_batch_query_is_from_earliest_to_latest_unless_told() -> None:
     assert (batch().starting, batch().ending) == (LogEnd.EARLIEST, LogEnd.LATEST)
 
 
+@pytest.mark.contract(
+    "1.2 startingTimestamp",
+    "1.2 startingOffsetsByTimestamp",
+    "1.2 endingTimestamp",
+    "1.2 endingOffsetsByTimestamp",
+    "2.67",
+)
 def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offsets() -> None:
     offsets = {"startingOffsets": "latest", "endingOffsets": "earliest"}
     by_partition = {"startingOffsetsByTimestamp": '{"t":{"0":1}}', "endingOffsetsByTimestamp": '{"t":{"0":2}}'}
@@ -204,6 +241,7 @@ def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offset
     assert (options.starting, options.ending) == (AtTimestamp(3), AtTimestamp(4))
 
 
+@pytest.mark.contract("1.2 startingOffsets", "1.2 endingOffsets", "1.5 maps of a batch query", "2.71", "2.75")
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -215,6 +253,17 @@ def test_a_timestamp_goes_before_timestamps_by_partition_and_those_before_offset
         ({"endingOffsets": "x"}, "option endingOffsets: not JSON"),
         ({"startingTimestamp": "soon"}, "option startingTimestamp: 'soon' must be a timestamp"),
         ({"endingTimestamp": "1.5"}, "option endingTimestamp: '1.5' must be a timestamp"),
+        ({"startingTimestamp": "-1y"}, "option startingTimestamp: '-1y' must be a timestamp"),
+        ({"startingTimestamp": "2026-11-01T00:00:00"}, "has no zone: write 2026-11-01T00:00:00Z for UTC"),
+        ({"startingTimestamp": "1969-12-31T23:59:59.999Z"}, "is before 1970"),
+        ({"startingTimestamp": "2026-13-01T00:00:00Z"}, "is no time: write 2026-11-01T00:00:00Z, 1793491200000"),
+        ({"startingOffsets": '{"t":"latest"}'}, "startingOffsets: topic t must not be latest"),
+        ({"endingOffsets": '{"t":"earliest"}'}, "endingOffsets: topic t must not be earliest"),
+        ({"startingOffsets": '{"t":"first"}'}, "startingOffsets: 'first' of topic 't' is neither earliest nor latest"),
+        ({"startingOffsets": '{"t":{"0":"earliest"}}'}, "'earliest' of t-0 is not an offset"),
+        ({"startingOffsets": "group: "}, "option startingOffsets: 'group: ' must not be empty"),
+        ({"endingOffsets": "group:app"}, "option endingOffsets: not JSON"),
+        ({"startingOffsets": "group:app", "startingOffsetsByGroupStrategy": "none"}, "one of error, earliest, latest"),
         ({"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "never"}, "one of error, latest"),
         ({"startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"1":1}}'}, "MISMATCHED_TOPIC_PARTITIONS_BETWEEN"),
         (
@@ -236,6 +285,7 @@ def test_a_batch_query_refuses_impossible_bounds(given: dict[str, str], said: st
         batch(**given)
 
 
+@pytest.mark.contract("1.5 maps of a batch query")
 @pytest.mark.parametrize(
     "given",
     [
@@ -243,6 +293,9 @@ def test_a_batch_query_refuses_impossible_bounds(given: dict[str, str], said: st
         {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":-1}}'},
         {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":{"0":5}}'},
         {"startingTimestamp": "5", "endingTimestamp": "4"},
+        {"startingTimestamp": "-1h", "endingTimestamp": "-2h"},
+        {"startingOffsets": '{"t":"earliest"}', "endingOffsets": '{"t":{"0":4}}'},
+        {"startingOffsets": '{"t":{"0":5}}', "endingOffsets": '{"t":"latest"}'},
         {"startingOffsetsByTimestamp": '{"t":{"0":5}}', "endingOffsets": '{"t":{"1":5}}'},
     ],
 )
@@ -250,16 +303,49 @@ def test_what_can_only_be_compared_later_passes(given: dict[str, str]) -> None:
     batch(**given)
 
 
+@pytest.mark.contract("1.2 endingOffsets", "1.2 endingOffsetsByTimestamp", "2.10", "2.11")
 @pytest.mark.parametrize("name", ["endingOffsets", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_ending_offsets(name: str) -> None:
     assert f"option {name} is not for streaming queries" in refusal({**TOPIC, name: "latest"})
 
 
+@pytest.mark.parametrize(
+    ("given", "position"),
+    [
+        ({"endingOffsets": '{"t":{"0":9}}'}, AtOffsets({T0: 9})),
+        ({"endingOffsetsByTimestamp": '{"t":{"0":9}}'}, AtTimestamps({T0: 9})),
+        ({"endingTimestamp": "-1h"}, BeforeNow(3_600_000)),
+    ],
+)
+def test_a_bounded_stream_ends_where_a_batch_query_would(
+    given: dict[str, str], position: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert stream(boundedStreaming="true", **given).ending == position
+    assert "ignored" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"endingOffsets": "latest"},
+        {"endingOffsets": '{"t":{"0":-1}}'},
+        {"endingOffsets": '{"t":"latest"}'},
+        {"endingTimestamp": "-1"},
+        {"endingOffsetsByTimestamp": '{"t":{"0":-1}}'},
+    ],
+)
+def test_a_bounded_stream_needs_an_end_that_stays(given: dict[str, str]) -> None:
+    assert "the stream needs an end that stays" in refusal({**TOPIC, "boundedStreaming": "true", **given})
+
+
+@pytest.mark.contract("1.2 endingTimestamp")
 def test_an_ending_timestamp_is_ignored_in_a_stream(caplog: pytest.LogCaptureFixture) -> None:
     assert stream(endingTimestamp="junk").ending is LogEnd.LATEST
     assert "endingTimestamp is ignored in streaming queries" in caplog.text
 
 
+@pytest.mark.contract("1.2 startingOffsetsByTimestampStrategy")
 @pytest.mark.parametrize("streaming", [True, False])
 def test_the_strategy_applies_to_either_form_of_timestamp(streaming: bool) -> None:
     for timestamps in ({"startingTimestamp": "1"}, {"startingOffsetsByTimestamp": '{"t":{"0":1}}'}):
@@ -270,6 +356,15 @@ def test_the_strategy_applies_to_either_form_of_timestamp(streaming: bool) -> No
 # Values
 
 
+@pytest.mark.contract(
+    "1.2 failOnDataLoss",
+    "1.2 includeHeaders",
+    "1.2 minPartitions",
+    "1.2 maxRecordsPerPartition",
+    "1.2 maxOffsetsPerTrigger",
+    "2.50",
+    "2.90",
+)
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -311,6 +406,12 @@ def test_the_strategy_applies_to_either_form_of_timestamp(streaming: bool) -> No
         ("remote.storage.uri", "", "must not be empty"),
         ("remote.storage.layout", "confluent", "local, aiven"),
         ("remote.storage.s3.endpoint.url", "minio:9000", "must be a URL"),
+        ("remote.storage.s3.endpoint.url", "http://minio:port", "must be a URL"),
+        ("remote.storage.s3.endpoint.url", "http://[minio", "Invalid IPv6 URL"),
+        ("remote.signed.location.hosts", "http://minio:9000/bucket", "must be hosts"),
+        ("remote.signed.location.hosts", "minio:0", "must be a URL"),
+        ("remote.signed.location.hosts", "minio,", "must be a URL"),
+        ("remote.signed.location.hosts", "ftp://minio", "must be a URL"),
         ("remote.topic.id", "t", "topic id of 22"),
         ("remote.topic.id", '{"t":1}', "topic id of 22"),
         ("remote.log.storage.manager.class.name", "com.example.Rsm", f"{LOCAL_PLUGIN} and {AIVEN_PLUGIN}"),
@@ -322,6 +423,7 @@ def test_a_bad_value_is_refused_by_name_value_and_remedy(name: str, value: str, 
     assert said in message
 
 
+@pytest.mark.contract("1.2 settings that the source decides", "2.16")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -342,6 +444,7 @@ def test_kafka_settings_that_the_source_decides_are_refused_whatever_their_value
     assert said in message
 
 
+@pytest.mark.contract("1.2 maxTriggerDelay")
 @pytest.mark.parametrize(
     ("text", "ms"),
     [
@@ -363,6 +466,7 @@ def test_sizes_are_spark_sizes(text: str, size: int) -> None:
     assert stream(remote__split__bytes=text).split_bytes == size
 
 
+@pytest.mark.contract("1.2 minOffsetsPerTrigger", "2.15")
 @pytest.mark.parametrize("streaming", [True, False])
 def test_the_least_offsets_of_a_trigger_must_not_be_above_the_most(streaming: bool) -> None:
     raw = {**TOPIC, "minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"}
@@ -371,6 +475,7 @@ def test_the_least_offsets_of_a_trigger_must_not_be_above_the_most(streaming: bo
     )
 
 
+@pytest.mark.contract("1.2 maxOffsetsPerTrigger", "1.2 minOffsetsPerTrigger", "1.2 maxTriggerDelay")
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
 def test_a_batch_query_ignores_trigger_limits_with_a_warning(name: str, caplog: pytest.LogCaptureFixture) -> None:
     options = batch(**{name: "5"})
@@ -379,11 +484,13 @@ def test_a_batch_query_ignores_trigger_limits_with_a_warning(name: str, caplog: 
     assert f"{name} is ignored in batch queries" in caplog.text
 
 
+@pytest.mark.contract("1.2 kafka.isolation.level", "2.90")
 def test_records_of_open_transactions_are_left_out_unless_asked_for() -> None:
     assert stream().isolation_level is IsolationLevel.READ_COMMITTED
-    assert stream(kafka__isolation__level="READ_UNCOMMITTED").isolation_level is IsolationLevel.READ_UNCOMMITTED
+    assert stream(kafka__isolation__level="read_uncommitted").isolation_level is IsolationLevel.READ_UNCOMMITTED
 
 
+@pytest.mark.contract("1.2 groupIdPrefix", "1.2 kafka.group.id")
 def test_a_group_id_is_allowed_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert stream(kafka__group__id="g", groupIdPrefix="p").kafka["group.id"] == "g"
     assert "kafka.group.id has no effect" in caplog.text
@@ -423,6 +530,12 @@ def test_the_aiven_plugins_properties_say_bucket_and_access() -> None:
     assert (storage.s3_region, storage.s3_path_style) == ("us-east-1", True)
     assert (storage.access_key_id, storage.secret_access_key) == ("ID", "SECRET")
     assert storage.rsm_config["key.prefix"] == "p/"
+
+
+def test_a_plugins_bucket_that_no_uri_can_name_is_an_error_of_ours() -> None:
+    plugin = {"remote.storage.layout": "aiven", "rsm.config.storage.s3.bucket.name": "[bucket"}
+    with pytest.raises(ConfigurationError, match=r"remote.storage.uri: 's3://\[bucket'"):
+        stream(**plugin)
 
 
 def test_a_layout_that_contradicts_the_plugin_is_refused() -> None:
@@ -484,6 +597,7 @@ def test_options_are_frozen() -> None:
     [
         ("remote.storage.uri", "s3://id:HUSH@bucket/"),
         ("remote.storage.s3.endpoint.url", "https://id:HUSH@s3:9000"),
+        ("remote.signed.location.hosts", "https://id:HUSH@s3:9000"),
         ("remote.storage.aws.secret.access.key", "   "),
     ],
 )
@@ -505,3 +619,106 @@ def test_every_option_is_declared_once() -> None:
 def test_internal_options_stay_out_of_the_table() -> None:
     assert "remote.metrics.address" not in render_option_table()
     assert stream(remote__metrics__address="10.0.0.1:4000").metrics_addresses == ("10.0.0.1:4000",)
+
+
+def test_each_limit_is_an_option_and_goes_to_records_and_storage_alike() -> None:
+    names = {field.name: getattr(DEFAULT_LIMITS, field.name).option for field in dataclasses.fields(Limits)}
+    assert names.keys() == LIMIT_OPTIONS.keys() and set(names.values()) == {
+        each.name for each in LIMIT_OPTIONS.values()
+    }
+    given = {**TOPIC, **dict.fromkeys(names.values(), "7")}
+    options = parse_options(given, streaming=True)
+    assert {getattr(options.limits, field).most for field in names} == {7}
+    assert options.limits is options.storage.limits
+    assert parse_options({**given, "remote.max.batch.bytes": "1g"}, streaming=False).limits.batch.most == 1 << 30
+    with pytest.raises(ConfigurationError, match=r"option remote.max.batch.bytes: '2g' must be at most 2147483647"):
+        parse_options({**given, "remote.max.batch.bytes": "2g"}, streaming=False)
+
+
+@pytest.mark.parametrize(("start", "end"), [(None, "0"), ("7", "7"), ("8", "7")])
+def test_a_range_of_times_that_holds_nothing_is_refused(start: str | None, end: str) -> None:
+    given = {"remote.to.timestamp": end, **({"remote.from.timestamp": start} if start else {})}
+    with pytest.raises(ConfigurationError, match=f"remote.to.timestamp: {end} is not after"):
+        parse_options({**TOPIC, **given}, streaming=False)
+
+
+def test_columns_are_named_once_each_and_headers_where_they_are_there() -> None:
+    assert batch().columns is None
+    assert stream(columns=" offset,value ").columns == ("offset", "value")
+    assert batch(columns="headers,key", includeHeaders="true").columns == ("headers", "key")
+    for wrong in ("", "offset,", "offset,offset", "Offset", "offset value", "rowid"):
+        assert "must name columns, each once, of key, value, topic" in refusal({**TOPIC, "columns": wrong})
+    assert "set includeHeaders to true" in refusal({**TOPIC, "columns": "offset,headers"})
+
+
+def test_the_columns_that_may_be_named_are_those_of_a_row() -> None:
+    assert list(COLUMNS) == SCHEMA_WITH_HEADERS.names == spark_schema(include_headers=True).names
+
+
+# Before the kind of the query is known
+
+
+@pytest.mark.parametrize("given", [{"minPartitions": "x"}, {"startingOffsets": "x"}, {"failOnDataLoss": "yes"}])
+def test_what_no_query_takes_is_refused_before_its_kind_is_known(
+    given: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"option {next(iter(given))}"):
+        check_for_any_query({**TOPIC, **given, "startingOffset": "a slip"})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "given", [{"startingOffsets": "latest"}, {"endingOffsets": "latest"}, {"endingTimestamp": "x"}]
+)
+def test_what_one_kind_of_query_takes_passes(given: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    check_for_any_query({**TOPIC, **given, "kafka.group.id": "g", "maxOffsetsPerTrigger": "5"})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("text", "ms"), [("-5s", -5000), ("1500us", 1), ("-500us", 0), (f"{2**63 - 1}d", 2**63 - 1)])
+def test_delays_may_be_negative_and_are_cut_to_64_bits(text: str, ms: int) -> None:
+    assert stream(maxTriggerDelay=text).max_trigger_delay_ms == ms
+
+
+@pytest.mark.parametrize("number", ["+5", "05", "٥", "５", "0" * 30 + "5"])
+def test_numbers_are_read_as_java_reads_them(number: str) -> None:
+    assert stream(minPartitions=number).min_partitions == 5
+
+
+@pytest.mark.parametrize("number", ["5 ", " 5", "1_000", "²", "\U0001d7d3", "+", "5L", "0x5", "1e3"])
+def test_what_java_does_not_read_is_refused(number: str) -> None:
+    assert "must be a whole number" in refusal({**TOPIC, "minPartitions": number})
+
+
+@pytest.mark.parametrize("text", [" latest", "latest ", ""])
+def test_blanks_do_not_belong_to_words(text: str) -> None:
+    assert "must be one of error, latest" in refusal({**TOPIC, "startingOffsetsByTimestampStrategy": text})
+
+
+def test_waiting_between_attempts_may_be_nothing() -> None:
+    assert stream(fetchOffset__retryIntervalMs="-1").fetch_offset_retry_interval_ms == 0
+
+
+def test_the_least_offsets_may_be_negative_and_the_most_only_in_a_batch_query() -> None:
+    assert stream(minOffsetsPerTrigger="-5").min_offsets_per_trigger == -5
+    limits = {"minOffsetsPerTrigger": "-6", "maxOffsetsPerTrigger": "-5"}
+    assert batch(**limits).max_offsets_per_trigger is None
+    assert "must be at least 1" in refusal({**TOPIC, **limits})
+
+
+def test_a_consumer_group_may_have_an_empty_name() -> None:
+    assert stream(kafka__group__id="").kafka["group.id"] == ""
+
+
+# Consumer groups
+
+
+def test_offsets_are_committed_to_a_group_only_where_one_is_named() -> None:
+    assert stream().commit_group_id is None
+    assert stream(kafka__consumer__commit__groupid=" g ").commit_group_id == "g"
+    assert "must not be empty" in refusal({**TOPIC, "kafka.consumer.commit.groupid": " "})
+
+
+def test_an_archive_has_no_consumer_groups() -> None:
+    archive = {"subscribe": "t", "remote.log.locator": "archive", "remote.storage.uri": "s3://bucket"}
+    assert "needs brokers" in refusal({**archive, "kafka.consumer.commit.groupid": "g"})

@@ -1,4 +1,4 @@
-"""One Kafka 4.3 broker in KRaft mode whose remote storage is a folder (Kafka's own `LocalTieredStorage`)."""
+"""A Kafka broker in KRaft mode whose remote storage is a folder (Kafka's own `LocalTieredStorage`)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.stack.java import java_command
 from tests.stack.processes import ServiceProcess, free_ports
 
 JVM_OPTIONS = ("-Xmx700m", "-XX:+UseG1GC", "-Djava.awt.headless=true")
+CONTROLLER_NODE = 1
 
 
 class KafkaBroker:
@@ -29,7 +30,11 @@ class KafkaBroker:
         tier_dir: the folder that it tiers into.
         listeners: more listeners by name with their security protocol, such as `{"SASL": "SASL_PLAINTEXT"}`;
             `address(name)` then tells where. The plain one, `PLAINTEXT`, is always there.
+        advertised: by listener, the address that clients are told in place of its own, as of a proxy.
         properties: more broker properties, or other values for those of `conf/stack/broker.properties`.
+        jars: the release, as the group of its jars in `jars.tsv`.
+        joins: another broker, whose cluster this one is to be in; without it, it is the controller of a cluster of its
+            own. Brokers of a cluster share the folder that they tier into.
     """
 
     def __init__(
@@ -38,18 +43,25 @@ class KafkaBroker:
         tier_dir: Path,
         *,
         listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
         jvm_options: tuple[str, ...] = JVM_OPTIONS,
+        jars: str = "kafka",
+        joins: KafkaBroker | None = None,
     ) -> None:
         self.folder = folder
         self.tier_dir = tier_dir
         self.logs_dir = folder / "logs"
         self._protocols = {"PLAINTEXT": "PLAINTEXT", **(listeners or {})}
+        self._advertised = dict(advertised or {})
         self._properties = dict(properties or {})
         self._jvm_options = jvm_options
+        self._jars = jars
         controller, *ports = free_ports(1 + len(self._protocols))
         self._ports = dict(zip(self._protocols, ports, strict=True))
-        self._controller_port = controller
+        self.node_id = joins.node_id + 1 if joins else CONTROLLER_NODE
+        self._controller_port: int = joins._controller_port if joins else controller
+        self._cluster_id: str = joins._cluster_id if joins else _new_cluster_id()
         self._process: ServiceProcess | None = None
 
     @property
@@ -101,34 +113,45 @@ class KafkaBroker:
 
     def _write_properties(self) -> None:
         template = Template((CONF / "broker.properties").read_text())
-        public = ",".join(f"{name}://{self.address(name)}" for name in self._protocols)
+        own = {name: self.address(name) for name in self._protocols}
+        controls = self.node_id == CONTROLLER_NODE
+        controller = {"CONTROLLER": f"127.0.0.1:{self._controller_port}"} if controls else {}
         protocols = {"CONTROLLER": "PLAINTEXT", **self._protocols}
         text = template.substitute(
+            roles="broker,controller" if controls else "broker",
+            node_id=self.node_id,
             controller_port=self._controller_port,
-            listeners=f"{public},CONTROLLER://127.0.0.1:{self._controller_port}",
-            advertised_listeners=public,
+            listeners=_listed({**own, **controller}),
+            advertised_listeners=_listed({**own, **self._advertised}),
             protocol_map=",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             logs_dir=self.logs_dir,
             tier_dir=self.tier_dir,
         )
-        own = "".join(f"{name}={value}\n" for name, value in self._properties.items())  # the last of two lines holds
-        self._file.write_text(text + own)
+        more = "".join(f"{name}={value}\n" for name, value in self._properties.items())  # the last of two lines holds
+        self._file.write_text(text + more)
 
     def _format(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ("format", f"--cluster-id={cluster_id}", "-c", str(self._file))
+        arguments = ("format", f"--cluster-id={self._cluster_id}", "-c", str(self._file))
         command = self._command("kafka.tools.StorageTool", *arguments)
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise StackError(f"the broker's storage could not be formatted: {(done.stdout + done.stderr)[-2000:]}")
 
     def _command(self, main_class: str, *arguments: str, jvm_options: tuple[str, ...] = ()) -> list[str]:
-        return java_command(main_class, [CONF, *jar_paths("kafka")], arguments, jvm_options)
+        return java_command(main_class, [CONF, *jar_paths(self._jars)], arguments, jvm_options)
 
     def _answers(self) -> bool:
         try:
             socket.create_connection(("127.0.0.1", self._ports["PLAINTEXT"])).close()
             with self.admin() as admin:
-                return bool(admin.describe_cluster()["brokers"])
+                return self.node_id in (each["broker_id"] for each in admin.describe_cluster()["brokers"])
         except (KafkaError, OSError):
             return False
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _listed(addresses: Mapping[str, str]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in addresses.items())

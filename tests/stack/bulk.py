@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 
 from tests.stack.broker import KafkaBroker
 from tests.stack.errors import StackError
@@ -21,18 +22,22 @@ def produce_bulk(
     record_bytes: int = 100,
     properties: Mapping[str, str] | None = None,
     timeout: float = LONG,
+    *,
+    payload: Path | None = None,
 ) -> None:
     """Produce `records` values of `record_bytes` upper-case letters, without keys, over all partitions.
 
     Args:
         properties: Kafka producer settings, such as `{"compression.type": "zstd"}`.
+        payload: a file of which each value is a line, by chance, in place of letters.
 
     Raises:
         StackError: the producer failed.
     """
     settings = {**PRODUCER, **(properties or {})}
     arguments = ["--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--throughput", "-1"]
-    arguments += ["--num-records", str(records), "--record-size", str(record_bytes)]
+    values = ["--payload-file", str(payload)] if payload else ["--record-size", str(record_bytes)]
+    arguments += ["--num-records", str(records), *values]
     arguments += ["--command-property", *(f"{name}={value}" for name, value in settings.items())]
     class_path = [CONF, *jar_paths("kafka")]
     command = java_command("org.apache.kafka.tools.ProducerPerformance", class_path, arguments, ["-Xmx256m"])

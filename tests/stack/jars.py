@@ -56,7 +56,12 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        return "-".join(part for part in (self.name, self.version, self.classifier) if part) + ".jar"
+        return "-".join(part for part in (self.name, self.version, self.classifier) if part) + f".{self.extension}"
+
+    @property
+    def extension(self) -> str:
+        """A classifier of `all` is that of a whole program, packed with the jars that it needs."""
+        return "tar.gz" if self.classifier == "all" else "jar"
 
     @property
     def path(self) -> Path:
@@ -138,13 +143,13 @@ def _run_ivy(jars: Collection[Jar], folder: Path) -> str:
 
 
 def _ivy_module(jars: Collection[Jar]) -> str:
-    modules: dict[tuple[str, str, str], list[str]] = {}
+    modules: dict[tuple[str, str, str], list[Jar]] = {}
     for jar in jars:
-        modules.setdefault((jar.organisation, jar.name, jar.version), []).append(jar.classifier)
+        modules.setdefault((jar.organisation, jar.name, jar.version), []).append(jar)
     dependencies = []
-    for (organisation, name, version), classifiers in modules.items():
-        attributes = [f' m:classifier="{classifier}"' if classifier else "" for classifier in classifiers]
-        artifacts = "".join(f'<artifact name="{name}" type="jar" ext="jar"{extra}/>' for extra in attributes)
+    for (organisation, name, version), those in modules.items():
+        extras = [(jar.extension, f' m:classifier="{jar.classifier}"' if jar.classifier else "") for jar in those]
+        artifacts = "".join(f'<artifact name="{name}" type="{of}" ext="{of}"{extra}/>' for of, extra in extras)
         dependencies.append(
             f'\n    <dependency org="{organisation}" name="{name}" rev="{version}" transitive="false"'
             f' conf="default-&gt;*">{artifacts}</dependency>'

@@ -12,16 +12,18 @@ from itertools import islice
 from types import TracebackType
 from typing import Self
 
-from kafka.errors import NotLeaderForPartitionError
+from kafka.errors import NotLeaderForPartitionError, UnknownTopicOrPartitionError
 from kafka.protocol.producer.produce import ProduceRequest
 
 from tests.stack.batches import record_batch
 from tests.stack.broker import KafkaBroker
 from tests.stack.rows import Record
-from tests.stack.wire import BrokerConnection, check
+from tests.stack.wire import NODE, BrokerConnection, check
 
-LEADER_ATTEMPTS = 100
+LEADER_ATTEMPTS = 600
 """A tenth of a second apart."""
+_PASSING = (NotLeaderForPartitionError.errno, UnknownTopicOrPartitionError.errno)
+"""A broker answers so that has not heard yet of the topic, or that it leads the partition."""
 NEWEST_PRODUCE = 11
 """The last version before one that adds partitions to transactions by itself (12) and names topics by id (13)."""
 
@@ -31,7 +33,8 @@ def send_batch(
 ) -> int:
     """Produce one ready batch, acknowledged by the broker.
 
-    It is sent again while the broker has not yet heard that it leads the partition, which a new topic may meet.
+    It is sent again while the broker has not yet heard of the topic or that it leads the partition, which a new topic
+    may meet, or to the one that does.
 
     Returns:
         its base offset.
@@ -41,6 +44,7 @@ def send_batch(
     """
     topic_data = ProduceRequest.TopicProduceData
     data = topic_data.PartitionProduceData(index=partition, records=batch)
+    node_id = NODE
     for attempts_left in reversed(range(LEADER_ATTEMPTS)):
         answer = connection.request(
             ProduceRequest(
@@ -49,12 +53,16 @@ def send_batch(
                 timeout_ms=30_000,
                 topic_data=[topic_data(name=topic, partition_data=[data])],
                 max_version=NEWEST_PRODUCE,
-            )
+            ),
+            node_id,
         )
         (result,) = answer.responses[0].partition_responses
-        if result.error_code != NotLeaderForPartitionError.errno or not attempts_left:
+        if result.error_code not in _PASSING or not attempts_left:
             break
-        time.sleep(0.1)
+        if (leader := connection.leader(topic, partition)) in (-1, node_id):
+            time.sleep(0.1)
+        else:
+            node_id = leader
     check(result.error_code, f"{topic}-{partition}: {result.error_message}")
     return int(result.base_offset)
 

@@ -58,6 +58,11 @@ class S3Server(ABC):
         if self._process is not None:
             self._process.stop(grace=10.0)
 
+    def kill(self) -> None:
+        """End it as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+
     def client(self) -> S3Client:
         """A boto3 client with the endpoint's credentials."""
         return s3_client(self.endpoint, self.access_key, self.secret_key)

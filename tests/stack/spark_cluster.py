@@ -19,14 +19,20 @@ from tests.stack.spark import ROOT
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 _JARS = Path(pyspark.__file__).parent / "jars" / "*"
+BARE_PATH = "/usr/bin:/bin"
 _JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
 
 
 class SparkCluster:
-    """A context manager; each worker has one core and 1 GiB for executors."""
+    """A context manager; each worker has one core and 1 GiB for executors.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        bare: the workers' own Python, if there is one, has nothing of ours, and nobody tells them of another.
+    """
+
+    def __init__(self, folder: Path, *, bare: bool = False) -> None:
         self._folder = folder
+        self._environment = _bare_environment() if bare else _environment()
         port, self._ui_port, *ports = free_ports(2 + 2 * len(HOSTS))
         self.master = f"spark://127.0.0.1:{port}"
         own = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(self._ui_port)]
@@ -38,7 +44,9 @@ class SparkCluster:
 
     def _service(self, role: str, arguments: Sequence[str]) -> ServiceProcess:
         command = java_command(f"org.apache.spark.deploy.{role.lower()}.{role}", [_JARS], arguments, _JVM)
-        return ServiceProcess(f"Spark {role.lower()}", ["env", *_environment(), *command], self._folder / f"{role}.log")
+        return ServiceProcess(
+            f"Spark {role.lower()}", ["env", *self._environment, *command], self._folder / f"{role}.log"
+        )
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -67,6 +75,10 @@ class SparkCluster:
                 return int(json.load(answer)["aliveworkers"])
         except (OSError, json.JSONDecodeError):  # as it starts, its page for people answers at this address too
             return -1
+
+
+def _bare_environment() -> list[str]:
+    return ["-i", f"PATH={BARE_PATH}", *(each for each in _environment() if each.startswith("SPARK_"))]
 
 
 def _environment() -> list[str]:

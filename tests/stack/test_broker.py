@@ -7,10 +7,12 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from tests.stack.consume import read_topic
+from tests.stack.processes import wait_until
 from tests.stack.produce import produce_batch
 from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
-from tests.stack.topics import create_tiered_topic
+from tests.stack.topics import create_tiered_topic, leaders, move_leaders
+from tests.stack.transactions import TransactionalProducer
 
 pytestmark = pytest.mark.stack
 PLAIN_USERS = {
@@ -44,3 +46,21 @@ def test_a_broker_keeps_data_and_address_and_serves_more_listeners() -> None:
         with pytest.raises(KafkaError):
             describe(broker.address("SASL"), "wrong")
     assert not folder.exists() and not broker.process.running
+
+
+@pytest.mark.slow
+def test_the_leaders_of_two_brokers_move_and_each_broker_may_stop() -> None:
+    with TieredStack(brokers=2) as stack:
+        first, second = stack.brokers
+        create_tiered_topic(first, "moved", partitions=2, replicas=2)
+        before = move_leaders(stack.brokers, "moved")
+        assert move_leaders(stack.brokers, "moved") == {partition: 3 - node_id for partition, node_id in before.items()}
+        with TransactionalProducer(first, "anywhere") as producer:
+            for partition in range(2):
+                producer.send("moved", [Record(b"%d" % partition)], partition)
+            producer.commit()
+        assert [row.key for row in read_topic(second, "moved")] == [b"0", b"1"]
+        second.stop()
+        wait_until(lambda: set(leaders(first, "moved").values()) == {first.node_id}, "the first broker to lead")
+        second.start()
+        assert move_leaders(stack.brokers, "moved").keys() == {0, 1}

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.consumer.offsets import OffsetSpec
+from kafka.protocol.metadata import MetadataRequest
 
 from tests.stack.broker import KafkaBroker
 from tests.stack.processes import LONG, wait_until
 from tests.stack.produce import produce_batch
 from tests.stack.rows import Record
+from tests.stack.wire import BrokerConnection
 
 TIERED = {
     "remote.storage.enable": "true",
@@ -26,20 +30,39 @@ SEVEN_DAYS_MS = 7 * 24 * 3600 * 1000
 """Kafka's default `segment.ms`."""
 KEEP_LOCAL = {"local.retention.bytes": "-2", "local.retention.ms": "-2"}
 """For `config`: tier, but keep the local copy as well."""
+COMPACTED = {
+    "remote.storage.enable": "false",
+    "local.retention.bytes": "-2",
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0",
+}
+"""For `config`: compact, and tier nothing, which Kafka does not do beside it."""
 
 
 def create_tiered_topic(
-    broker: KafkaBroker, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
+    broker: KafkaBroker,
+    topic: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+    replicas: int | Sequence[int] = 1,
 ) -> None:
     """Create a topic that tiers closed segments at once and then drops their local copy.
 
     Args:
         config: more topic settings, or other values for those of `TIERED`.
+        replicas: on how many brokers each partition is, or on which nodes, its leader first.
     """
     settings = {**TIERED, **(config or {})}
     with broker.admin() as admin:
-        admin.create_topics([NewTopic(topic, partitions, 1, topic_configs=settings)])
+        admin.create_topics([_new_topic(topic, partitions, replicas, settings)])
         admin.wait_for_topics([topic])
+
+
+def _new_topic(topic: str, partitions: int, replicas: int | Sequence[int], settings: Mapping[str, str]) -> NewTopic:
+    if isinstance(replicas, int):
+        return NewTopic(topic, partitions, replicas, topic_configs=settings)
+    assignments = {partition: list(replicas) for partition in range(partitions)}
+    return NewTopic(topic, replica_assignments=assignments, topic_configs=settings)
 
 
 def add_partitions(broker: KafkaBroker, topic: str, total: int) -> None:
@@ -49,14 +72,66 @@ def add_partitions(broker: KafkaBroker, topic: str, total: int) -> None:
     wait_until(lambda: len(partitions_of(broker, topic)) == total, f"{topic} to have {total} partitions", pause=0.05)
 
 
-def recreate_topic(
-    broker: KafkaBroker, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
-) -> None:
-    """Delete the topic and create one of the same name, as `create_tiered_topic`."""
+def delete_topic(broker: KafkaBroker, topic: str) -> None:
+    """Delete the topic, and wait until the broker lists it no more."""
     with broker.admin() as admin:
         admin.delete_topics([topic])
         wait_until(lambda: topic not in admin.list_topics(), f"{topic} to be gone", pause=0.05)
-    create_tiered_topic(broker, topic, partitions, config)
+
+
+def recreate_topic(
+    broker: KafkaBroker,
+    topic: str,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+    replicas: int | Sequence[int] = 1,
+) -> None:
+    """Delete the topic and create one of the same name, as `create_tiered_topic`."""
+    delete_topic(broker, topic)
+    create_tiered_topic(broker, topic, partitions, config, replicas)
+
+
+def leaders(broker: KafkaBroker, topic: str) -> dict[int, int]:
+    """By partition, the node id of its leader, -1 where it has none, as this broker knows it."""
+    return {each.partition_index: each.leader_id for each in _partitions(broker, topic)}
+
+
+def move_leaders(brokers: Sequence[KafkaBroker], topic: str) -> dict[int, int]:
+    """Let the next replica lead each partition, and say which broker it is by partition.
+
+    Args:
+        brokers: all that run; each knows the new leaders when this returns.
+    """
+    found = _partitions(brokers[0], topic)
+    turned = {each.partition_index: [*each.replica_nodes[1:], each.replica_nodes[0]] for each in found}
+    return _reassign(brokers, topic, turned)
+
+
+def lead(brokers: Sequence[KafkaBroker], topic: str, replicas: Sequence[int]) -> None:
+    """Let the first of the nodes lead all partitions, which are to be on all of them; `brokers` as above."""
+    _reassign(brokers, topic, {each.partition: replicas for each in partitions_of(brokers[0], topic)})
+
+
+def _reassign(brokers: Sequence[KafkaBroker], topic: str, replicas: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    wanted = {partition: nodes[0] for partition, nodes in replicas.items()}
+    with brokers[0].admin() as admin:
+        admin.alter_partition_reassignments(
+            {TopicPartition(topic, partition): list(nodes) for partition, nodes in replicas.items()}
+        )
+
+        def moved() -> bool:  # asked for again: a replica that lags behind cannot lead yet
+            admin.elect_leaders(ElectionType.PREFERRED, {topic: list(wanted)}, raise_errors=False)
+            return all(leaders(broker, topic) == wanted for broker in brokers)
+
+        wait_until(moved, f"the leaders of {topic} to be {wanted}", pause=0.05)
+    return wanted
+
+
+def _partitions(broker: KafkaBroker, topic: str) -> list[Any]:
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    with BrokerConnection(broker.bootstrap_servers) as connection:
+        (found,) = connection.request(asked, broker.node_id).topics
+    return list(found.partitions)
 
 
 def alter_topic(broker: KafkaBroker, topic: str, config: Mapping[str, str]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kafka.errors import ConcurrentTransactionsError, RetriableError, for_code
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
@@ -78,10 +79,14 @@ class TransactionalProducer:
             key_type=CoordinatorType.TRANSACTION.value, coordinator_keys=[self.transactional_id], min_version=4
         )
         (coordinator,) = self._connection.request(request).coordinators
+        self._coordinator = int(coordinator.node_id)
         return _settled(coordinator.error_code, self.transactional_id)
 
+    def _ask(self, message: ApiMessage) -> Any:
+        return self._connection.request(message, self._coordinator)
+
     def _initialized(self, timeout_ms: int) -> bool:
-        answer = self._connection.request(
+        answer = self._ask(
             InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=timeout_ms)
         )
         if not _settled(answer.error_code, self.transactional_id):
@@ -93,7 +98,7 @@ class TransactionalProducer:
         topics = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
         def joined() -> bool:  # the last transaction's markers may still be on their way
-            answer = self._connection.request(
+            answer = self._ask(
                 AddPartitionsToTxnRequest(
                     v3_and_below_transactional_id=self.transactional_id,
                     v3_and_below_producer_id=self.producer_id,
@@ -113,7 +118,7 @@ class TransactionalProducer:
             raise StackError(f"{self.transactional_id} has no open transaction")
 
         def ended() -> bool:
-            answer = self._connection.request(
+            answer = self._ask(
                 EndTxnRequest(
                     transactional_id=self.transactional_id,
                     producer_id=self.producer_id,
@@ -130,7 +135,7 @@ class TransactionalProducer:
 
     def _completed(self) -> bool:
         """Whether every partition has its marker: EndTxn is answered before they are written."""
-        answer = self._connection.request(DescribeTransactionsRequest(transactional_ids=[self.transactional_id]))
+        answer = self._ask(DescribeTransactionsRequest(transactional_ids=[self.transactional_id]))
         (transaction,) = answer.transaction_states
         done = transaction.transaction_state in ("CompleteCommit", "CompleteAbort")
         return _settled(transaction.error_code, self.transactional_id) and done

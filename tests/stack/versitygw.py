@@ -1,33 +1,28 @@
 """versitygw: a folder as an S3 endpoint that does conditional puts, as AWS does. A bucket is a folder in it.
 
-It is a Go program. The pinned version is built once, by `go install`, into the cache in which the jars lie.
+It is a Go program. The pinned version is built once, by `go install`.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.stack.built import built, built_folder, missing_program, run_build
 from tests.stack.errors import StackError
-from tests.stack.jars import cache_dir
 from tests.stack.s3_client import REGION
 from tests.stack.s3_server import S3Server
 
 MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSION = "v1.8.0"
-"""Whose checksum Go's public checksum database holds."""
+CHECKSUM = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
+"""Of the module, as `go.sum` has it; its dependencies are checked against the checksum database of Go."""
 
 
 def why_no_versitygw() -> str | None:
     """What keeps it from running here; None: nothing does."""
-    if _executable().exists() or shutil.which("go"):
-        return None
-    return f"versitygw has to be built, and there is no go on PATH: install Go, or put it at {_executable()}"
+    return None if built_folder("versitygw", VERSION).exists() else missing_program("go")
 
 
 def versitygw_executable() -> Path:
@@ -36,29 +31,19 @@ def versitygw_executable() -> Path:
     Raises:
         StackError: it could not be built.
     """
-    if not _executable().exists():
-        cache_dir().mkdir(parents=True, exist_ok=True)
-        with open(cache_dir() / "versitygw.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not _executable().exists():  # another process may have built it meanwhile
-                _build()
-    return _executable()
+    return built("versitygw", VERSION, _build) / "versitygw"
 
 
-def _executable() -> Path:
-    return cache_dir() / "versitygw" / VERSION / "versitygw"
+def _build(folder: Path) -> None:
+    run_build(["go", "install", "-buildvcs=false", f"{MODULE}@{VERSION}"], folder, {"GOBIN": str(folder)})
+    check_module(subprocess.check_output(["go", "version", "-m", f"{folder}/versitygw"], text=True))
 
 
-def _build() -> None:
-    with tempfile.TemporaryDirectory(prefix="versitygw-", dir=cache_dir()) as folder:
-        done = subprocess.run(
-            ["go", "install", "-buildvcs=false", f"{MODULE}@{VERSION}"],
-            env={**os.environ, "GOBIN": folder}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise StackError(f"versitygw {VERSION} could not be built:\n{done.stderr[-3000:]}")
-        _executable().parent.mkdir(parents=True, exist_ok=True)
-        Path(folder, "versitygw").replace(_executable())
+def check_module(built_of: str) -> None:
+    """Raises StackError: the program is built of another module, by what `go version -m` says."""
+    module = next((line.split() for line in built_of.splitlines() if line.split()[:1] == ["mod"]), [])
+    if module[2:] != [VERSION, CHECKSUM]:
+        raise StackError(f"versitygw is built of {' '.join(module[1:])}, not of {VERSION} {CHECKSUM}: refused")
 
 
 class VersityGateway(S3Server):

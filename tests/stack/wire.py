@@ -1,4 +1,4 @@
-"""Single requests to the one broker, for what kafka-python's clients do not offer."""
+"""Single requests to a broker, for what kafka-python's clients do not offer."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kafka.errors import for_code
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import MetadataRequest
 
 NODE = 1
 
@@ -21,9 +22,14 @@ class BrokerConnection:
         self._manager = KafkaConnectionManager(self._net, bootstrap_servers=bootstrap_servers)
         self._manager.bootstrap(timeout_ms=30_000)
 
-    def request(self, message: ApiMessage) -> Any:
+    def request(self, message: ApiMessage, node_id: int = NODE) -> Any:
         """The broker's answer, in the newest version that both sides speak (or the message's own bounds allow)."""
-        return self._manager.run(self._manager.send, message, NODE)
+        return self._manager.run(self._manager.send, message, node_id)
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The node id of the broker that leads the partition now; -1 where none does."""
+        (found,) = self.request(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])).topics
+        return next((each.leader_id for each in found.partitions if each.partition_index == partition), -1)
 
     def close(self) -> None:
         self._manager.close()

@@ -48,3 +48,11 @@ class TimestampStrategy(StrEnum):
 
     ERROR = "error"
     LATEST = "latest"
+
+
+class GroupStrategy(StrEnum):
+    """`startingOffsetsByGroupStrategy`: where a partition has no committed offset of the starting group."""
+
+    ERROR = "error"
+    EARLIEST = "earliest"
+    LATEST = "latest"

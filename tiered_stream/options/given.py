@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_PREFIX
+from tiered_stream.options.spark_options import GROUP_ID
 from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import HiddenValueError, Option, Queries
 
@@ -68,22 +69,31 @@ class GivenOptions:
         return self.read(RSM_CONFIG_PREFIX).lower()
 
     def check_names(self) -> None:
-        """An unknown `remote.*` is an error; of another, which Spark ignores, a warning says if it looks like a slip.
+        """An unknown `remote.*` is an error; another is ignored, as in Spark.
 
         Raises:
             ConfigurationError: names the unknown option and the nearest known one.
         """
-        for name in self._values:
-            if name in _NAMES or name in BROKER_PROPERTIES or name.startswith(self.plugin_prefix):
-                continue
-            nearest = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
+        for name, nearest in self._unknown():
             if name.startswith("remote."):
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
+
+    def warn(self, queries: Queries, besides: Collection[Option[Any]] = ()) -> None:
+        """Of what is given but has no effect, in queries of this kind or in any, and of what looks like a slip.
+
+        `besides`: options of the other kind that do have an effect.
+        """
+        for name, nearest in self._unknown():
             if difflib.SequenceMatcher(None, name, nearest).ratio() >= LIKENESS_OF_A_SLIP:
                 logger.warning("option %s is unknown and ignored; did you mean %s?", name, _NAMES[nearest])
-
-    def check_queries(self, queries: Queries) -> None:
-        """Warn of options that are given but have no effect in queries of this kind."""
         for option in OPTIONS:
-            if option.queries not in (Queries.ALL, queries) and self.has(option):
+            if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in besides:
                 logger.warning("option %s is ignored in %s queries", option.name, queries.value)
+        if self.has(GROUP_ID):
+            logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)
+
+    def _unknown(self) -> Iterator[tuple[str, str]]:
+        """Names that nobody knows, in lower case, each with the nearest known one."""
+        for name in self._values:
+            if name not in _NAMES and name not in BROKER_PROPERTIES and not name.startswith(self.plugin_prefix):
+                yield name, difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]

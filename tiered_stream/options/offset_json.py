@@ -14,22 +14,33 @@ import orjson
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import PartitionOffsets, TopicPartition
+from tiered_stream.options.types import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, whole_number
 
 EARLIEST = -2
 LATEST = -1
 
-_INT_MAX = 2**31 - 1
-_LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 _SHOWN_CHARACTERS = 200
+_FORM = '{"topic":{"0":6}}'
+_OFFSET = ("an offset: -2 is earliest, -1 is latest", EARLIEST)
 
 
 def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The offsets in Spark's nested form `{topic: {partition: offset}}`."""
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in topics.items()
-        for partition, offset in partitions.items()
-    }
+    """The offsets in Spark's nested form `{topic: {partition: offset}}`.
+
+    Raises:
+        ConfigurationError: they do not have that form, as Spark hands over whatever its checkpoint says.
+    """
+    offsets: dict[TopicPartition, int] = {}
+    if not isinstance(topics, dict) or not all(isinstance(each, dict) for each in topics.values()):
+        raise ConfigurationError(f"the checkpoint's offsets are not of the form {_FORM}: {_shown(topics)}")
+    for topic, partitions in topics.items():
+        for partition, offset in partitions.items():
+            if not _is_partition(partition) or type(offset) is not int or not 0 <= offset <= LONG_MAX:
+                raise ConfigurationError(
+                    f"the checkpoint's offsets have {_shown(offset)} as that of {topic}-{partition}"
+                )
+            offsets[TopicPartition(topic, int(partition))] = offset
+    return offsets
 
 
 def offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
@@ -48,55 +59,72 @@ def offsets_to_json(offsets: PartitionOffsets) -> str:
 def parse_partition_offsets(text: str, option: str) -> dict[TopicPartition, int]:
     """The offset JSON, -2 and -1 included (Spark: `JsonUtils.partitionOffsets`).
 
-    As there, fractions are cut off and the last of a repeated key counts.
+    As there, fractions are cut off, `null` is 0 or nothing, and the last of a repeated key counts. What Jackson would
+    change into another number, or pass over behind the object, is refused.
 
     Raises:
         ConfigurationError: `text`, the value of `option`, does not have that form.
     """
     example = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-    return _parse_partition_longs(text, option, example, "an offset: -2 is earliest, -1 is latest")
+    with _named_errors(option, text, example):
+        return _partition_longs(_json_object(text), *_OFFSET)
+
+
+def parse_specific_offsets(text: str, option: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
+    """As `parse_partition_offsets`, and by topic what is `"earliest"` or `"latest"` for all its partitions.
+
+    (Spark: `JsonUtils.specificOffsets`, newer than 4.2.0.)
+    """
+    example = '{"topicA":"earliest","topicB":{"0":23,"1":-1}}'
+    words = {"earliest": EARLIEST, "latest": LATEST}
+    with _named_errors(option, text, example):
+        document = _json_object(text)
+        said = {topic: value for topic, value in document.items() if isinstance(value, str)}
+        for topic, word in said.items():
+            if word.strip().lower() not in words:
+                raise ValueError(f"{word!r} of topic {topic!r} is neither earliest nor latest")
+        offsets = _partition_longs({topic: document[topic] for topic in document.keys() - said.keys()}, *_OFFSET)
+    return offsets, {topic: words[word.strip().lower()] for topic, word in said.items()}
 
 
 def parse_partition_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
-    """As `parse_partition_offsets`, with milliseconds since the epoch in place of offsets."""
+    """As `parse_partition_offsets`, with milliseconds since the epoch in place of offsets, negative ones too."""
     example = '{"topicA":{"0":1718000000000,"1":1718000000000}}'
-    return _parse_partition_longs(text, option, example, "a timestamp in milliseconds since the epoch")
+    with _named_errors(option, text, example):
+        return _partition_longs(_json_object(text), "a timestamp in milliseconds since the epoch", LONG_MIN)
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     """The value of `assign`: partition numbers by topic (Spark: `JsonUtils.partitions`), each partition once.
 
+    As there, it may name partitions that no topic has, or none.
+
     Raises:
-        ConfigurationError: `text` does not have that form, or names no partition.
+        ConfigurationError: `text` does not have that form.
     """
     partitions: dict[TopicPartition, None] = {}
     with _named_errors("assign", text, '{"topicA":[0,1],"topicB":[0]}'):
         for topic, numbers in _json_object(text).items():
-            if not isinstance(numbers, list):
+            if not isinstance(numbers, list | None):
                 raise ValueError(f"topic {topic!r} needs an array of partition numbers")
-            for number in numbers:
+            for number in numbers or ():
                 whole = _whole_number(number)
-                if whole is None or not 0 <= whole <= _INT_MAX:
+                if whole is None or not INT_MIN <= whole <= INT_MAX:
                     raise ValueError(f"{number!r} is no partition number of topic {topic!r}")
                 partitions[TopicPartition(topic, whole)] = None
-        if not partitions:
-            raise ValueError("it names no partition")
     return tuple(partitions)
 
 
-def _parse_partition_longs(text: str, option: str, example: str, meaning: str) -> dict[TopicPartition, int]:
+def _partition_longs(document: Mapping[str, Any], meaning: str, least: int) -> dict[TopicPartition, int]:
     values: dict[TopicPartition, int] = {}
-    with _named_errors(option, text, example):
-        for topic, partitions in _json_object(text).items():
-            if not isinstance(partitions, dict):
-                raise ValueError(f"topic {topic!r} needs an object by partition")
-            for key, value in partitions.items():
-                if not (key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= _INT_MAX):
-                    raise ValueError(f"{key!r} is no partition number of topic {topic!r}")
-                whole = _whole_number(value)
-                if whole is None or whole < EARLIEST:
-                    raise ValueError(f"{value!r} of {topic}-{key} is not {meaning}")
-                values[TopicPartition(topic, int(key))] = whole
+    for topic, partitions in document.items():
+        if not isinstance(partitions, dict | None):
+            raise ValueError(f"topic {topic!r} needs an object by partition")
+        for key, value in (partitions or {}).items():
+            whole = _whole_number(value)
+            if whole is None or whole < least:
+                raise ValueError(f"{value!r} of {topic}-{key} is not {meaning}")
+            values[TopicPartition(topic, _partition(key, topic))] = whole
     return values
 
 
@@ -106,8 +134,27 @@ def _named_errors(option: str, text: str, example: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        raise ConfigurationError(f"option {option}: {error}; expected e.g. {example}, got {shown}") from error
+        raise ConfigurationError(f"option {option}: {error}; expected e.g. {example}, got {_shown(text)}") from error
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
+
+
+def _is_partition(key: str) -> bool:
+    return key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= INT_MAX
+
+
+def _partition(key: str, topic: str) -> int:
+    """The number that a key of the user's stands for, as Java reads it."""
+    try:
+        number = whole_number(key)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= INT_MAX:
+        raise ValueError(f"{key!r} is no partition number of topic {topic!r}")
+    return number
 
 
 def _json_object(text: str) -> dict[str, Any]:
@@ -121,7 +168,9 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _whole_number(value: object) -> int | None:
-    """A JSON number without its fraction, when it fits 64 bits; None for anything else, quoted numbers included."""
+    """A JSON number without its fraction, when it fits 64 bits, 0 for `null`; None for all else, quoted numbers too."""
+    if value is None:
+        return 0
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if _LONG_MIN <= value <= _LONG_MAX else None
+    return int(value) if LONG_MIN <= value <= LONG_MAX else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,11 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.limits import Limits
 from tiered_stream.model import TopicPartition, listed
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import (
     Fallback,
+    GroupStrategy,
     IsolationLevel,
     LocatorName,
     Prefer,
@@ -23,10 +24,9 @@ from tiered_stream.options.choices import (
 )
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.positions import AtOffsets, AtTimestamps, LogEnd, Position, TimeRange
+from tiered_stream.options.limit_options import LIMIT_OPTIONS
+from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
 from tiered_stream.options.types import Option, Queries
-
-logger = logging.getLogger(__name__)
 
 _STARTS = (spark.STARTING_TIMESTAMP, spark.STARTING_OFFSETS_BY_TIMESTAMP, spark.STARTING_OFFSETS)
 _ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING_OFFSETS)
@@ -62,8 +62,12 @@ class StorageOptions(S3Access):
     layout: StorageLayout = StorageLayout.LOCAL
     connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
+    signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
+    """As URLs without a path; a host may begin with `*.`."""
+    signed_timeout_ms: int = of(remote.SIGNED_TIMEOUT_MS)
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The broker's own `rsm.config.*` properties, the prefix taken off."""
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +90,34 @@ class Options:
     subscription: Subscription
     starting: Position
     ending: Position
-    """A stream's is LATEST, but for one that a replay bounds."""
+    """A stream's is LATEST, but for one that is bounded, by a replay or by the user."""
+    bounded_streaming: bool = of(spark.BOUNDED_STREAMING)
     timestamp_strategy: TimestampStrategy = of(spark.TIMESTAMP_STRATEGY)
+    group_strategy: GroupStrategy = of(spark.GROUP_STRATEGY)
     fail_on_data_loss: bool = of(spark.FAIL_ON_DATA_LOSS)
     include_headers: bool = of(spark.INCLUDE_HEADERS)
+    columns: tuple[str, ...] | None = of(remote.COLUMNS)
+    """None: all, `headers` where `include_headers` says so."""
+    filter_pushdown: bool = of(remote.FILTER_PUSHDOWN)
     min_partitions: int | None = of(spark.MIN_PARTITIONS)
     max_records_per_partition: int | None = of(spark.MAX_RECORDS_PER_PARTITION)
     max_offsets_per_trigger: int | None = of(spark.MAX_OFFSETS_PER_TRIGGER)
+    max_bytes_per_trigger: int = of(spark.MAX_BYTES_PER_TRIGGER)
     min_offsets_per_trigger: int | None = of(spark.MIN_OFFSETS_PER_TRIGGER)
     max_trigger_delay_ms: int = of(spark.MAX_TRIGGER_DELAY_MS)
+    segment_aligned_ends: bool = of(remote.SEGMENT_ALIGNED_ENDS)
     fetch_offset_num_retries: int = of(spark.FETCH_OFFSET_NUM_RETRIES)
     """Attempts in all, as in Spark."""
     fetch_offset_retry_interval_ms: int = of(spark.FETCH_OFFSET_RETRY_INTERVAL_MS)
     poll_timeout_ms: int = of(spark.POLL_TIMEOUT_MS)
     isolation_level: IsolationLevel = of(spark.ISOLATION_LEVEL)
     check_crcs: bool = of(spark.CHECK_CRCS)
+    commit_group_id: str | None = of(spark.COMMIT_GROUP_ID)
     kafka: Mapping[str, str] = field(repr=False)
     """Every `kafka.*` option without that prefix, names in lower case; may hold passwords."""
     locator: LocatorName
+    metadata_snapshot_dir: str = of(remote.METADATA_SNAPSHOT_DIR)
+    """Empty: in the user's cache."""
     prefer: Prefer = of(remote.PREFER)
     fallback: Fallback = of(remote.FALLBACK)
     split_bytes: int = of(remote.SPLIT_BYTES)
@@ -119,6 +133,10 @@ class Options:
     times: TimeRange | None
     """Records with other timestamps are left out; None: none are."""
 
+    @property
+    def limits(self) -> Limits:
+        return self.storage.limits
+
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     """The options of one query; their names in any case, other sources' and Spark's own ignored.
@@ -127,17 +145,40 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
         ConfigurationError: an option is missing, unknown (`remote.*`), malformed, or contradicts another.
     """
     given = GivenOptions(raw)
+    options = _parsed(given, streaming)
+    queries = Queries.STREAMING if streaming else Queries.BATCH
+    given.warn(queries, besides=_ENDS if _bounded(given, streaming) else ())
+    return options
+
+
+def check_for_any_query(raw: Mapping[str, str]) -> None:
+    """Refuses what neither a batch query nor a stream takes, without a word of warning: Spark tells later which it is.
+
+    Raises: as `parse_options`.
+    """
+    refused = []
+    for streaming in (False, True):
+        try:
+            _parsed(GivenOptions(raw), streaming)
+        except ConfigurationError as error:
+            refused.append(error)
+    if len(refused) == 2:
+        raise refused[0]
+
+
+def _parsed(given: GivenOptions, streaming: bool) -> Options:
     queries = Queries.STREAMING if streaming else Queries.BATCH
     given.check_names()
-    given.check_queries(queries)
+    bounded = _bounded(given, streaming)
     for refused in spark.REFUSED:
         given.read(refused)
     subscription = _subscription(given)
-    starting, ending = _positions(given, streaming)
+    starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
     locator = _locator(given)
     storage = _storage(given)
     _check_storage_suffices(locator, storage, given)
-    _check_trigger_limits(given)
+    _check_trigger_limits(given, queries)
+    _check_columns(given)
     return Options(
         streaming=streaming,
         subscription=subscription,
@@ -151,6 +192,10 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
         times=_times(given),
         **read_fields(Options, given, queries),
     )
+
+
+def _bounded(given: GivenOptions, streaming: bool) -> bool:
+    return streaming and given.read(spark.BOUNDED_STREAMING)
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
@@ -181,9 +226,34 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
     for option in (spark.ENDING_OFFSETS, spark.ENDING_OFFSETS_BY_TIMESTAMP):
         if given.has(option):
             raise ConfigurationError(
-                f"option {option.name} is not for streaming queries: take it away, or use a batch one"
+                f"option {option.name} is not for streaming queries: take it away, use a batch one, or set "
+                f"{spark.BOUNDED_STREAMING.name} to true, to end the stream there"
             )
     return _position(given, _STARTS, LogEnd.LATEST), given.read(remote.ENDING_OFFSETS) or LogEnd.LATEST
+
+
+def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
+    """Of a stream with an end, which is the same in each run."""
+    ending = _position(given, _ENDS, LogEnd.LATEST)
+    if _names_an_end_of_the_log(ending):
+        raise ConfigurationError(
+            f"option {spark.BOUNDED_STREAMING.name}: the stream needs an end that stays: give endingTimestamp, "
+            "endingOffsetsByTimestamp, or endingOffsets with an offset for each partition. For what there is now, set "
+            "the trigger availableNow instead"
+        )
+    return _position(given, _STARTS, LogEnd.LATEST), ending
+
+
+def _names_an_end_of_the_log(position: Position) -> bool:
+    """Earliest or latest, by a word, or by the number that stands for it."""
+    match position:
+        case AtOffsets(offsets, topics):
+            return bool(topics) or min(offsets.values(), default=0) < 0
+        case AtTimestamps(timestamps):
+            return min(timestamps.values(), default=0) < 0
+        case AtTimestamp(timestamp):
+            return timestamp < 0
+    return isinstance(position, LogEnd)
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
@@ -201,12 +271,17 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
         for partition, offset in position.offsets.items():
             if offset == wrong.value:
                 raise ConfigurationError(f"option {option}: {partition} must not be {offset} ({word}) in batch queries")
+        for topic, offset in position.topics.items():
+            if offset == wrong.value:
+                raise ConfigurationError(f"option {option}: topic {topic} must not be {word} in batch queries")
 
 
 def _check_order(starting: Position, ending: Position) -> None:
     """Two maps of one kind name the same partitions, and no start lies beyond its end."""
     match starting, ending:
-        case AtOffsets(starts), AtOffsets(ends):
+        case AtOffsets(starts, start_words), AtOffsets(ends, end_words):
+            if start_words or end_words:  # of which partitions, nobody knows yet
+                return
             kind = "OFFSET"
         case AtTimestamps(starts), AtTimestamps(ends):
             kind = "TIMESTAMP"
@@ -226,12 +301,21 @@ def _check_order(starting: Position, ending: Position) -> None:
             )
 
 
-def _check_trigger_limits(given: GivenOptions) -> None:
-    """As in Spark, in batch queries too."""
+def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
+    """As in Spark, in batch queries too; but a stream's limit lets it get on."""
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
+    if queries is Queries.STREAMING and (most := given.read(high)) is not None and most < 1:
+        raise ConfigurationError(f"option {high.name}: {most} must be at least 1, or the query would never get on")
     if given.has(low) and given.has(high) and (given.read(low) or 0) > (given.read(high) or 0):
         raise ConfigurationError(
             f"option {low.name} ({given.read(low)}) must not be higher than {high.name} ({given.read(high)})"
+        )
+
+
+def _check_columns(given: GivenOptions) -> None:
+    if "headers" in (given.read(remote.COLUMNS) or ()) and not given.read(spark.INCLUDE_HEADERS):
+        raise ConfigurationError(
+            f"option {remote.COLUMNS.name} names headers: set {spark.INCLUDE_HEADERS.name} to true, or leave them out"
         )
 
 
@@ -244,14 +328,17 @@ def _locator(given: GivenOptions) -> LocatorName:
                 f"option {remote.LOCATOR.name}: archive reads from storage alone, which "
                 f"{spark.FETCH_REMOTE_ENABLED.name}=false forbids; take one of the two away"
             )
+        if given.has(spark.COMMIT_GROUP_ID):
+            raise ConfigurationError(
+                f"option {spark.COMMIT_GROUP_ID.name} needs brokers, and {remote.LOCATOR.name}=archive reads without: "
+                "take one of the two away"
+            )
         return locator
     if given.read(spark.BOOTSTRAP_SERVERS) is None:
         raise ConfigurationError(
             f"option {spark.BOOTSTRAP_SERVERS.name} must be given, e.g. broker1:9092,broker2:9092 "
             f"(only {remote.LOCATOR.name}=archive reads without brokers)"
         )
-    if given.read(spark.GROUP_ID) is not None:
-        logger.warning("option %s has no effect: no consumer group is joined", spark.GROUP_ID.name)
     return locator if enabled else LocatorName.NONE
 
 
@@ -260,9 +347,10 @@ def _storage(given: GivenOptions) -> StorageOptions:
     layout = _layout(given)
     if layout is StorageLayout.AIVEN:  # the plugin calls the S3 settings as we do, less `remote.`
         given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
-    values = read_fields(StorageOptions, given)
-    values["uri"] = values["uri"] or _plugin_uri(layout, rsm_config)
-    return StorageOptions(layout=layout, rsm_config=rsm_config, **values)
+    if plugin_uri := _plugin_uri(layout, rsm_config):
+        given = given.or_else({remote.STORAGE_URI.name.lower(): plugin_uri})
+    limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
+    return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))
 
 
 def _layout(given: GivenOptions) -> StorageLayout:
@@ -307,7 +395,13 @@ def _fetch(given: GivenOptions) -> FetchOptions:
 
 def _times(given: GivenOptions) -> TimeRange | None:
     start, end = given.read(remote.FROM_TIMESTAMP), given.read(remote.TO_TIMESTAMP)
-    return None if start is None and end is None else TimeRange(start or 0, end)
+    if start is None and end is None:
+        return None
+    if end is not None and end <= (start or 0):
+        raise ConfigurationError(
+            f"option {remote.TO_TIMESTAMP.name}: {end} is not after {remote.FROM_TIMESTAMP.name}, which is {start or 0}"
+        )
+    return TimeRange(start or 0, end)
 
 
 def _topic_ids(given: GivenOptions, subscription: Subscription) -> Mapping[str, UUID]:

@@ -27,6 +27,12 @@ LOCATOR = option(
     "Who says where segments are: a broker that speaks KIP-1248, the topic `__remote_log_metadata`, the manifests in "
     "the bucket (needs no cluster), or nobody. `auto` takes the first of broker and metadata topic that works.",
 )  # fmt: skip
+METADATA_SNAPSHOT_DIR: Option[str] = Option(
+    "remote.log.metadata.snapshot.dir", types.text, "", "the user's cache",
+    "The folder of the driver, or of the gateway, where what a large `__remote_log_metadata` told is kept: the next "
+    "query reads only what is new. It must be the user's alone, may be deleted at any time, and grows to 1 GiB at "
+    "most; `none`: nothing is kept.",
+)  # fmt: skip
 PREFER = option(
     "remote.prefer", types.choice(Prefer), "tiered",
     "`local`: read from storage only what the brokers no longer have on their disks.",
@@ -36,18 +42,38 @@ FALLBACK = option(
     "When the storage fails: read the rest of the split from the broker, or fail.",
 )  # fmt: skip
 SPLIT_BYTES = option("remote.split.bytes", types.byte_size(1), "128m", "About how many bytes one task reads.")
+FILTER_PUSHDOWN = option(
+    "remote.filter.pushdown", types.boolean, "false",
+    "Leave out by the query's filters what need not be fetched. Needs `spark.sql.python.filterPushdown.enabled=true`, "
+    "and a `load()` for each use of the rows: see [Read less](tuning.md#read-less).", Queries.BATCH,
+)  # fmt: skip
+COLUMNS = optional(
+    "columns", types.columns,
+    "Only these columns, in this order: `offset,value`. The others are neither made nor handed to Spark.",
+    shown="all",
+)  # fmt: skip
 REQUEST_BYTES = option(
     "remote.fetch.request.bytes", types.byte_size(1 << 20, 64 << 20), "8m",
     "About how many bytes one GET reads, up to twice as many; 1m to 64m.",
 )  # fmt: skip
-IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "4", "GETs at once in one task.")
+IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "16",
+    "The most GETs at once in one task: as many are sent as come while it decodes, and half as many after the storage "
+    "has asked for fewer (503 SlowDown).",
+)  # fmt: skip
 MEMORY_BYTES = option(
-    "remote.fetch.memory.bytes", types.byte_size(1 << 20), "64m",
+    "remote.fetch.memory.bytes", types.byte_size(1 << 20), "96m",
     "The most fetched bytes that one task holds; at least one request.",
+)  # fmt: skip
+SEGMENT_ALIGNED_ENDS = option(
+    "remote.segment.aligned.ends", types.boolean, "true",
+    "Let a micro-batch that `maxOffsetsPerTrigger` limits end where segments end. `false`: exactly where its shares "
+    "end, as with Spark's `kafka` source.",
+    Queries.STREAMING,
 )  # fmt: skip
 TOPIC_ID = optional(
     "remote.topic.id", types.topic_ids,
-    'The id of the topic to read, or ids by topic (`{"topicA":"…"}`), where several topics bore the name.',
+    'The id of the topic to read, or ids by topic (`{"topicA":"…"}`): where several topics bore the name, and to be '
+    "told when one was made again: another id is data loss.",
 )  # fmt: skip
 STORAGE_URI = optional(
     "remote.storage.uri", types.storage_uri, "Where the segments are: `s3://bucket/prefix`, `file:///folder`."
@@ -71,6 +97,16 @@ SECRET_ACCESS_KEY = optional(
 SESSION_TOKEN = optional(
     "remote.storage.aws.session.token", types.text, "The token of temporary credentials.", secret=True
 )
+SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
+    "remote.signed.location.hosts", types.http_hosts, (), "",
+    "Hosts to which signed locations may lead, besides those of the storage that the options above name (AWS's, where "
+    "they name none): `s3.example.com,*.s3.example.com:9000,http://minio:9000`. https unless `http://` stands before "
+    "the host. Loopback and link-local addresses must be named as addresses.",
+)  # fmt: skip
+SIGNED_TIMEOUT_MS = option(
+    "remote.signed.location.timeout.ms", types.integer(1), "300000",
+    "How long one GET by a signed location may take in all.",
+)  # fmt: skip
 STORAGE_MANAGER = optional(
     "remote.log.storage.manager.class.name", _layout_of,
     "As in the broker's properties, in place of `remote.storage.layout`: "
@@ -86,7 +122,7 @@ RSM_CONFIG_PREFIX = option(
     "`rsm.config.dir`, `rsm.config.storage.s3.bucket.name`, `rsm.config.key.prefix`.",
 )  # fmt: skip
 METRICS_ADDRESS: Option[tuple[str, ...]] = Option(
-    "remote.metrics.address", lambda address: (types.text(address),), (), "",
+    "remote.metrics.address", lambda addresses: tuple(map(types.text, addresses.split(","))), (), "",
     "Where tasks report their counters to the driver.", internal=True,
 )  # fmt: skip
 MAX_BYTES_PER_SECOND = optional(

@@ -10,19 +10,39 @@ from functools import partial
 
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
-from tiered_stream.options.choices import IsolationLevel, TimestampStrategy
-from tiered_stream.options.offset_json import parse_partition_offsets, parse_partition_timestamps, parse_partitions
-from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd
+from tiered_stream.options.choices import GroupStrategy, IsolationLevel, TimestampStrategy
+from tiered_stream.options.offset_json import parse_partition_timestamps, parse_partitions, parse_specific_offsets
+from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd
+from tiered_stream.options.time_forms import ago_ms, iso_ms
 from tiered_stream.options.types import Option, Queries, option, optional
+
+GROUP = "group:"
+"""What `startingOffsets` begins with where a consumer group's name follows."""
 
 
 def _offsets(value: str, option: str) -> LogEnd | AtOffsets:
-    word = value.strip().upper()
-    return LogEnd[word] if word in LogEnd.__members__ else AtOffsets(parse_partition_offsets(value, option))
+    word = types.trimmed(value).upper()
+    return LogEnd[word] if word in LogEnd.__members__ else AtOffsets(*parse_specific_offsets(value, option))
 
 
-def _timestamp(value: str) -> AtTimestamp:
-    return AtTimestamp(types.epoch_ms(value))
+def _starting_offsets(value: str) -> LogEnd | AtOffsets | AtGroup:
+    text = value.strip()
+    if text.lower().startswith(GROUP):
+        return AtGroup(types.text(text[len(GROUP) :]))
+    return _offsets(value, "startingOffsets")
+
+
+def _timestamp(value: str) -> AtTimestamp | BeforeNow:
+    text = value.strip()
+    ago = ago_ms(text)
+    if ago is not None:
+        return BeforeNow(ago)
+    is_iso = text[:4].isdecimal() and not text.isdecimal()
+    return AtTimestamp(iso_ms(text) if is_iso else types.epoch_ms(value))
+
+
+def _retry_interval(value: str) -> int:
+    return max(0, types.integer(types.LONG_MIN)(value))
 
 
 def _timestamps(value: str, option: str) -> AtTimestamps:
@@ -45,26 +65,33 @@ ASSIGN: Option[tuple[TopicPartition, ...]] = Option(
 )
 STARTING_TIMESTAMP = optional(
     "startingTimestamp", _timestamp,
-    "Start every partition at its first offset at or after this time, in ms. Goes before the next two.",
+    "Start every partition at its first offset at or after this time: in ms, as `2026-11-01T00:00:00Z`, or back from "
+    "when the query is planned: `-90m`, `-3h`, `-2d`. Goes before the next two.",
 )  # fmt: skip
 STARTING_OFFSETS_BY_TIMESTAMP = optional(
     "startingOffsetsByTimestamp", partial(_timestamps, option="startingOffsetsByTimestamp"),
     'The same by partition: `{"topicA":{"0":1718000000000}}`. Goes before `startingOffsets`.',
 )  # fmt: skip
 STARTING_OFFSETS = optional(
-    "startingOffsets", partial(_offsets, option="startingOffsets"),
-    '`earliest`, `latest` (streaming only), or offsets by partition: `{"topicA":{"0":23,"1":-2}}`, '
-    "-2 for earliest, -1 for latest (streaming only). A stream with a checkpoint goes on from there instead.",
+    "startingOffsets", _starting_offsets,
+    '`earliest`, `latest` (streaming only), offsets by partition: `{"topicA":{"0":23,"1":-2},"topicB":"earliest"}`, '
+    "-2 for earliest, -1 for latest (streaming only), or `group:my-app`, what that consumer group has committed. "
+    "A stream with a checkpoint goes on from there instead.",
     shown="latest (streaming), earliest (batch)",
 )  # fmt: skip
 TIMESTAMP_STRATEGY = option(
-    "startingOffsetsByTimestampStrategy", types.choice(TimestampStrategy), "error",
+    "startingOffsetsByTimestampStrategy", types.word(TimestampStrategy), "error",
     "Where a partition has nothing at or after a starting time: fail, or start it at its end.",
+)  # fmt: skip
+GROUP_STRATEGY = option(
+    "startingOffsetsByGroupStrategy", types.choice(GroupStrategy), "error",
+    "Where the group of `startingOffsets` has committed nothing for a partition: fail, or start it at `earliest` or "
+    "`latest`.",
 )  # fmt: skip
 ENDING_TIMESTAMP = optional(
     "endingTimestamp", _timestamp,
-    "End every partition before its first offset at or after this time, in ms; where there is none, at its end. "
-    "Goes before the next two.", Queries.BATCH,
+    "End every partition before its first offset at or after this time, written as that of `startingTimestamp`; where "
+    "there is none, at its end. Goes before the next two.", Queries.BATCH,
 )  # fmt: skip
 ENDING_OFFSETS_BY_TIMESTAMP = optional(
     "endingOffsetsByTimestamp", partial(_timestamps, option="endingOffsetsByTimestamp"),
@@ -72,7 +99,14 @@ ENDING_OFFSETS_BY_TIMESTAMP = optional(
 )  # fmt: skip
 ENDING_OFFSETS = option(
     "endingOffsets", partial(_offsets, option="endingOffsets"), "latest",
-    "`latest`, or offsets by partition, the end not included; -1 for latest.", Queries.BATCH,
+    "`latest`, or offsets by partition or `latest` by topic, the end not included; -1 for latest.", Queries.BATCH,
+)  # fmt: skip
+
+BOUNDED_STREAMING = option(
+    "boundedStreaming", types.boolean, "false",
+    "End a stream where the ending options say, which Spark has for batch queries alone. A run with `availableNow` or "
+    "`once` then ends by itself; with another trigger the query reads no more, and is to be stopped.",
+    Queries.STREAMING,
 )  # fmt: skip
 
 # How to read it
@@ -87,12 +121,18 @@ MAX_RECORDS_PER_PARTITION = optional(
     "maxRecordsPerPartition", types.integer(1), "No task reads more offsets than this."
 )
 MAX_OFFSETS_PER_TRIGGER = optional(
-    "maxOffsetsPerTrigger", types.integer(1),
+    "maxOffsetsPerTrigger", types.integer(types.LONG_MIN),
     "About the most offsets in a micro-batch, shared out in proportion to what each partition has to read; a "
     "partition's share ends where a tiered segment ends, if one does within it.", Queries.STREAMING,
 )  # fmt: skip
+MAX_BYTES_PER_TRIGGER = option(
+    "maxBytesPerTrigger", types.byte_size(1), "64g",
+    "About the most bytes of the log, as it is stored, in a micro-batch: shared out as `maxOffsetsPerTrigger` is. At "
+    "least one record batch of each partition is read. So the first micro-batch of a long history is bounded; `1p` "
+    "lets it have everything.", Queries.STREAMING,
+)  # fmt: skip
 MIN_OFFSETS_PER_TRIGGER = optional(
-    "minOffsetsPerTrigger", types.integer(0),
+    "minOffsetsPerTrigger", types.integer(types.LONG_MIN),
     "Wait until there are this many new offsets, or until `maxTriggerDelay` has passed.", Queries.STREAMING,
 )  # fmt: skip
 MAX_TRIGGER_DELAY_MS = option(
@@ -102,7 +142,7 @@ FETCH_OFFSET_NUM_RETRIES = option(
     "fetchOffset.numRetries", types.integer(1, types.INT_MAX), "3", "How often offsets are asked for in all."
 )
 FETCH_OFFSET_RETRY_INTERVAL_MS = option(
-    "fetchOffset.retryIntervalMs", types.integer(0), "1000", "Milliseconds between those attempts."
+    "fetchOffset.retryIntervalMs", _retry_interval, "1000", "Milliseconds between those attempts."
 )
 POLL_TIMEOUT_MS = option(
     "kafkaConsumer.pollTimeoutMs", types.integer(1), "120000",
@@ -117,12 +157,23 @@ BOOTSTRAP_SERVERS = optional(
     "The brokers, `host:port,host:port`. Needed unless `remote.log.locator` is `archive`.",
 )  # fmt: skip
 ISOLATION_LEVEL = option(
-    "kafka.isolation.level", types.choice(IsolationLevel), "read_committed",
+    "kafka.isolation.level", types.word(IsolationLevel, any_case=False), "read_committed",
     "Unlike Spark's `kafka` source, whose default is `read_uncommitted`, records of open and aborted transactions "
     "are left out.",
 )  # fmt: skip
-CHECK_CRCS = option("kafka.check.crcs", types.boolean, "true", "Check the checksum of each record batch.")
+CHECK_CRCS = option(
+    "kafka.check.crcs",
+    lambda value: types.boolean(types.trimmed(value)),
+    "true",
+    "Check the checksum of each record batch.",
+)
 GROUP_ID = optional("kafka.group.id", types.text, "Accepted with a warning: no consumer group is joined.")
+COMMIT_GROUP_ID = optional(
+    "kafka.consumer.commit.groupid", types.text,
+    "A consumer group that gets the query's offsets after each micro-batch, so that lag tools show how far it is. The "
+    "query does not read them, and a commit that is refused is a warning. The group must have no members.",
+    Queries.STREAMING,
+)  # fmt: skip
 FETCH_REMOTE_ENABLED = option(
     "kafka.fetch.remote.enabled", types.boolean, "true",
     "`false`: read everything from the brokers, as `remote.log.locator=none` does.",
@@ -141,13 +192,14 @@ FETCHER_CLASS = optional(
 FETCHER_CLASS_PATH = optional(
     "kafka.remote.storage.fetcher.class.path", types.text, "Folder or archive to import that class from."
 )
+NOT_SUPPORTED = {
+    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead",
+    "kafka.key.deserializer": "keys are bytes; deserialize them with DataFrame operations",
+    "kafka.value.deserializer": "values are bytes; deserialize them with DataFrame operations",
+    "kafka.enable.auto.commit": "offsets are kept in the query's checkpoint",
+    "kafka.interceptor.classes": "an interceptor may change the records",
+}
+"""Why, by name."""
 REFUSED: tuple[Option[None], ...] = tuple(
-    Option(name, types.refused(reason), None, "", f"Not supported: {reason}.")
-    for name, reason in (
-        ("kafka.auto.offset.reset", "set startingOffsets to earliest or latest instead"),
-        ("kafka.key.deserializer", "keys are bytes; deserialize them with DataFrame operations"),
-        ("kafka.value.deserializer", "values are bytes; deserialize them with DataFrame operations"),
-        ("kafka.enable.auto.commit", "offsets are kept in the query's checkpoint"),
-        ("kafka.interceptor.classes", "an interceptor may change the records"),
-    )
+    Option(name, types.refused(reason), None, "", f"Not supported: {reason}.") for name, reason in NOT_SUPPORTED.items()
 )

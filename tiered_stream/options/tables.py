@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from tiered_stream.options import remote_options, spark_options
+from tiered_stream.options.limit_options import LIMIT_OPTIONS
 from tiered_stream.options.types import Option, Queries, declared_in
 
-OPTIONS: tuple[Option[Any], ...] = (
+_OTHERS: tuple[Option[Any], ...] = (
     *declared_in(vars(spark_options)),
     *spark_options.REFUSED,
     *declared_in(vars(remote_options)),
 )
+OPTIONS = (*_OTHERS, *LIMIT_OPTIONS.values())
 
 
 def render_table(options: Iterable[Option[Any]]) -> str:
@@ -31,8 +33,9 @@ def render_table(options: Iterable[Option[Any]]) -> str:
 
 
 def render_option_table() -> str:
-    """The source's options."""
-    return f"{render_table(OPTIONS)}| other `kafka.*` | | all | Handed to the Kafka client, the prefix taken off. |\n"
+    """The source's options but for the limits."""
+    others = "| other `kafka.*` | | all | [Kafka's client properties](#kafkas-client-properties). |"
+    return f"{render_table(_OTHERS)}{others}\n"
 
 
 def with_table(text: str, name: str, table: str) -> str:

@@ -22,12 +22,20 @@ from tiered_stream.model import uuid_from_text
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""Of a row; the last where it is asked for."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
-_DURATION = re.compile(r"([0-9]{1,19})([a-z]*)")
-_MILLISECONDS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+
+_JAVA_BLANKS = "".join(map(chr, range(0x21)))
+_INTEGER = re.compile(r"[+-]?\d{1,4000}")
+_DURATION = re.compile(r"(-?[0-9]{1,4000})([a-z]*)")
+_MINUTE, _HOUR = 60_000_000, 3_600_000_000
+_MICROSECONDS = {
+    "us": 1, "": 1000, "ms": 1000, "s": 1_000_000, "m": _MINUTE, "min": _MINUTE, "h": _HOUR, "d": 24 * _HOUR
+}  # fmt: skip
+_PYTHON_ALONE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
 _SET_WITHIN_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
 _SIZE = re.compile(r"([0-9]{1,19})([kmgtp]?)b?")
 _SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
@@ -43,7 +51,7 @@ class Queries(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One option. `parse` raises ValueError or ConfigurationError; `shown` is the default as the README has it."""
+    """One option. `parse` raises ValueError or ConfigurationError; `shown` is the default as the docs have it."""
 
     name: str
     parse: Callable[[str], T]
@@ -76,6 +84,18 @@ class HiddenValueError(ValueError):
     """The text itself holds a secret, so no message may repeat it."""
 
 
+def trimmed(value: str) -> str:
+    """Without the blanks around it that Java's `String.trim` takes off: control characters too, others' blanks not."""
+    return value.strip(_JAVA_BLANKS)
+
+
+def whole_number(value: str) -> int:
+    """As Java's `Long.parseLong` reads it, but of any size: a sign or none, digits of any script, no blanks, no `_`."""
+    if not _INTEGER.fullmatch(value) or max(value) > "\uffff":
+        raise ValueError("must be a whole number")
+    return int(value)
+
+
 def text(value: str) -> str:
     """Any text but the empty one."""
     if not value.strip():
@@ -94,27 +114,30 @@ def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
     """A parser of whole numbers within the bounds, both inclusive."""
 
     def parse(value: str) -> int:
-        if not _INTEGER.fullmatch(value):
-            raise ValueError("must be a whole number")
-        return _within(int(value), minimum, maximum)
+        return _within(whole_number(value), minimum, maximum)
 
     return parse
 
 
 def epoch_ms(value: str) -> int:
-    """Milliseconds since the epoch; Kafka takes -1 for latest and -2 for earliest."""
+    """Milliseconds since the epoch; of the negative ones Kafka takes some for other offsets, -1 for the latest."""
     try:
-        return integer(-2)(value.strip())
+        return integer(LONG_MIN)(trimmed(value))
     except ValueError as error:
         raise ValueError("must be a timestamp in milliseconds since the epoch, e.g. 1718000000000") from error
 
 
 def duration_ms(value: str) -> int:
-    """A duration in Spark's form: `500ms`, `30s`, `15m`, `2h`, `1d`; a bare number is milliseconds."""
-    match = _DURATION.fullmatch(value.strip().lower())
-    if match is None or match[2] not in _MILLISECONDS:
+    """A duration in Spark's form: `500ms`, `30s`, `15m`, `2h`, `1d`; a bare number is milliseconds.
+
+    It may be negative, and is at most what 64 bits hold.
+    """
+    match = _DURATION.fullmatch(trimmed(value.lower()))
+    if match is None or match[2] not in _MICROSECONDS:
         raise ValueError("must be a duration, e.g. 500ms, 30s, 15m, 2h or 1d")
-    return _within(int(match[1]) * _MILLISECONDS[match[2]], 0, LONG_MAX)
+    micros = _within(int(match[1]), LONG_MIN, LONG_MAX) * _MICROSECONDS[match[2]]
+    milliseconds = abs(micros) // 1000
+    return max(LONG_MIN, -milliseconds) if micros < 0 else min(LONG_MAX, milliseconds)
 
 
 def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
@@ -146,6 +169,18 @@ def choice(words: type[E]) -> Callable[[str], E]:
     return lambda value: words(parse(value))
 
 
+def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
+    """As `choice`, without blanks around it, as Spark reads its own options."""
+
+    def parse(value: str) -> E:
+        try:
+            return words(value.lower() if any_case else value)
+        except ValueError:
+            raise ValueError(f"must be one of {', '.join(words)}") from None
+
+    return parse
+
+
 def refused(reason: str) -> Callable[[str], NoReturn]:
     """A parser for an option that must not be set."""
 
@@ -157,9 +192,17 @@ def refused(reason: str) -> Callable[[str], NoReturn]:
 
 def topics(value: str) -> tuple[str, ...]:
     """A comma list of topics: trimmed, blanks and repetitions dropped, at least one left."""
-    names = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+    names = tuple(dict.fromkeys(filter(None, map(trimmed, value.split(",")))))
     if not names:
         raise ValueError("names no topic")
+    return names
+
+
+def columns(value: str) -> tuple[str, ...]:
+    """A comma list of `COLUMNS`, trimmed, each at most once."""
+    names = tuple(name.strip() for name in value.split(","))
+    if not set(names) <= set(COLUMNS) or len(set(names)) < len(names):
+        raise ValueError(f"must name columns, each once, of {', '.join(COLUMNS)}")
     return names
 
 
@@ -168,11 +211,13 @@ def topic_pattern(value: str) -> str:
 
     Spark takes Java's; what Python's `re` would refuse or take in another sense is refused here.
     """
-    pattern = value.strip()
+    pattern = trimmed(value)
     if not pattern:
         raise ValueError("is an empty pattern")
     if _SET_WITHIN_SET.search(pattern):
         raise ValueError("has a set within a set, as [a[b]]: write [ab]")
+    if _PYTHON_ALONE.search(pattern):
+        raise ValueError("has a group that Java does not know, as (?P<name>…) or (?#…)")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)  # re's warning of Java's [a&&b]
@@ -197,9 +242,17 @@ def storage_uri(value: str) -> str:
 def http_url(value: str) -> str:
     """`http://` or `https://`, a host, perhaps a port; without credentials."""
     url, parts = _without_credentials(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port_or_none(parts):
         raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
     return url
+
+
+def http_hosts(value: str) -> tuple[str, ...]:
+    """A comma list of hosts, each perhaps with a scheme and a port, as URLs: https where nothing is said."""
+    urls = tuple(http_url(each if "://" in each else f"https://{each.strip()}") for each in text(value).split(","))
+    if any((parts.path, parts.query, parts.fragment) != ("", "", "") for parts in map(urlsplit, urls)):
+        raise ValueError("must be hosts, e.g. s3.example.com,*.s3.example.com:9000,http://minio:9000")
+    return urls
 
 
 def topic_ids(value: str) -> UUID | Mapping[str, UUID]:
@@ -219,6 +272,13 @@ def _within(value: int, minimum: int, maximum: int) -> int:
         bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
         raise ValueError(f"must be {bound}")
     return value
+
+
+def _has_port_or_none(parts: SplitResult) -> bool:
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def _without_credentials(value: str) -> tuple[str, SplitResult]:

@@ -1,0 +1,174 @@
+"""Build the wheel, and pack an environment for Spark's tasks: `python conf/pack.py FOLDER [GZIP LEVEL]`.
+
+The environment holds this Python with its standard library, the shared libraries that all of it needs, the package with
+its decoder compiled, and what it depends on but PySpark, which executors have from Spark. It runs wherever it lies.
+Workers need the same architecture and a C library no older than this machine's, and no Python.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+EXTRAS = ("delta", "kafka-sink", "otel")
+OF_SPARK = {"pyspark", "py4j"}
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+UNUSED_MODULES = ("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "config-*", "_tkinter*")
+UNUSED_OF_PACKAGES = (
+    "*.pyc", "*/tests/*", "Crypto/SelfTest/*", "numba/cuda/*", "numpy/f2py/*", "numpy/distutils/*",
+    "pyarrow/include/*", "pyarrow/src/*", "pyarrow/*flight*",
+    # two copies of each library, as a wheel has no links: for who links programs, not for who loads them
+    "pyarrow/libarrow*.so", "pyarrow/lib*.so.*.*.*",
+)  # fmt: skip
+SERVICES = {"s3", "sts", "sso", "sso-oidc", "signin"}
+"""What botocore describes of AWS beside these, 30 MB, nobody asks for: storage, and where credentials come from."""
+WITH_SYMBOLS = ("lib/shared/libpython*", f"{sys.platlibdir}/{VERSION}/lib-dynload/*.so", "**/libllvmlite.so")
+"""Libraries that are built with what debuggers want: 50 MB in all."""
+C_LIBRARY = ("ld-linux", "libc.", "libm.", "libdl.", "libpthread.", "librt.", "libutil.", "libresolv.", "libmvec.")
+"""Those of the worker's own system: they go with its kernel, and are kept compatible."""
+
+LAUNCHER = f"""\
+#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+export LD_LIBRARY_PATH="$here/../lib/shared${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+exec "$here/{VERSION}" "$@"
+"""
+WARM = "from tiered_stream.cli import app; app(['warm'])"
+
+
+def main(folder: Path, compression: int = 6) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory() as work:
+        wheel = build_wheel(Path(work), folder)
+        environment = Path(work, "environment")
+        python = copy_python(environment)
+        copy_packages(wheel, Path(run(python, "-c", "import site; print(site.getsitepackages()[0])")))
+        copy_shared_libraries(environment)
+        strip_symbols(environment)
+        sys.stdout.write(f"{run(python, '-c', WARM)}\n")
+        # The time of a source that an archive has been through says nothing.
+        run(python, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", work, environment / "lib")
+        packed = folder / f"tiered-stream-{wheel.name.split('-')[1]}-{VERSION}-{platform.machine()}.tar.gz"
+        with tarfile.open(packed, "w:gz", compresslevel=compression) as archive:
+            archive.add(environment, ".", filter=without_owner)
+    for file in (wheel, packed):
+        sys.stdout.write(f"{file}: {file.stat().st_size / 1e6:,.1f} MB\n")
+
+
+def build_wheel(work: Path, folder: Path) -> Path:
+    """From a copy: what an earlier build left behind would get into it."""
+    sources, built = work / "sources", work / "wheel"
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "kernel_cache"))
+        else:
+            sources.mkdir(exist_ok=True)
+            shutil.copy2(ROOT / name, sources)
+    run(Path(sys.executable), "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", built, sources)
+    (wheel,) = built.iterdir()
+    return Path(shutil.copy2(wheel, folder))
+
+
+def copy_python(environment: Path) -> Path:
+    """The interpreter and its standard library, which it finds from where it is; what starts it."""
+    binaries, library = environment / "bin", environment / sys.platlibdir / VERSION
+    binaries.mkdir(parents=True)
+    shutil.copy2(Path(sys.executable).resolve(), binaries / VERSION)
+    ignored = shutil.ignore_patterns("__pycache__", "site-packages", "dist-packages", *UNUSED_MODULES)
+    shutil.copytree(sysconfig.get_path("stdlib"), library, symlinks=False, ignore=ignored)
+    launcher = binaries / "python"
+    launcher.write_text(LAUNCHER)
+    launcher.chmod(0o755)
+    (binaries / "python3").symlink_to("python")
+    return launcher
+
+
+def copy_packages(wheel: Path, site: Path) -> None:
+    """What the package depends on, as it is installed here, and the wheel."""
+    (built,) = distributions(path=[str(wheel)])
+    for each in needed(built, EXTRAS, set()):
+        for file in each.files or ():
+            source = Path(str(file.locate()))
+            if is_used(file) and source.is_file():
+                (site / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, site / file)
+    with zipfile.ZipFile(wheel) as opened:
+        opened.extractall(site)
+
+
+def is_used(file: PurePosixPath) -> bool:
+    """Whether a file of a package is for those who run it."""
+    match file.parts:
+        case ("botocore", "data", service, _, *_):
+            return service in SERVICES
+    return ".." not in file.parts and not any(fnmatch(file.as_posix(), each) for each in UNUSED_OF_PACKAGES)
+
+
+def needed(package: Distribution, extras: tuple[str, ...], seen: set[str]) -> Iterator[Distribution]:
+    """The distributions that `package` depends on, at any depth, but Spark's."""
+    for text in package.requires or ():
+        requirement = Requirement(text)
+        name = canonicalize_name(requirement.name)
+        applies = requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in ("", *extras))
+        if applies and name not in seen | OF_SPARK:
+            seen.add(name)
+            found = distribution(name)
+            yield found
+            yield from needed(found, tuple(requirement.extras), seen)
+
+
+def copy_shared_libraries(environment: Path) -> None:
+    """Those of this system that the interpreter and the packages are linked to."""
+    binaries = [environment / "bin" / VERSION, *environment.rglob("*.so"), *environment.rglob("*.so.*")]
+    shared = environment / "lib" / "shared"
+    shared.mkdir()
+    listed = subprocess.run(["ldd", *map(str, binaries)], capture_output=True, text=True, check=False).stdout
+    for line in listed.splitlines():
+        name, _, found = line.strip().partition(" => ")
+        path = found.rpartition(" (")[0]
+        own = path.startswith(str(environment)) or name.startswith(C_LIBRARY)
+        if path.startswith("/") and not own and not (shared / name).exists():
+            shutil.copy2(path, shared / name)
+
+
+def strip_symbols(environment: Path) -> None:
+    """Where binutils are installed here; else the archive is some 15 MB larger."""
+    if program := shutil.which("strip"):
+        run(Path(program), "--strip-unneeded", *(file for each in WITH_SYMBOLS for file in environment.glob(each)))
+
+
+def without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def run(*command: str | Path) -> str:
+    """What it prints; it sees nothing of this environment but the search path."""
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+    pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    done = subprocess.run(
+        list(map(str, command)), cwd="/", env=environment | pip, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

@@ -1,0 +1,17 @@
+"""`python -m tests.contract` writes the tables of the compatibility page anew."""
+
+from __future__ import annotations
+
+from tests.contract.proofs import PAGE, tables
+from tiered_stream.options.tables import with_table
+
+
+def main() -> None:
+    text = PAGE.read_text("utf-8")
+    for name, table in tables().items():
+        text = with_table(text, name, table)
+    PAGE.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""Which tests prove which rows: by their marks, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.contract.contract_rows import ROWS
+from tests.values.differences import DIFFERENCES
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "compatibility.md"
+
+
+def proofs() -> dict[str, list[str]]:
+    """By the row's key, its tests: file and name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for name, keys in marked(path.read_text("utf-8")):
+            for key in keys:
+                found.setdefault(key, []).append(f"{path.relative_to(TESTS)}::{name}")
+    return found
+
+
+def marked(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The tests of a module that are marked, and the keys of their rows."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef):
+            keys = [
+                key.value
+                for mark in node.decorator_list
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.contract"
+                for key in mark.args
+                if isinstance(key, ast.Constant)
+            ]
+            if keys:
+                yield node.name, keys
+
+
+def tables() -> dict[str, str]:
+    """Of the compatibility page, by the name of their markers."""
+    return {"rows": _rows(), "values": _values()}
+
+
+def _rows() -> str:
+    tests = proofs()
+    lines = ["| Row | Spark's `kafka` source | `tiered_stream` | Tests |", "|---|---|---|---|"]
+    for row in ROWS:
+        ours = f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
+        named = "<br>".join(f"`{test}`" for test in tests.get(row.key, ()))
+        lines.append(f"| {row.key} | {row.does} | {ours} | {named} |")
+    return "\n".join(lines) + "\n"
+
+
+def _values() -> str:
+    lines = ["| Option | Value | Spark's `kafka` source | `tiered_stream` | Why |", "|---|---|---|---|---|"]
+    for each in DIFFERENCES:
+        lines.append(f"| `{each.option}` | {each.value} | {each.spark} | {each.ours} | {each.why} |")
+    return "\n".join(lines) + "\n"

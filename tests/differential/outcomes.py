@@ -1,0 +1,140 @@
+"""What a source makes of a setting: rows, the ends of micro-batches, or an error; and how two of them differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+KAFKA, OURS = "kafka", "tiered_stream"
+TUNED = {"kafka.max.partition.fetch.bytes": str(16 << 20), "kafka.fetch.max.wait.ms": "50"}
+"""For Spark's source: a tiered segment costs it a request for each megabyte, and a wait at the end of each."""
+
+_NAMED = re.compile(r"(?:KAFKA_DATA_LOSS\.|\[)([A-Z][A-Z_]{9,})")
+_OF_SPARK = {"STREAM_FAILED", "KAFKA_DATA_LOSS", "INTERNAL_ERROR", "FOREACH_BATCH_USER_FUNCTION_ERROR"}
+_COLUMNS = ("topic", "partition", "offset", "unix_micros(timestamp) AS timestamp", "timestampType", "key", "value")
+
+Ends = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`rows` in the order of their offsets; `batches`: where each micro-batch ended."""
+
+    rows: pa.Table | None
+    error: str | None = None
+    batches: tuple[Ends, ...] = ()
+    start: Ends | None = None
+    """Where a stream starts, as Spark's own source has written it down."""
+
+    @property
+    def condition(self) -> str | None:
+        """The name of the error, if it has one."""
+        return next((name for name in _NAMED.findall(self.error or "") if name not in _OF_SPARK), None)
+
+
+def difference(kafka: Outcome, ours: Outcome) -> str | None:
+    """What sets them apart; None: nothing."""
+    if kafka.error and ours.error:
+        same = not kafka.condition or ours.condition == kafka.condition
+        return None if same else f"kafka: {kafka.condition}\n  ours: {_told(ours)}"
+    if kafka.error or ours.error or _count(kafka) != _count(ours):
+        return f"kafka: {_told(kafka)}\n  ours: {_told(ours)}"
+    ends = [without_start(each.batches, kafka.start) for each in (kafka, ours)]
+    if ends[0] != ends[1]:
+        return f"micro-batches end at\n  kafka: {ends[0]}\n  ours: {ends[1]}"
+    if kafka.rows is not None and ours.rows is not None and not kafka.rows.equals(ours.rows):
+        return f"other rows: {_first(kafka.rows, ours.rows)}"
+    return None
+
+
+def on_purpose(ours: Outcome) -> bool:
+    """Whether ours refuses what Spark's source reads with a loss: an end beyond the start of an open transaction.
+
+    Spark's source fails too, unless `failOnDataLoss` is false.
+    """
+    return "OpenTransactionError" in (ours.error or "")
+
+
+def read(spark: SparkSession, source: str, options: Mapping[str, str]) -> Outcome:
+    """A batch read."""
+    try:
+        return Outcome(_rows(spark.read.format(source).options(**_for(source, options)).load()))
+    except (PySparkException, Py4JError) as error:
+        return Outcome(None, str(error))
+
+
+class Stream:
+    """A query with a checkpoint, and what it has brought so far."""
+
+    def __init__(self, spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: Path) -> None:
+        self._spark = spark
+        self._source = source
+        self._options = _for(source, options)
+        self._checkpoint = checkpoint
+        self._found: dict[int, pa.Table] = {}
+
+    def run(self) -> Outcome:
+        """Read all there is now, and stop; what all runs have brought."""
+        try:
+            rows = self._spark.readStream.format(self._source).options(**self._options).load()
+            writer = rows.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(self._checkpoint))
+            writer.trigger(availableNow=True).start().awaitTermination()
+        except (PySparkException, Py4JError) as error:
+            return Outcome(None, str(error), self._ends(), self._start())
+        rows_of_all = pa.concat_tables(self._found.values()) if self._found else None
+        return Outcome(_sorted(rows_of_all) if rows_of_all else None, None, self._ends(), self._start())
+
+    def _keep(self, rows: DataFrame, batch_id: int) -> None:
+        self._found[batch_id] = _rows(rows)
+
+    def _ends(self) -> tuple[Ends, ...]:
+        files = sorted((self._checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
+        return tuple(json.loads(file.read_text().splitlines()[-1]) for file in files)
+
+    def _start(self) -> Ends | None:
+        file = self._checkpoint / "sources" / "0" / "0"
+        return json.loads(file.read_text().partition("\n")[2]) if file.exists() else None
+
+
+def without_start(batches: Sequence[Ends], start: Ends | None) -> tuple[Ends, ...]:
+    """Ours writes the start down as the end of a first, empty micro-batch; nothing else may end there."""
+    return tuple(batches[1:] if batches and batches[0] == start else batches)
+
+
+def _for(source: str, options: Mapping[str, str]) -> dict[str, str]:
+    if source == OURS:
+        return dict(options)
+    return {name: value for name, value in options.items() if not name.startswith("remote.")} | TUNED
+
+
+def _rows(frame: DataFrame) -> pa.Table:
+    headers = ("headers",) if "headers" in frame.columns else ()
+    return _sorted(frame.selectExpr(*_COLUMNS, *headers).toArrow())
+
+
+def _sorted(rows: pa.Table) -> pa.Table:
+    return rows.sort_by([("topic", "ascending"), ("partition", "ascending"), ("offset", "ascending")]).combine_chunks()
+
+
+def _count(outcome: Outcome) -> int:
+    return outcome.rows.num_rows if outcome.rows else 0
+
+
+def _told(outcome: Outcome) -> str:
+    return outcome.error[:600] if outcome.error else f"{_count(outcome)} rows"
+
+
+def _first(kafka: pa.Table, ours: pa.Table) -> str:
+    """The first one that differs, by each."""
+    if kafka.schema != ours.schema:
+        return f"{kafka.schema} and {ours.schema}"
+    pairs = zip(kafka.to_pylist(), ours.to_pylist(), strict=True)
+    return str(next((pair for pair in pairs if pair[0] != pair[1]), "their order"))

@@ -1,0 +1,65 @@
+"""What is built once from pinned sources, and kept in the cache in which the jars lie."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from tests.stack.errors import StackError
+from tests.stack.jars import cache_dir
+
+
+def built_folder(name: str, version: str) -> Path:
+    """Where `built` keeps it, once it is there."""
+    return cache_dir() / name / version
+
+
+def built(name: str, version: str, build: Callable[[Path], None]) -> Path:
+    """The folder of that version, filled by `build` where the cache lacks it: it is there as a whole or not at all.
+
+    Raises:
+        StackError: as `build`.
+    """
+    folder = built_folder(name, version)
+    if folder.exists():
+        return folder
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    with open(cache_dir() / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():  # another process may have built it meanwhile
+            with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=cache_dir()) as temporary:
+                made = Path(temporary, version)
+                made.mkdir()
+                build(made)
+                folder.parent.mkdir(exist_ok=True)
+                made.replace(folder)
+    return folder
+
+
+def digest(files: Sequence[Path]) -> str:
+    """A version for what is built from these files."""
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
+def missing_program(program: str) -> str | None:
+    """What keeps the program from running here; None: nothing does."""
+    return None if shutil.which(program) else f"there is no {program} on PATH: install it"
+
+
+def run_build(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Run a step of a build.
+
+    Raises:
+        StackError: it failed; the message has what it said last.
+    """
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **(environment or {})}, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise StackError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-3000:]}")

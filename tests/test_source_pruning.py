@@ -1,0 +1,184 @@
+"""Filters, limits and columns of batch queries on the real stack: what is fetched for them, and the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.counted_gets import CountedGets, Get
+from tests.linked_archive import TOPIC, write_linked_archive
+from tests.reading import FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, batch, options, run_in_memory, stream, tier_segments
+from tests.stack.s3_client import REGION
+from tests.stack.s3proxy import S3Proxy
+from tests.stack.tiered_stack import TieredStack
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+SEGMENTS = 8
+
+
+@pytest.fixture(scope="module")
+def gets(stack: TieredStack) -> Iterator[CountedGets]:
+    proxy = CountedGets(stack.s3proxy.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+
+
+@pytest.fixture(scope="module")
+def segments(stack: TieredStack) -> str:
+    """A topic of two partitions with eight tiered segments each, of ten records, ten seconds apart; and a tail."""
+    tier_segments(stack, "eight-segments", [10] * SEGMENTS, partitions=2)
+    return "eight-segments"
+
+
+def pruned(stack: TieredStack, spark: SparkSession, topic: str, gets: CountedGets, **given: str) -> DataFrame:
+    gets.gets.clear()
+    through = {"remote.storage.s3.endpoint.url": gets.url, "remote.filter.pushdown": "true"}
+    return batch(spark, options(stack, topic, {**through, **given}))
+
+
+def found(frame: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row.partition, row.offset) for row in frame.select("partition", "offset").collect())
+
+
+def logs(gets: CountedGets) -> list[str]:
+    """The segments of which anything was fetched."""
+    return sorted({get.key for get in gets.gets if get.name.endswith(".log")})
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("timestamp >= timestamp_millis({} + 70000)", 2),
+        ("timestamp > timestamp_millis({} + 70000)", 0),
+        ("timestamp = timestamp_millis({} + 70000)", 2),
+        ("timestamp in (timestamp_millis({} + 70000), null) and partition = 1", 1),
+        ("timestamp <=> timestamp_millis({} + 70000)", 2),
+        ("timestamp >= '2023-11-14 14:14:30 America/Los_Angeles'", 2),
+        ("timestamp >= '2023-11-15 03:59:30'", 2),
+        ("timestamp < timestamp_millis({} + 10000)", 16),
+        ("timestamp >= timestamp_millis({} + 60000) and timestamp < timestamp_millis({} + 70000)", 4),
+        ("offset between 25 and 34", 4),
+        ("offset in (3, 75)", 4),
+        ("offset <=> 42 and partition <=> 0", 1),
+        ("offset >= 70 and partition in (1, 5)", 1),
+        ("topic = 'another'", 0),
+        ("topic in ('another', 'eight-segments') and offset < 10", 2),
+        ("partition = 1 or offset = 5", 16),
+        ("timestamp is null", 16),
+    ],
+)
+def test_only_segments_that_may_hold_wanted_rows_are_fetched(
+    stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets, pushdown: None, where: str, expected: int
+) -> None:
+    where = where.format(FIRST_TIMESTAMP_MS, FIRST_TIMESTAMP_MS)
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    try:
+        read = found(pruned(stack, spark, segments, gets).where(where))
+        fetched = logs(gets)
+        assert read == found(batch(spark, options(stack, segments)).where(where))
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+    assert len(fetched) == expected
+
+
+@pytest.mark.slow
+def test_of_a_thousand_segments_the_two_that_a_filter_matches_are_fetched(
+    stack: TieredStack, spark: SparkSession, gets: CountedGets, pushdown: None
+) -> None:
+    tier_segments(stack, "thousand-segments", [1] * 1000)
+    since = f"timestamp >= timestamp_millis({FIRST_TIMESTAMP_MS + 998 * SEGMENT_STEP_MS})"
+    frame = pruned(stack, spark, "thousand-segments", gets).where(since)
+    assert found(frame) == [(0, 998), (0, 999), (0, 1000)]  # the last is in no tiered segment yet
+    assert [_base_offset(get) for get in gets.gets] == [998, 998, 999]
+    assert gets.gets[0].bytes < gets.gets[1].bytes, "one byte of the first, to see that the storage can be read"
+
+
+def _base_offset(get: Get) -> int:
+    assert get.name.endswith(".log"), "indexes of small segments are not worth a request"
+    return int(get.name.split("-")[0])
+
+
+def test_a_limit_of_a_topic_of_ten_gigabytes_takes_less_than_32_mebibytes(spark: SparkSession, tmp_path: Path) -> None:
+    """Ten partitions of 1 GiB, which is one file on disk. All that is fetched counts, manifests and indexes too."""
+    size = write_linked_archive(tmp_path / "buckets" / "tier", partitions=10, batches=16_000)
+    assert size > 10_000_000_000
+    storage = S3Proxy(tmp_path / "s3proxy", tmp_path / "buckets")
+    storage.start()
+    gets = CountedGets(storage.port)
+    try:
+        rows = batch(spark, _in_bucket(storage, gets)).limit(10).collect()
+        assert [row.offset for row in rows] == list(range(10))
+    finally:
+        storage.stop()
+        gets.close()
+    assert sum(get.bytes for get in gets.gets) < 32 << 20
+
+
+def _in_bucket(storage: S3Proxy, gets: CountedGets) -> dict[str, str]:
+    return {
+        "subscribe": TOPIC,
+        "remote.log.locator": "archive",
+        "remote.storage.layout": "aiven",
+        "remote.storage.uri": "s3://tier",
+        "remote.storage.s3.endpoint.url": gets.url,
+        "remote.storage.s3.region": REGION,
+        "remote.storage.s3.path.style.access.enabled": "true",
+        "remote.storage.aws.access.key.id": storage.access_key,
+        "remote.storage.aws.secret.access.key": storage.secret_key,
+    }
+
+
+def test_pushdown_that_spark_has_not_on_is_an_error_that_says_how(
+    stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets
+) -> None:
+    with pytest.raises(PySparkException, match=PUSHDOWN):
+        pruned(stack, spark, segments, gets).where("offset = 1").collect()
+
+
+def test_all_uses_of_rows_that_spark_loaded_once_are_planned_by_the_filters_of_the_last(
+    stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets, pushdown: None
+) -> None:
+    """Why it has to be asked for (Spark: `PythonDataSourceV2.setReadInfo`). When this fails, Spark has mended it."""
+    frame = pruned(stack, spark, segments, gets)
+    assert frame.where("partition = 0").count() == 81
+    assert frame.count() == 81
+    assert pruned(stack, spark, segments, gets).count() == 162
+    plain = batch(spark, options(stack, segments))
+    assert plain.where("partition = 0").count() == 81
+    assert plain.count() == 162
+
+
+def test_columns_that_are_named_are_all_that_spark_gets(stack: TieredStack, spark: SparkSession, segments: str) -> None:
+    everything = options(stack, segments)
+    expected = sorted(tuple(row) for row in batch(spark, everything).select("offset", "value").collect())
+    by_schema = spark.read.format("tiered_stream").options(**everything).schema("offset long, value binary").load()
+    assert sorted(tuple(row) for row in by_schema.collect()) == expected
+    named = {**everything, "columns": "offset,value"}
+    assert sorted(tuple(row) for row in batch(spark, named).collect()) == expected
+    streamed = stream(spark, named)
+    assert streamed.schema == by_schema.schema
+    assert run_in_memory(streamed, "named_columns")
+    assert sorted(tuple(row) for row in spark.table("named_columns").collect()) == expected
+    for wrong in ("offset int", "offset long, rowid long"):
+        with pytest.raises(PySparkException, match="has a schema of its own"):
+            spark.read.format("tiered_stream").options(**everything).schema(wrong).load().collect()
+
+
+def test_explain_shows_the_filters_as_sparks_own(
+    stack: TieredStack, spark: SparkSession, segments: str, gets: CountedGets, pushdown: None
+) -> None:
+    """Spark evaluates them again; the driver's log says what they left out."""
+    pruned(stack, spark, segments, gets).createOrReplaceTempView("explained")
+    (row,) = spark.sql("EXPLAIN FORMATTED SELECT * FROM explained WHERE offset = 5").collect()
+    assert "Condition : (isnotnull(offset" in row.plan and "PushedFilters" not in row.plan

@@ -1,0 +1,183 @@
+"""`scan`: the records that a batch query would read, as Arrow batches, without Spark.
+
+Threads of this process read the splits: fetching waits for the storage, and the kernels decode without the GIL.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.model import PartitionOffsets, Split
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.batch import plan_batch
+from tiered_stream.plan.splits import splits_for
+from tiered_stream.plan.stream import StreamPlanner
+from tiered_stream.read import read_split
+from tiered_stream.records.arrow import record_schema
+
+WAITING_BYTES = 256 << 20
+"""Of decoded records that wait for the consumer, in all, unless a single batch is larger."""
+
+THREAD_NAME = "tiered-stream-scan"
+
+
+def scan(
+    options: Mapping[str, str], *, threads: int | None = None, ordered: bool = True, waiting_bytes: int = WAITING_BYTES
+) -> pa.RecordBatchReader:
+    """The records of topics, as a batch query of `format("tiered_stream")` reads them, in the same columns.
+
+    The reader can be read once. Who takes it to the end, closes it or lets go of it ends the threads.
+
+    Args:
+        options: those of the source, by their names there.
+        threads: splits that are read at once; None: as many as this process has cores.
+        ordered: one partition after the other, each in the order of its offsets. Otherwise batches come as they are
+            decoded, the records within one by offset still; nothing waits for a slower split then.
+        waiting_bytes: how much may be decoded ahead of the consumer. In order, `remote.split.bytes` for each thread is
+            what it takes to keep them all at work.
+
+    Raises:
+        ConfigurationError: an option is missing, unknown or malformed.
+        TieredStreamError: the topics cannot be planned; once reading has begun, as `read_split`.
+    """
+    parsed = parse_options(options, streaming=False)
+    with closing(open_log_source(parsed)) as source:
+        splits = plan_batch(parsed, source)
+    ahead = _Ahead(splits, partial(read_split, options=parsed), threads or _cores(), waiting_bytes)
+    return pa.RecordBatchReader.from_batches(
+        record_schema(parsed.include_headers, parsed.columns), ahead.batches(ordered=ordered)
+    )
+
+
+def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.RecordBatch, None, None]:
+    """The records that a stream by the options would read, and those that come, without an end.
+
+    Each look at the topics gives what is new in the order of `scan`; after one that found nothing it waits `pause_ms`.
+
+    Raises: as `scan`, while it reads.
+    """
+    parsed = parse_options(options, streaming=True)
+    with closing(open_log_source(parsed)) as source:
+        planner = StreamPlanner(parsed, source.offset_reader, source.locator)
+        start: PartitionOffsets = planner.initial()
+        while True:
+            end = planner.next_end(start, limited=True)
+            splits = splits_for(planner.ranges(start, end), parsed, source.locator, planner.topic_ids)
+            ahead = _Ahead(splits, partial(read_split, options=parsed), _cores(), WAITING_BYTES)
+            yield from ahead.batches(ordered=True)
+            if end == start:
+                time.sleep(pause_ms / 1000)
+            start = end
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(slots=True)
+class _Channel:
+    """What some splits gave and the consumer has not taken; `open` of them are not at their end."""
+
+    open: int
+    waiting: deque[pa.RecordBatch] = field(default_factory=deque)
+
+
+class _Ahead:
+    """Reads splits in threads, ahead of the one who consumes their batches."""
+
+    def __init__(
+        self,
+        splits: Sequence[Split],
+        read: Callable[[Split], Generator[pa.RecordBatch, None, None]],
+        threads: int,
+        most: int,
+    ) -> None:
+        self._splits = splits
+        self._read = read
+        self._threads = threads
+        self._most = most
+        self._changed = threading.Condition()
+        self._upcoming = iter(range(len(splits)))
+        self._channels: list[_Channel] = []
+        self._consumed = 0  # the channel that the consumer is at
+        self._held = 0
+        self._error: BaseException | None = None
+        self._stopped = False
+
+    def batches(self, *, ordered: bool) -> Generator[pa.RecordBatch, None, None]:
+        """All batches; a channel for each split keeps them in order. Raises what reading raises, as soon as it does."""
+        count = len(self._splits)
+        self._channels = [_Channel(1) for _ in range(count)] if ordered else [_Channel(count)]
+        for _ in range(min(self._threads, count)):
+            threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
+        try:
+            for number in range(len(self._channels)):
+                while (batch := self._take(number)) is not None:
+                    yield batch
+        finally:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+
+    def _take(self, number: int) -> pa.RecordBatch | None:
+        """The channel's next batch; None: there is no more."""
+        channel = self._channels[number]
+        with self._changed:
+            self._consumed = number
+            self._changed.notify_all()  # a thread may wait for the consumer to come to this channel
+            self._changed.wait_for(lambda: channel.waiting or not channel.open or self._error)
+            if self._error is not None:
+                raise self._error
+            if not channel.waiting:
+                return None
+            batch = channel.waiting.popleft()
+            self._held -= batch.nbytes
+            self._changed.notify_all()
+            return batch
+
+    def _work(self) -> None:
+        """One thread: split after split."""
+        try:
+            while (number := self._next()) is not None:
+                channel = min(number, len(self._channels) - 1)
+                with closing(self._read(self._splits[number])) as batches:
+                    for batch in batches:
+                        if not self._put(channel, batch):
+                            return
+                with self._changed:
+                    self._channels[channel].open -= 1
+                    self._changed.notify_all()
+        except BaseException as error:  # noqa: BLE001 - the consumer raises it
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def _next(self) -> int | None:
+        with self._changed:
+            return None if self._stopped or self._error else next(self._upcoming, None)
+
+    def _put(self, channel: int, batch: pa.RecordBatch) -> bool:
+        """Leave a batch to the consumer, once there is room for it; False: nobody wants it any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._error or self._has_room(channel, batch.nbytes))
+            if self._stopped or self._error:
+                return False
+            self._channels[channel].waiting.append(batch)
+            self._held += batch.nbytes
+            self._changed.notify_all()
+            return True
+
+    def _has_room(self, channel: int, size: int) -> bool:
+        # What the consumer waits for always has: others must not take it all.
+        at_hand = channel == self._consumed and not self._channels[channel].waiting
+        return at_hand or self._held + size <= self._most
