@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.file_systems import uri_of
+from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.session_checks import check_table
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark_session import is_connect
 
 
@@ -112,21 +110,6 @@ def known_scheme(spark: SparkSession, path: str) -> str:
     scheme, _, place = path.partition("://")
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
-
-
-@contextmanager
-def spark_errors(table: str, done: str) -> Iterator[None]:
-    """Errors of Spark and of what it calls as `TableError`: the table could not be `done`."""
-    try:
-        yield
-    except (Py4JJavaError, PySparkException) as error:
-        raise TableError(f"the table {table} cannot be {done} by Spark: {first_line(error)}") from error
-
-
-def first_line(error: Py4JJavaError | PySparkException) -> str:
-    """What Spark or Java says, without the JVM's stack."""
-    text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
-    return str(text).strip().partition("\n")[0]
 
 
 def spark_path(address: TableAddress) -> str:

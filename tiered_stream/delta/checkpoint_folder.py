@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any, cast
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.java_errors import JAVA_ERRORS, java_exception
 from tiered_stream.delta.session_checks import check_file_system
 from tiered_stream.errors import TableError
 
@@ -62,8 +62,8 @@ class CheckpointFolder:
                 stream = files.createAtomic(path, replace)
                 stream.write(text)
                 stream.close()
-            except Py4JJavaError as error:
-                if "FileAlreadyExistsException" not in str(error.java_exception):
+            except JAVA_ERRORS as error:
+                if "FileAlreadyExistsException" not in str(java_exception(error)):
                     raise
 
     def delete(self, name: str) -> None:
@@ -84,5 +84,5 @@ class CheckpointFolder:
     def _errors(self, done: str) -> Iterator[None]:
         try:
             yield
-        except Py4JJavaError as error:
-            raise TableError(f"the checkpoint {self.folder} cannot be {done}: {error.java_exception}") from error
+        except JAVA_ERRORS as error:
+            raise TableError(f"the checkpoint {self.folder} cannot be {done}: {java_exception(error)}") from error

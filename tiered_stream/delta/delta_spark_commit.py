@@ -13,10 +13,10 @@ from typing import Any
 
 import orjson
 from py4j.java_gateway import JavaPackage
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.address import TableAddress, first_line, known_scheme, spark_path, table_uri
+from tiered_stream.delta.address import TableAddress, known_scheme, spark_path, table_uri
+from tiered_stream.delta.java_errors import JAVA_ERRORS, first_line, java_classes
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.session_checks import EXTENSION
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
@@ -197,21 +197,9 @@ def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
     """Java's errors as ours: the table could not be `done`."""
     try:
         yield
-    except Py4JJavaError as error:
-        classes = _classes(error.java_exception)
+    except JAVA_ERRORS as error:
+        classes = java_classes(error)
         if classes & _INTERRUPTED:
             raise
         kind = TableError if classes & _FINAL else UncertainCommitError
         raise kind(f"the table {address} cannot be {done} by Spark's Delta: {first_line(error)}") from error
-
-
-def _classes(exception: Any) -> set[str]:
-    """Of the error and of what caused it, with their parents."""
-    found: set[str] = set()
-    while exception is not None:
-        kind = exception.getClass()
-        while kind is not None:
-            found.add(kind.getName())
-            kind = kind.getSuperclass()
-        exception = exception.getCause()
-    return found

@@ -14,7 +14,7 @@ from uuid import uuid4
 import orjson
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.address import TableAddress, find_address, register_table, spark_errors, table_uri
+from tiered_stream.delta.address import TableAddress, find_address, register_table, table_uri
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.ingest_settings import (
     ON_TABLE_ERROR,
@@ -28,6 +28,7 @@ from tiered_stream.delta.ingest_settings import (
     topic_overrides,
     with_overrides,
 )
+from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.lane import Lane
 from tiered_stream.delta.parked_rows import ParkedRows
 from tiered_stream.delta.query_tables import Landed, QueryTablesLog

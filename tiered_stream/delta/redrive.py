@@ -21,10 +21,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, spark_errors, table_location
+from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, table_location
 from tiered_stream.delta.days import day_dates
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.ingest_settings import table_files, table_properties
+from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.landing_by_topic import plan_formats, plan_routing
 from tiered_stream.delta.lane import check_fit, table_rules
 from tiered_stream.delta.routing import Route, Routing, TableTarget

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta.java_errors import JAVA_ERRORS
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.spark_session import is_connect
 
@@ -49,7 +49,7 @@ def check_file_system(spark: SparkSession, what: str, path: str) -> None:
         hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
         if scheme == "s3a":
             conf.getClassByName(_AWS_SDK)
-    except Py4JJavaError as error:
+    except JAVA_ERRORS as error:
         why = _missing(scheme, hadoop.util.VersionInfo.getVersion())
         raise ConfigurationError(f"{what} {path} is out of Spark's reach: {why}") from error
 
@@ -76,7 +76,7 @@ def check_delta(spark: SparkSession) -> None:
     sources: Any = spark._jvm and spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
     try:
         found = sources.lookupDataSource("delta", spark._jsparkSession.sessionState().conf()).getName()
-    except Py4JJavaError as error:
+    except JAVA_ERRORS as error:
         raise ConfigurationError(
             "Spark's session has no Delta. Submit with --properties-file conf/spark-defaults.conf (for tables in S3 "
             f"conf/spark-s3.conf), or add {DELTA_PACKAGE} to {_LISTED}"

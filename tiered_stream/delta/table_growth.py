@@ -12,9 +12,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from tiered_stream.delta.address import TableAddress, spark_errors
+from tiered_stream.delta.address import TableAddress
 from tiered_stream.delta.committer import Committer
 from tiered_stream.delta.ingest_settings import COMMIT_BY_SPARK, TableFiles
+from tiered_stream.delta.java_errors import spark_errors
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 
-from tiered_stream.delta.address import TableAddress, find_address, spark_errors
+from tiered_stream.delta.address import TableAddress, find_address
+from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.session_checks import check_delta, check_table
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.locate.log_source import open_log_source
