@@ -10,6 +10,7 @@ Python: 10,000 partitions in 100 ms of a quiet core.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import starmap
 from struct import Struct
 from typing import NamedTuple
 
@@ -62,6 +63,6 @@ def read_listed_offsets(content: bytes, version: int) -> ListedOffsets:
 
 def _read_topic(body: Reader) -> ListedTopic:
     name = body.compact_string()
-    partitions = list(map(ListedPartition._make, body.structs(_PARTITION)))
+    partitions = list(starmap(ListedPartition, body.structs(_PARTITION)))
     body.tags()
     return ListedTopic(name, partitions)
