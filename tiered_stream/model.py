@@ -6,7 +6,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 from uuid import UUID
 
 from tiered_stream.errors import TieredStreamError
@@ -23,9 +23,11 @@ ASSUMED_RECORD_BYTES = 256
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
-    """One partition of one topic."""
+class TopicPartition(NamedTuple):
+    """One partition of one topic.
+
+    A tuple, since it is the key of nearly all that a planner keeps: dataclasses are hashed and compared by Python code.
+    """
 
     topic: str
     partition: int

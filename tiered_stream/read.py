@@ -34,6 +34,7 @@ from tiered_stream.options.choices import Fallback, IsolationLevel
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.checks import PartBounds, PartCheck
+from tiered_stream.records.compiled import release_compiler
 from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
 from tiered_stream.records.transactions import aborted_in_fetched
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
@@ -77,6 +78,7 @@ class SplitReader:
         self._max_rows = max_rows
         self._columns = columns
         self._position = split.offsets.start
+        self._kernels_are_loaded = False
         self._pace = pace_of("fetch", options.max_bytes_per_second)
         self.metrics = ReadMetrics()
 
@@ -123,6 +125,9 @@ class SplitReader:
             if batch is None:
                 return
             yield batch
+            if not self._kernels_are_loaded:
+                self._kernels_are_loaded = True  # those of who took the batch, too
+                release_compiler()
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
         with naming(partial(fetcher.describe, location.segment)):

@@ -35,7 +35,7 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.behind import behind
 from tiered_stream.observe.metrics import REPORT_TO
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
+from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
 from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
 from tiered_stream.process import collection_paused, settle_worker, share_heap, show_log
@@ -237,10 +237,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: tuple[LogSource, StreamPlanner] | None = None
         self._batch_log: BatchLog | None = None
         self._group: GroupFollower | None = None
+        self._offsets = LastOffsets()
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors need no planner, and its connections cannot travel.
-        return {"options": self.options, "_opened": None, "_batch_log": None, "_group": None}
+        return {"options": self.options, "_opened": None, "_batch_log": None, "_group": None, "_offsets": None}
 
     def _open(self) -> tuple[LogSource, StreamPlanner]:
         if self._opened is None:
@@ -267,7 +268,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         initial = self._open()[1].initial()
         if self._group is not None:
             self._group.begin(initial)
-        return offsets_to_dict(initial)
+        return self._offsets.to_dict(initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         # Always a limit, so that Spark asks for everything only where it ignores limits (`Trigger.Once`).
@@ -279,7 +280,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         # The planner knows the limits, `minOffsetsPerTrigger` too.
-        planner, done = self._open()[1], offsets_from_dict(start)
+        planner, done = self._open()[1], self._offsets.from_dict(start)
         if self._batch_log is not None:
             self._batch_log.lag = behind(done, planner.latest() or {})
         end = planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
@@ -288,11 +289,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._group.follow(done)
             if end == done and planner.available_now:
                 self._group.settle()
-        return offsets_to_dict(end)
+        return self._offsets.to_dict(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         latest = self._opened[1].latest() if self._opened else None
-        return offsets_to_dict(latest) if latest else None
+        return self._offsets.to_dict(latest) if latest else None
 
     @property
     def batch_log(self) -> tuple[str, ...]:
@@ -304,7 +305,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from tiered_stream.plan.splits import splits_for
 
         log, planner = self._open()
-        ranges = planner.ranges(offsets_from_dict(start), offsets_from_dict(end))
+        ranges = planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
         return splits_for(ranges, self.options, log.locator, planner.topic_ids)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

@@ -1,7 +1,8 @@
 """`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
-them, and F, I, J, L, O, T, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs of each.
+them, and F, I, J, L, O, P, T, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs of
+each.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from tests.bench import (
     decode,
     job_starts,
     landing,
+    metadata_topic,
     noop,
+    planner,
     scanning,
     slow_storage,
     small_reads,
@@ -45,10 +48,11 @@ def workloads() -> dict[str, Measure]:
         **{name: _of(noop.measure, name) for name in noops},
         **{f"H-{name}": _of(landing.measure, name) for name in landings},
         "F": aiven_tier.measure,
-        "I": _planning,
+        "I": _locating,
         "J": small_reads.measure,
         "L": job_starts.measure,
         "O": slow_storage.measure,
+        "P": planner.measure,
         **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
         "scan": scanning.measure,
         "verify": verify.measure,
@@ -59,9 +63,9 @@ def _of(measure: Callable[[Rig, str, int], Iterator[Row]], name: str) -> Measure
     return lambda rig, runs: measure(rig, name, runs)
 
 
-def _planning(rig: Rig, runs: int) -> Iterator[Row]:
+def _locating(rig: Rig, runs: int) -> Iterator[Row]:
     console.print(planning_figures())
-    yield from ()
+    yield from metadata_topic.measure(rig, runs)
 
 
 def wanted(only: str) -> dict[str, Measure]:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.bench.bare import read_and_write
-from tests.bench.figures import Row
+from tests.bench.figures import Row, spread
 from tests.bench.lakes import Lake
 from tests.bench.rig import TUNED, WARM_UP, Rig
 from tests.bench.shapes import Shape
@@ -32,6 +32,7 @@ Start = Callable[[str, Path], StreamingQuery]
 """Where the table is to be, and a folder for the checkpoint."""
 
 DIRECT, DAYS, SPARK_LANE = "direct lane", "direct lane, day column, zstd", "Spark lane"
+WORKER_MIB, MOST_WORKER_MIB = "worker MiB", 400.0
 KAFKA_TUNED, BARE = "kafka, 16 MiB fetches", "bare read and Parquet write"
 
 CLAIMS = (
@@ -66,6 +67,17 @@ def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
                 for each in claims
             ]
             yield from rows_of(titled, contenders, runs)
+            yield from _memory(f"H {name} {lake.where}", contenders)
+
+
+def _memory(workload: str, contenders: Mapping[str, Contender]) -> Iterator[Row]:
+    """What a worker of the direct lane took at most, beside what it may take by default; not seconds, but MiB."""
+    for name, contender in contenders.items():
+        peak = contender.more.get(WORKER_MIB)
+        if peak is not None and name == DIRECT:
+            took, may = spread([peak]), spread([MOST_WORKER_MIB])
+            ratio = spread([MOST_WORKER_MIB / peak])
+            yield Row(f"{workload}, MiB", DIRECT, f"{MOST_WORKER_MIB:g} MiB", took, may, ratio, 1, 1.1, {})
 
 
 def _contender(rig: Rig, lake: Lake, side: str, shape: Shape) -> Contender:
@@ -102,7 +114,7 @@ def told(query: StreamingQuery) -> dict[str, float]:
     if not observed:
         return {}
     return {
-        "worker MiB": max((each[PEAK_MEMORY] or 0) for each in observed) >> 20,
+        WORKER_MIB: max((each[PEAK_MEMORY] or 0) for each in observed) >> 20,
         "fetched bytes": sum((each["remote_fetch_bytes"] or 0) for each in observed),
     }
 

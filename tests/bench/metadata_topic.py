@@ -7,7 +7,9 @@ as brokers write them. Such a log is written as a broker's own files, since a Pr
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,6 +18,9 @@ import numba
 import numpy as np
 from kafka.admin import NewTopic
 
+from tests.bench.figures import Row
+from tests.bench.rig import Rig
+from tests.bench.turns import Claim, Contender, allowance, rows_of
 from tests.locate.metadata_topic.messages import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
@@ -35,6 +40,10 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.records import header
 from tiered_stream.records.crc_kernels import crc
 
+FIRST, AGAIN = "the segments of a topic, at first", "the same, by what was kept"
+_MAY_TAKE = {FIRST: 15.0, AGAIN: 1.0}
+"""Seconds, with ten million records."""
+CLAIMS = tuple(Claim("I 10 M metadata records", name, f"{most:g} s", 1, 2) for name, most in _MAY_TAKE.items())
 METADATA_PARTITIONS = 50
 RECORDS_A_SEGMENT = 2
 _NAME, _ID, _SEGMENT_ID, _PARTITION = b"topic-000", b"\xa1" * 16, b"\xb2" * 16, b"\x0c" * 4
@@ -148,6 +157,29 @@ def fill_metadata_topic(broker: KafkaBroker, cluster: Cluster) -> None:
         if partitions:
             (folder / f"{0:020}.log").write_bytes(metadata_log(partitions, cluster.segments))
     broker.start()
+
+
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """On a broker of its own, of which the log is written."""
+    cluster = Cluster(segments=max(1, round(Cluster.segments * rig.scale)))
+    not_tiered = {"remote.log.storage.system.enable": "false"}
+    broker = KafkaBroker(rig.folder / "metadata-broker", rig.folder / "no-tier", properties=not_tiered)
+    broker.start()
+    try:
+        fill_metadata_topic(broker, cluster)
+        yield from rows_of(CLAIMS, _contenders(broker, cluster, rig.folder / "metadata-kept"), runs)
+    finally:
+        broker.stop()
+
+
+def _contenders(broker: KafkaBroker, cluster: Cluster, folder: Path) -> dict[str, Contender]:
+    """Each run of the second goes on from what the first's has kept."""
+    at_first, again = count(), count()
+    found = {
+        FIRST: Contender(lambda: _seconds(broker, cluster, folder / str(next(at_first)))[0], cluster.records),
+        AGAIN: Contender(lambda: _seconds(broker, cluster, folder / str(next(again)))[0], cluster.records),
+    }
+    return found | {f"{most:g} s": allowance(most, cluster.records) for most in _MAY_TAKE.values()}
 
 
 def measure_metadata_topic(broker: KafkaBroker, cluster: Cluster, folder: Path, runs: int = 3) -> MetadataTimes:

@@ -30,12 +30,13 @@ TUNED = {
 
 @dataclass
 class Rig:
-    """`shapes` are all there are, as large as this run has them; `topic` makes one where it is not there yet."""
+    """`shapes` are all there are, as large as `scale` says; `topic` makes one where it is not there yet."""
 
     folder: Path
     stack: TieredStack
     lakes: tuple[Lake, Lake]
     shapes: Mapping[str, Shape]
+    scale: float
     _topics: Topics
 
     def topic(self, name: str) -> Shape:
@@ -71,7 +72,7 @@ def running(scale: float) -> Iterator[Rig]:
         TieredStack(KEPT / "stack", jvm_options=("-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true")) as stack,
         serving(folder) as lakes,
     ):
-        rig = Rig(folder, stack, lakes, scaled(scale), Topics(stack, KEPT))
+        rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT))
         try:
             yield rig
         finally:

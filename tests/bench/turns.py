@@ -24,6 +24,11 @@ class Contender:
             self.more[name] = max(value, self.more.get(name, value))
 
 
+def allowance(seconds: float, records: int) -> Contender:
+    """In place of another side: what the subject may take."""
+    return Contender(lambda: seconds, records)
+
+
 @dataclass(frozen=True)
 class Claim:
     """`subject` takes less than `against` by a factor: at least `floor`, at best `aim`; None where nothing is said."""

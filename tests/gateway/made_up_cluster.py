@@ -3,6 +3,8 @@
 It answers ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch. What it leaves out: everything else, and
 of Fetch all but the metadata topic's records, and that there is something after the last segment. Every segment has
 1,000 offsets and 100,000 bytes, no transaction index, and no object anywhere.
+
+python -m tests.gateway.made_up_cluster PORT PARTITIONS SEGMENTS [TOPICS [GROWING]]
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
 from tiered_stream.model import TopicPartition
 
 TOPIC = "made-up"
-TOPIC_ID, METADATA_TOPIC_ID = UUID(int=7), UUID(int=8)
+METADATA_TOPIC_ID = UUID(int=8)
 METADATA_PARTITIONS = 50
 OFFSETS, BYTES = 1_000, 100_000
 FINISHED = 1
@@ -54,11 +56,15 @@ VERSIONS = {
 }  # fmt: skip
 
 
-def metadata_records(partition: TopicPartition, segments: int) -> Iterable[bytes]:
+def topic_names(count: int) -> list[str]:
+    return [TOPIC, *(f"{TOPIC}-{number}" for number in range(1, count))]
+
+
+def metadata_records(partition: TopicIdPartition, segments: int) -> Iterable[bytes]:
     """The values of the metadata topic's records that say that the partition has so many finished segments."""
     kind = RemoteLogSegmentMetadataRecord
     for number in range(segments):
-        key = (partition.partition << 64) + number + 1
+        key = (partition.topic_id.int << 64) + (partition.topic_partition.partition << 32) + number + 1
         message = kind(
             version=0,
             remote_log_segment_id=kind.RemoteLogSegmentIdEntry(
@@ -78,23 +84,31 @@ def metadata_records(partition: TopicPartition, segments: int) -> Iterable[bytes
         yield b"\x01\x00\x00" + message.encode(version=0, header=False)
 
 
-def _topic_id_partition(kind: Any, partition: TopicPartition) -> Any:
+def _topic_id_partition(kind: Any, partition: TopicIdPartition) -> Any:
     entry = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
-    return entry(name=partition.topic, id=TOPIC_ID, partition=partition.partition)
+    named = partition.topic_partition
+    return entry(name=named.topic, id=partition.topic_id, partition=named.partition)
 
 
 class MadeUpCluster:
-    """`port` is where it listens, also for the one broker that it tells of."""
+    """`port` is where it listens, also for the one broker that it tells of.
 
-    def __init__(self, port: int, partitions: int, segments: int) -> None:
+    Each topic has so many partitions, each of these so many segments. The first `growing` of each topic have one record
+    more, which is not tiered, whenever the ends of the first topic's are asked for.
+    """
+
+    def __init__(self, port: int, partitions: int, segments: int, topics: int = 1, growing: int = 0) -> None:
         self.port = port
         self.partitions = partitions
         self.segments = segments
+        self._ids = {name: UUID(int=number << 32 | 7) for number, name in enumerate(topic_names(topics))}
+        self._growing = growing
+        self._grown = 0
         values: list[list[bytes]] = [[] for _ in range(METADATA_PARTITIONS)]
-        for number in range(partitions):
-            partition = TopicPartition(TOPIC, number)
-            at = metadata_partition(TopicIdPartition(TOPIC_ID, partition), METADATA_PARTITIONS)
-            values[at] += metadata_records(partition, segments)
+        for name, topic_id in self._ids.items():
+            for number in range(partitions):
+                partition = TopicIdPartition(topic_id, TopicPartition(name, number))
+                values[metadata_partition(partition, METADATA_PARTITIONS)] += metadata_records(partition, segments)
         self._logs = [record_batch([Record(None, value) for value in log]) if log else b"" for log in values]
         self._ends = [len(log) for log in values]
 
@@ -134,7 +148,7 @@ class MadeUpCluster:
     def _metadata(self, wanted: list[str] | None) -> Any:
         kind = MetadataResponse.MetadataResponseTopic
         topics = {
-            TOPIC: (TOPIC_ID, self.partitions),
+            **{name: (topic_id, self.partitions) for name, topic_id in self._ids.items()},
             REMOTE_LOG_METADATA_TOPIC: (METADATA_TOPIC_ID, METADATA_PARTITIONS),
         }
         return MetadataResponse(
@@ -144,7 +158,7 @@ class MadeUpCluster:
             controller_id=1,
             topics=[
                 kind(
-                    error_code=0, name=name, topic_id=topic_id, is_internal=name != TOPIC,
+                    error_code=0, name=name, topic_id=topic_id, is_internal=name == REMOTE_LOG_METADATA_TOPIC,
                     partitions=[_partition(kind, number) for number in range(count)], authorized_operations=None,
                 )
                 for name, (topic_id, count) in topics.items()
@@ -153,11 +167,20 @@ class MadeUpCluster:
         )  # fmt: skip
 
     def _end(self, topic_id: UUID, partition: int) -> int:
-        return self.segments * OFFSETS + 1 if topic_id == TOPIC_ID else self._ends[partition]
+        if topic_id == METADATA_TOPIC_ID:
+            return self._ends[partition]
+        return self.segments * OFFSETS + 1 + (self._grown if partition < self._growing else 0)
+
+    def _id_of(self, topic: str) -> UUID:
+        return self._ids.get(topic, METADATA_TOPIC_ID)
+
+    def _listed(self, topic: str, asked: Any) -> int:
+        return self._end(self._id_of(topic), asked.partition_index) if asked.timestamp == LATEST else 0
 
     def _offsets(self, request: Any) -> Any:
         topic_kind = ListOffsetsResponse.ListOffsetsTopicResponse
         kind = topic_kind.ListOffsetsPartitionResponse
+        self._grown += any(each.name == TOPIC and each.partitions[0].timestamp == LATEST for each in request.topics)
         return ListOffsetsResponse(
             throttle_time_ms=0,
             topics=[
@@ -166,7 +189,7 @@ class MadeUpCluster:
                     partitions=[
                         kind(
                             partition_index=each.partition_index, error_code=0, timestamp=-1, leader_epoch=0,
-                            offset=self._end(_id_of(topic.name), each.partition_index) * (each.timestamp == LATEST),
+                            offset=self._listed(topic.name, each),
                         )
                         for each in topic.partitions
                     ],
@@ -186,7 +209,7 @@ class MadeUpCluster:
                     partitions=[
                         kind(
                             error_code=0, partition=each.partition, leader_epoch=0,
-                            end_offset=self._end(_id_of(topic.topic), each.partition),
+                            end_offset=self._end(self._id_of(topic.topic), each.partition),
                         )
                         for each in topic.partitions
                     ],
@@ -223,10 +246,6 @@ class MadeUpCluster:
             preferred_read_replica=-1,
             records=log if partition.fetch_offset < end else b"",
         )
-
-
-def _id_of(topic: str) -> UUID:
-    return TOPIC_ID if topic == TOPIC else METADATA_TOPIC_ID
 
 
 def _partition(kind: Any, number: int) -> Any:

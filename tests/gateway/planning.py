@@ -22,21 +22,28 @@ SPLIT_BYTES = 128 << 20
 
 
 @contextmanager
-def made_up_gateway(partitions: int, segments: int, given: Mapping[str, str] | None = None) -> Iterator[RunningGateway]:
-    """A gateway before a cluster with so many partitions and, in each, so many segments; `given` are settings of it."""
+def made_up_cluster(partitions: int, segments: int, topics: int = 1, growing: int = 0) -> Iterator[tuple[str, Path]]:
+    """Its bootstrap servers, and a folder that lasts as long; see `tests.gateway.made_up_cluster`."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="made-up-") as name:
-        folder = Path(name)
-        command = [sys.executable, "-m", "tests.gateway.made_up_cluster", str(port), str(partitions), str(segments)]
-        cluster = ServiceProcess("made-up cluster", command, folder / "cluster.log")
+        words = map(str, (port, partitions, segments, topics, growing))
+        command = [sys.executable, "-m", "tests.gateway.made_up_cluster", *words]
+        cluster = ServiceProcess("made-up cluster", command, Path(name) / "cluster.log")
         cluster.start(lambda: _listens(port))
-        storage = {"remote.storage.uri": folder.as_uri(), "gateway.signed.location.lifetime.seconds": "0"}
         try:
-            settings = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **storage, **(given or {})}
-            with RunningGateway(folder / "gateway", settings) as gateway:
-                yield gateway
+            yield f"127.0.0.1:{port}", Path(name)
         finally:
             cluster.stop()
+
+
+@contextmanager
+def made_up_gateway(partitions: int, segments: int, given: Mapping[str, str] | None = None) -> Iterator[RunningGateway]:
+    """A gateway before a cluster with so many partitions and, in each, so many segments; `given` are settings of it."""
+    with made_up_cluster(partitions, segments) as (servers, folder):
+        storage = {"remote.storage.uri": folder.as_uri(), "gateway.signed.location.lifetime.seconds": "0"}
+        settings = {"kafka.bootstrap.servers": servers, **storage, **(given or {})}
+        with RunningGateway(folder / "gateway", settings) as gateway:
+            yield gateway
 
 
 def locate_all(gateway: RunningGateway, partitions: int, segments: int, times: int = 3) -> tuple[list[float], int]:

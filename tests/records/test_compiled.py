@@ -146,3 +146,32 @@ def test_an_executor_that_can_keep_nothing_still_decodes(tmp_path: Path) -> None
     ended = run(shipped, nowhere + DECODE, {"HOME": str(tmp_path / "file"), "XDG_CACHE_HOME": ""})
     assert (ended.returncode, ended.stdout.split()[0]) == (0, "1"), ended.stderr
     assert compiled_files(tmp_path) == {}
+
+
+_RELEASE = """
+from pathlib import Path
+from tests.stack.batches import record_batch
+from tests.stack.rows import Record
+from tiered_stream.records.compiled import release_compiler
+from tiered_stream.records.decoder import RecordBatchDecoder
+
+def rows(**options):
+    (found,) = RecordBatchDecoder("t", 0, 0, 1, **options).feed(record_batch([Record(b"k", b"v")]))
+    return found.num_rows
+
+def mapped_kib():
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["RssFile"].split()[0])
+
+rows()
+before = mapped_kib()
+release_compiler()
+print(before - mapped_kib() > 20_000, rows(), rows(include_headers=True))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what is in memory")
+def test_the_compilers_code_leaves_memory_and_comes_back_where_it_is_needed() -> None:
+    """In a process of its own, of which nobody else needs the compiler."""
+    ended = run(compiled.packaged_folder().parents[2], _RELEASE, {})
+    assert ended.stdout.split() == ["True", "1", "1"], ended.stderr

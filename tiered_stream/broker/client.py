@@ -8,6 +8,7 @@ import random
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -26,6 +27,8 @@ from tiered_stream.process import PerProcess
 T = TypeVar("T")
 
 _UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
+_QUESTIONS = 4
+"""What a query asks of topics, again and again: whether there are more, its own, and the metadata topic."""
 _UNKNOWN_TOPIC_GRACE_MS = 1_000  # a topic made a moment ago is not known to every broker at once
 
 
@@ -43,7 +46,7 @@ class BrokerClient:
         self.config = BrokerConfig.parse(properties)
         self._connections = Connections(self.config)
         weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
-        self._described: tuple[Any, tuple[dict[str, TopicMetadata], dict[str, int]]] | None = None
+        self._described: deque[tuple[Any, tuple[dict[str, TopicMetadata], dict[str, int]]]] = deque(maxlen=_QUESTIONS)
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.cluster_id: str | None = None
         """As the brokers last told it; None: not asked yet, or they have none."""
@@ -120,10 +123,11 @@ class BrokerClient:
 
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
-        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
-        stale = {each.topic for each in partitions if refresh or not self._knows(each, oldest)}
-        if stale:
-            await self.fetch_metadata(stale, deadline)
+        known = {} if refresh else self._known_leaders(partitions)
+        stale = {each.topic for each in partitions if each not in known}
+        if not stale:
+            return known
+        await self.fetch_metadata(stale, deadline)
         return {partition: self._partition(partition) for partition in partitions}
 
     async def expect_topic(self, topic: str, topic_id: UUID, deadline: Deadline) -> None:
@@ -139,9 +143,12 @@ class BrokerClient:
         """A topic as last heard of."""
         return self._topics[topic][1] if topic in self._topics else None
 
-    def _knows(self, partition: TopicPartition, oldest: float) -> bool:
-        heard, topic = self._topics.get(partition.topic, (float("-inf"), None))
-        return topic is not None and heard >= oldest and partition.partition in topic.partitions
+    def _known_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionMetadata]:
+        """Of those partitions that were heard of, and lately."""
+        oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
+        lately = {name: topic.partitions for name, (heard, topic) in self._topics.items() if heard >= oldest}
+        found = ((each, lately.get(each.topic, {}).get(each.partition)) for each in partitions)
+        return {partition: known for partition, known in found if known is not None}
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
         known = self._topics[partition.topic][1].partitions
@@ -172,9 +179,11 @@ class BrokerClient:
 
     def _read_topics(self, response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
         """As `read_topics`; a response that is given again was read before."""
-        if self._described is None or self._described[0] is not response:
-            self._described = response, read_topics(response)
-        found, error_codes = self._described[1]
+        known = next((read for before, read in self._described if before is response), None)
+        if known is None:
+            known = read_topics(response)
+            self._described.append((response, known))
+        found, error_codes = known
         return dict(found), error_codes
 
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:

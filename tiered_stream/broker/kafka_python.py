@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
+from operator import itemgetter
 from struct import Struct
 from typing import Any, ClassVar
 
@@ -31,14 +32,18 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
 from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
+from tiered_stream.broker.listed_offsets import FIRST_FLEXIBLE, read_listed_offsets
+from tiered_stream.single_flight import SingleFlightCache
 
 __all__ = ["AbstractTokenProvider", "ConnectionManager", "NetworkSelector", "OwnRequest"]
 
 _HEAD = Struct(">hhi")  # API key, version, correlation id
 _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
-_SAID_AGAIN = (MetadataResponse, ListOffsetsResponse)
 _MOST_KEPT_BYTES = 4 << 20
+
+Said = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
+"""Answers that may be given again, by their version and bytes: how many these are, and what they say."""
 
 
 class OwnRequest(ABC):
@@ -164,13 +169,14 @@ def _receive(receive: Callable[[], tuple[bytes, Any]]) -> tuple[bytes, Any]:
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
     """Reads answers with the plain decoders.
 
-    To decode what a broker says of a thousand partitions takes 10 ms, and while nothing is new it says the same, byte
-    for byte: then what was decoded is given again. Nobody may change it.
+    To decode what a broker says of a thousand partitions takes 10 ms, and while no leader moves it says the same, byte
+    for byte: then what was decoded is given again. Nobody may change it. The ends of logs move all the time: those are
+    decoded by `listed_offsets`.
     """
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
-        self._said: dict[Any, tuple[bytes, Any]] = {}
+        self._said: Said = SingleFlightCache(_MOST_KEPT_BYTES, size_of=itemgetter(0))
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
         asked = len(self.in_flight_requests)
@@ -187,8 +193,7 @@ class _PlainHeader:
     header: Any
     correlation_id: int
     api_version: int
-    said: dict[Any, tuple[bytes, Any]]
-    """The last answers that may be given again, by what they are: their bytes and what they say."""
+    said: Said
 
     def get_response_class(self) -> _PlainHeader:
         return self
@@ -206,12 +211,11 @@ class _PlainHeader:
         kind, content, version = self.header.get_response_class()[None], buffer.read(), self.api_version
         if kind is ApiVersionsResponse and content[:2] != b"\0\0":  # an error comes in version 0
             version = 0
-        if kind not in _SAID_AGAIN or len(content) > _MOST_KEPT_BYTES:
+        if kind is ListOffsetsResponse and version >= FIRST_FLEXIBLE:
+            return read_listed_offsets(content, version)
+        if kind is not MetadataResponse:
             return self._decoded(kind, content, version)
-        before = self.said.get((kind, version))
-        if before is None or before[0] != content:
-            before = self.said[kind, version] = content, self._decoded(kind, content, version)
-        return before[1]
+        return self.said.get((version, content), lambda: (len(content), self._decoded(kind, content, version)))[1]
 
     def _decoded(self, kind: Any, content: bytes, version: int) -> Any:
         flexible = kind.flexible_version_q(version)

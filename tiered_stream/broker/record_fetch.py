@@ -1,7 +1,7 @@
 """Raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: Fetch, KIP-392).
 
-No fetch session (KIP-227) is used: a split reads one partition, so each Fetch names it in full. Fetches that ask where
-segments are, not for records, are in `location_fetch`.
+No fetch session (KIP-227) is used: a split reads one partition, so each Fetch names it in full. Fetches of many
+partitions are in `first_batches`, those that ask where segments are, not for records, in `location_fetch`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tiered_stream.options.offset_json import EARLIEST, LATEST
 
 # Fetch versions: 4 = isolation level and record batches, 12 = the last one by topic name, 13 = by topic id (KIP-516),
 # 17 = the last one with something for consumers.
-_OLDEST, _LAST_BY_NAME, _NEWEST = 4, 12, 17
+OLDEST, LAST_BY_NAME, NEWEST = 4, 12, 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,15 @@ class FetchedRecords:
     last_stable_offset: int
     log_start_offset: int
     aborted_transactions: tuple[tuple[int, int], ...] = ()
+
+
+def fetched_records(partition: TopicPartition, offset: int, answer: Any) -> FetchedRecords:
+    """What a Fetch's answer says of a partition that was asked for from the offset on."""
+    return FetchedRecords(
+        partition, offset, answer.records or b"",
+        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
+        tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +177,8 @@ class _Fetch(LeaderRequest[_Answer]):
             topics=[kind(topic=self.partition.topic, topic_id=topic_id, partitions=[partition])],
             forgotten_topics_data=[],
             rack_id=self._rack,
-            min_version=_OLDEST,
-            max_version=_LAST_BY_NAME if topic_id == NO_TOPIC_ID else _NEWEST,
+            min_version=OLDEST,
+            max_version=LAST_BY_NAME if topic_id == NO_TOPIC_ID else NEWEST,
         )
 
     def _topic_id(self) -> UUID:
@@ -194,12 +203,7 @@ class _Fetch(LeaderRequest[_Answer]):
         ]
 
     def _answer(self, answer: Any) -> _Answer:
-        fetched = FetchedRecords(
-            self.partition, self._offset, answer.records or b"",
-            answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
-            tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()),
-        )  # fmt: skip
-        return _Answer(fetched, answer.preferred_read_replica)
+        return _Answer(fetched_records(self.partition, self._offset, answer), answer.preferred_read_replica)
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._offset}"

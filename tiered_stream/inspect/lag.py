@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -82,7 +82,7 @@ class PartitionLag:
     def figures(self) -> dict[str, Any]:
         """For programs."""
         return {
-            **asdict(self.partition),
+            **self.partition._asdict(),
             "committed_offset": self.committed,
             "log_start_offset": self.log_start,
             "end_offset": self.end,
@@ -135,7 +135,7 @@ class LagReport:
             "batch_id": self.batch_id,
             "isolation_level": self.isolation,
             "partitions": [each.figures() for each in self.partitions],
-            "gone": [asdict(each) for each in self.gone],
+            "gone": [each._asdict() for each in self.gone],
             "total": {
                 "lag_offsets": self.total("offsets"),
                 "lag_seconds": self.seconds,

@@ -141,14 +141,14 @@ class SegmentReport:
             "only_what_counts": self.only_what_counts,
             "partitions": [_figures(each) for each in self.partitions],
             "topics": [{"topic": topic, **asdict(sums)} for topic, sums in self.topics()],
-            "faults": [{**asdict(partition), "reason": reason} for partition, reason in self.faults],
+            "faults": [{**partition._asdict(), "reason": reason} for partition, reason in self.faults],
         }
         return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
 
 
 def _figures(listed: ListedPartition) -> dict[str, Any]:
     return {
-        **asdict(listed.partition),
+        **listed.partition._asdict(),
         "log": asdict(listed.log),
         "not_tiered": [asdict(each) for each in listed.not_tiered],
         "total": asdict(SegmentSums.of(listed.segments)),

@@ -6,6 +6,7 @@ It is `{"topic":{"0":6}}`: by topic and partition, the next offset to read (Spar
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +50,29 @@ def offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
     for topic_partition in sorted(offsets):
         topics.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[topic_partition]
     return topics
+
+
+class LastOffsets:
+    """The offsets that were converted last, in both forms: Spark asks from the same ones again at each trigger."""
+
+    def __init__(self) -> None:
+        self._known: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
+
+    def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
+        """As `offsets_from_dict`; nobody may change them."""
+        for form, offsets in self._known:
+            if form == topics:
+                return offsets
+        return offsets_from_dict(topics)
+
+    def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
+        """As `offsets_to_dict`; nobody may change them."""
+        for form, known in self._known:
+            if offsets == known:
+                return form
+        form = offsets_to_dict(offsets)
+        self._known.append((form, offsets))
+        return form
 
 
 def offsets_to_json(offsets: PartitionOffsets) -> str:

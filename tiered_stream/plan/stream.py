@@ -83,7 +83,7 @@ class StreamPlanner:
             return dict(start)
         if not latest or (limited and self._waits(start, latest)):
             return dict(start)
-        return self._limited_end(start, latest) if limited else dict(latest)
+        return self._limited_end(start, latest) if limited and latest != start else dict(latest)
 
     def ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
         """What the micro-batch from `start` to `end` reads; a range may be empty.

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from ctypes import CDLL, c_int, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +36,10 @@ KERNELS = (
     *(f"tiered_stream.formats.{name}" for name in _FORMATS),
 )
 """The modules whose functions are compiled, and whose constants become machine code."""
+
+_COMPILER = "libllvmlite"
+_MADV_DONTNEED = 4
+"""Of Linux's mman.h."""
 
 Int = Any
 """An int64, or a Python integer, which compiled code does not tell apart."""
@@ -112,6 +117,27 @@ def kernel(function: _Function) -> _Function:
 def inlined(function: _Function) -> _Function:
     """As `kernel`, what is small and called for every value: passing its arrays would take longer than it does."""
     return _compiled(function, forceinline=True)
+
+
+def release_compiler() -> None:
+    """Take the compiler's code out of this process's memory: 50 MiB, most of which only loading kernels needs.
+
+    These are pages of a file, never written to. What is needed again comes back from the page cache by itself.
+    """
+    with suppress(AttributeError, OSError):  # no Linux, or no glibc
+        advise = CDLL(None).madvise
+        advise.argtypes = (c_void_p, c_size_t, c_int)
+        for start, end in _compilers_code(Path("/proc/self/maps").read_text()):
+            advise(start, end - start, _MADV_DONTNEED)
+
+
+def _compilers_code(maps: str) -> Iterator[tuple[int, int]]:
+    """Where it lies, by `/proc/PID/maps`. (Of its constants, some were written to when it was loaded.)"""
+    for line in maps.splitlines():
+        addresses, access, *_, file = line.split(maxsplit=5)
+        if access == "r-xp" and _COMPILER in file:
+            start, _, end = addresses.partition("-")
+            yield int(start, 16), int(end, 16)
 
 
 def _compiled(function: _Function, forceinline: bool) -> _Function:

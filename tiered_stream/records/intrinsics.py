@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from llvmlite import ir
@@ -38,6 +39,30 @@ def load_8_bytes(typing_context: Any, source: Any, position: Any) -> Any:
         return builder.load(address, align=1)
 
     return signature, generate
+
+
+def _big_endian(bits: int) -> Any:
+    """A function (byte array, position) of compiled code: the signed number of so many bits there, as an int64."""
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def load(typing_context: Any, source: Any, position: Any) -> Any:
+        signature = numba_types.int64(source, position)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = ir.IntType(bits)
+            array = context.make_array(signature.args[0])(context, builder, arguments[0])
+            address = cgutils.pointer_add(builder, array.data, arguments[1], kind.as_pointer())
+            value = builder.load(address, align=1)
+            value = builder.bswap(value) if sys.byteorder == "little" else value
+            return builder.sext(value, ir.IntType(64)) if bits < 64 else value
+
+        return signature, generate
+
+    return load
+
+
+load_int16, load_int32, load_int64 = _big_endian(16), _big_endian(32), _big_endian(64)
+"""The signed big-endian number at a position of a byte array; the caller checks bounds."""
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]

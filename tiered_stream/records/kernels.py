@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from tiered_stream.records import header
-from tiered_stream.records.compiled import Int, kernel
+from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.crc_kernels import crc_is_right
-from tiered_stream.records.intrinsics import copy_bytes
+from tiered_stream.records.intrinsics import copy_bytes, load_int16, load_int32, load_int64
 
 SMALLEST_BATCH = min(header.SMALLEST.values())
 
@@ -68,25 +68,6 @@ MAX_OFFSET = 2**62
 
 
 @kernel
-def _int16(data: Any, at: Int) -> Any:
-    return np.int64(np.int16(data[at]) << 8 | np.int16(data[at + 1]))
-
-
-@kernel
-def int32(data: Any, at: Int) -> Any:
-    value = np.uint32(data[at]) << 24 | np.uint32(data[at + 1]) << 16 | np.uint32(data[at + 2]) << 8
-    return np.int64(np.int32(value | np.uint32(data[at + 3])))
-
-
-@kernel
-def int64(data: Any, at: Int) -> Any:
-    value = np.uint64(0)
-    for index in range(at, at + 8):
-        value = value << np.uint64(8) | np.uint64(data[index])
-    return np.int64(value)
-
-
-@kernel
 def varint(data: Any, at: Int, stop: Int) -> Any:
     """A zigzag varint of at most 10 bytes: its value and the position after it, -1 when it does not end in time."""
     if at < stop and data[at] < 128:
@@ -118,10 +99,10 @@ def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
     return low > 0 and aborted[low - 1, 0] == producer_id and offset <= aborted[low - 1, 2]
 
 
-@kernel
+@inlined
 def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
     """The size of the batch at `at`, 0 when it is not whole, -1 with an error in `state`."""
-    base_offset, length = int64(data, at), int32(data, at + header.LENGTH_AT)
+    base_offset, length = load_int64(data, at), load_int32(data, at + header.LENGTH_AT)
     magic = np.int64(data[at + header.MAGIC_AT])
     smallest = header.HEADER_SIZE if magic == 2 else SMALLEST_BATCH
     if magic > 2:
@@ -135,7 +116,7 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
     elif base_offset < state[NEXT_OFFSET] or base_offset > MAX_OFFSET:
         state[ERROR] = BAD_ORDER
     elif magic == 2 and not (
-        0 <= int32(data, at + header.COUNT_AT) <= int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
+        0 <= load_int32(data, at + header.COUNT_AT) <= load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
     ):
         state[ERROR] = BAD_COUNT
     else:
@@ -158,7 +139,7 @@ def _marker(data: Any, at: Int, stop: Int) -> Int:
         size, at = varint(data, at, stop)
     if at < 0 or size < 4 or stop - at < 4:
         return np.int64(OTHER_MARKER)
-    kind = _int16(data, at + 2)
+    kind = load_int16(data, at + 2)
     return np.int64(ABORT_MARKER if kind == 0 else COMMIT_MARKER if kind == 1 else OTHER_MARKER)
 
 
@@ -187,7 +168,7 @@ def scan_batches(
         if size <= 0:
             break
         batch = batches[found]
-        batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, int64(data, at)
+        batch[POSITION], batch[SIZE], batch[BASE_OFFSET] = at, size, load_int64(data, at)
         batch[MAGIC] = data[at + header.MAGIC_AT]
         state[GAPS] += 0 < state[NEXT_OFFSET] != batch[BASE_OFFSET]
         if batch[MAGIC] < 2:
@@ -195,17 +176,17 @@ def scan_batches(
             batch[LOWEST_OFFSET], state[NEXT_OFFSET] = state[NEXT_OFFSET], batch[BASE_OFFSET] + 1
             wanted = batch[BASE_OFFSET] >= start_offset and batch[LOWEST_OFFSET] < end_offset
         else:
-            batch[ATTRIBUTES] = _int16(data, at + header.ATTRIBUTES_AT)
-            batch[LAST_OFFSET_DELTA] = int32(data, at + header.LAST_OFFSET_DELTA_AT)
-            batch[BASE_TIMESTAMP] = int64(data, at + header.BASE_TIMESTAMP_AT)
-            batch[MAX_TIMESTAMP] = int64(data, at + header.MAX_TIMESTAMP_AT)
-            batch[COUNT] = int32(data, at + header.COUNT_AT)
+            batch[ATTRIBUTES] = load_int16(data, at + header.ATTRIBUTES_AT)
+            batch[LAST_OFFSET_DELTA] = load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
+            batch[BASE_TIMESTAMP] = load_int64(data, at + header.BASE_TIMESTAMP_AT)
+            batch[MAX_TIMESTAMP] = load_int64(data, at + header.MAX_TIMESTAMP_AT)
+            batch[COUNT] = load_int32(data, at + header.COUNT_AT)
             last_offset = batch[BASE_OFFSET] + batch[LAST_OFFSET_DELTA]
             state[NEXT_OFFSET] = last_offset + 1
             wanted = batch[BASE_OFFSET] < end_offset and last_offset >= start_offset
             covered, control = False, (batch[ATTRIBUTES] & header.CONTROL_BIT) != 0
             if wanted and batch[ATTRIBUTES] & header.TRANSACTIONAL_BIT:
-                producer_id = int64(data, at + header.PRODUCER_ID_AT)
+                producer_id = load_int64(data, at + header.PRODUCER_ID_AT)
                 if aborted.shape[0] > 0:
                     covered = _is_aborted(producer_id, batch[BASE_OFFSET], aborted)
                 row = transactional[listed]
@@ -334,7 +315,7 @@ def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_he
     return OK
 
 
-@kernel
+@inlined
 def _decode_batch(
     batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
 ) -> Any:

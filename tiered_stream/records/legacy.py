@@ -34,7 +34,8 @@ from tiered_stream.records.header import (
     SMALLEST,
     TIMESTAMP_TYPE_BIT,
 )
-from tiered_stream.records.kernels import append_bytes, int32, int64
+from tiered_stream.records.intrinsics import load_int32, load_int64
+from tiered_stream.records.kernels import append_bytes
 
 _CRC_AT, _ATTRIBUTES_AT, _TIMESTAMP_AT = 12, 17, 18
 _KEY_AT = (18, 26)
@@ -110,8 +111,8 @@ def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
     while at < end:
         if end - at < _SMALLEST[0] or data[at + MAGIC_AT] > 1:
             return np.int64(0), first, last
-        size = LENGTH_END + int32(data, at + LENGTH_AT)
-        offset = int64(data, at)
+        size = LENGTH_END + load_int32(data, at + LENGTH_AT)
+        offset = load_int64(data, at)
         nested = compressed and (data[at + _ATTRIBUTES_AT] & CODEC_MASK) != 0
         if nested or offset <= last or size < _SMALLEST[data[at + MAGIC_AT]] or size > end - at:
             return np.int64(0), first, last
@@ -127,7 +128,7 @@ def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
 def _append(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
     if at < 0 or stop - at < 4:
         return np.int64(-1)
-    return append_bytes(column, row, data, at + 4, int32(data, at), stop)
+    return append_bytes(column, row, data, at + 4, load_int32(data, at), stop)
 
 
 @kernel
@@ -139,8 +140,8 @@ def _decode_set(
     appended = batch[kernels.MAGIC] == 1 and (batch[kernels.ATTRIBUTES] & TIMESTAMP_TYPE_BIT) != 0
     used = state[kernels.USED]
     for number in range(state[kernels.RECORD], batch[kernels.COUNT]):
-        stop = at + LENGTH_END + int32(data, at + LENGTH_AT)
-        offset = int64(data, at) + batch[_ADDED_OFFSET]
+        stop = at + LENGTH_END + load_int32(data, at + LENGTH_AT)
+        offset = load_int64(data, at) + batch[_ADDED_OFFSET]
         if start_offset <= offset < end_offset:
             full = row == offsets.shape[0] or (used + stop - at > kernels.UNIT_BYTES and row > 0)
             if full:
@@ -149,7 +150,7 @@ def _decode_set(
             used += stop - at
             timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + MAGIC_AT]
             if magic == 1:
-                timestamp = batch[_SET_TIMESTAMP] if appended else int64(data, at + _TIMESTAMP_AT)
+                timestamp = batch[_SET_TIMESTAMP] if appended else load_int64(data, at + _TIMESTAMP_AT)
                 kind = np.int64(appended)
             if timestamp > kernels.MAX_MILLISECONDS or timestamp < -kernels.MAX_MILLISECONDS:
                 return row, kernels.BAD_TIMESTAMP

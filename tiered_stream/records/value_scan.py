@@ -19,7 +19,8 @@ from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.records import header
 from tiered_stream.records.compiled import Int, kernel
 from tiered_stream.records.crc_kernels import crc_is_right
-from tiered_stream.records.kernels import MAX_OFFSET, int32, int64, varint
+from tiered_stream.records.intrinsics import load_int32, load_int64
+from tiered_stream.records.kernels import MAX_OFFSET, varint
 from tiered_stream.records.values import Value, read_values
 
 _SNAPSHOT_RECORD = 3
@@ -45,7 +46,7 @@ def _is_wanted(data: Any, at: Int, stop: Int, wanted: Any) -> Any:
         if data[index] > 127:
             return True
     at += size
-    high, low, partition = int64(data, at), int64(data, at + 8), int32(data, at + _ID_BYTES)
+    high, low, partition = load_int64(data, at), load_int64(data, at + 8), load_int32(data, at + _ID_BYTES)
     if (high == 0 and low == 0) or partition < 0 or data[at + _ID_BYTES + 4] != 0:
         return True
     first, last = 0, wanted.shape[0]
@@ -68,8 +69,8 @@ def _short_varint(data: Any, at: Int, stop: Int) -> Any:
 @kernel
 def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: Int) -> Int:
     """List in `found` what may be wanted of the batch: how many it has then, -1: it is not to be read here."""
-    base_offset, last_delta = int64(data, at), int32(data, at + header.LAST_OFFSET_DELTA_AT)
-    attributes, records = data[at + header.ATTRIBUTES_AT + 1], int32(data, at + header.COUNT_AT)
+    base_offset, last_delta = load_int64(data, at), load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
+    attributes, records = data[at + header.ATTRIBUTES_AT + 1], load_int32(data, at + header.COUNT_AT)
     if not 0 <= base_offset <= MAX_OFFSET or last_delta < 0 or not crc_is_right(data, at, end):
         return np.int64(-1)
     if attributes & header.CONTROL_BIT:
@@ -102,7 +103,7 @@ def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> Non
     """Go on from `state[_AT]` over whole batches, up to one that is not to be read here, or one that is cut off."""
     at, count = state[_AT], 0
     while data.shape[0] - at >= header.HEADER_SIZE:
-        length = int32(data, at + header.LENGTH_AT)
+        length = load_int32(data, at + header.LENGTH_AT)
         end = at + header.LENGTH_END + length
         smallest = header.HEADER_SIZE - header.LENGTH_END
         if not smallest <= length <= max_batch or end > data.shape[0] or data[at + header.MAGIC_AT] != header.MAGIC:
@@ -110,7 +111,7 @@ def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> Non
         more = _scan_batch(data, at, end, wanted, found, count)
         if more < 0:
             break
-        state[_NEXT_OFFSET] = int64(data, at) + int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
+        state[_NEXT_OFFSET] = load_int64(data, at) + load_int32(data, at + header.LAST_OFFSET_DELTA_AT) + 1
         at, count = end, more
     state[_AT], state[_FOUND] = at, count
 

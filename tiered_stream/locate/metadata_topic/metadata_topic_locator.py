@@ -9,6 +9,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
+from tiered_stream.broker.first_batches import fetch_first_batches
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
 from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, UnsupportedDataError
@@ -31,6 +32,8 @@ PATIENCE_MS = 5_000
 
 _SEAM_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
+_SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
+"""So large batches at seams are asked for, where many are: of most topics they are small."""
 _MAY_BE_LEFT_OUT = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
 
 
@@ -159,9 +162,14 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
+        """What is decided of tiered offsets stays decided: each seam needs asking once."""
+        unknown = {partition: seam for partition, seam in seams if self._known_at(partition, seam) is None}
+        unavailable = self._ask_together(unknown) if len(unknown) > 1 else {}
         found = {}
         for partition, seam in seams:
             try:
+                if partition in unavailable:
+                    raise unavailable[partition]
                 found[partition, seam] = self._aborted_at(partition, seam)
             except BrokerUnavailableError as error:
                 if not self.falls_back:
@@ -169,19 +177,49 @@ class MetadataTopicLocator(SegmentMetadataLocator):
                 log.warning("%s is read from the broker around offset %d: %s", partition, seam, error)
         return found
 
-    def _aborted_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...]:
-        """What is decided of tiered offsets stays decided: each seam needs asking once."""
-        asked = self._topic_ids[partition.topic], seam
-        known = self._seams.get(partition)
-        if known is None or known[0] != asked:
-            fetched = self._fetch_at(partition, seam)
-            open_there = tuple(
-                AbortedTransaction(producer_id, first_offset, seam)
-                for producer_id, first_offset in fetched.aborted_transactions
-                if first_offset < seam
+    def _ask_together(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
+        """Learn what is decided at the seams at whose offset a small enough batch lies; who gives no answer.
+
+        Of many partitions a Fetch brings no batch that is larger than asked for, and none is asked for where it is not
+        needed. What is left, each partition is asked for alone.
+        """
+        waiting = {
+            partition: seam for partition, seam in seams.items()
+            if (topic := self._client.topic(partition.topic)) and topic.topic_id == self._topic_ids[partition.topic]
+        }  # fmt: skip
+        unavailable: dict[TopicPartition, BrokerUnavailableError] = {}
+        for max_bytes in _SEAM_BYTES:
+            answer = fetch_first_batches(
+                self._client, waiting, max_bytes, IsolationLevel.READ_COMMITTED, self._patience_ms
             )
-            known = self._seams[partition] = (asked, open_there)
-        return known[1]
+            for partition, fault in answer.faults.items():
+                if isinstance(fault, BrokerUnavailableError):
+                    unavailable[partition] = fault
+            for partition, fetched in answer.found.items():
+                if fetched.records:
+                    self._learn(partition, waiting[partition], fetched)
+            waiting = {
+                partition: waiting[partition] for partition, fetched in answer.found.items()
+                if not fetched.records and fetched.last_stable_offset > waiting[partition]
+            }  # fmt: skip
+        return unavailable
+
+    def _aborted_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...]:
+        known = self._known_at(partition, seam)
+        return self._learn(partition, seam, self._fetch_at(partition, seam)) if known is None else known
+
+    def _known_at(self, partition: TopicPartition, seam: int) -> tuple[AbortedTransaction, ...] | None:
+        asked, known = self._seams.get(partition, (None, ()))
+        return known if asked == (self._topic_ids[partition.topic], seam) else None
+
+    def _learn(self, partition: TopicPartition, seam: int, fetched: FetchedRecords) -> tuple[AbortedTransaction, ...]:
+        aborted = tuple(
+            AbortedTransaction(producer_id, first_offset, seam)
+            for producer_id, first_offset in fetched.aborted_transactions
+            if first_offset < seam
+        )
+        self._seams[partition] = (self._topic_ids[partition.topic], seam), aborted
+        return aborted
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
         """A read_committed Fetch whose answer names every aborted transaction that reaches from below `seam` to it.

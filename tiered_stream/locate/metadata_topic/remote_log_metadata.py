@@ -27,6 +27,7 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise, starmap
 from struct import Struct
+from typing import NamedTuple
 from uuid import UUID
 
 from kafka.partitioner.default import murmur2
@@ -67,8 +68,7 @@ class RemoteLogSegmentState(IntEnum):
 _STATES = tuple(RemoteLogSegmentState)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicIdPartition:
+class TopicIdPartition(NamedTuple):
     """A partition of one incarnation of a topic (Kafka: `TopicIdPartition`)."""
 
     topic_id: UUID

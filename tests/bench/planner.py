@@ -1,0 +1,67 @@
+"""What a trigger costs a planner of very many partitions: core seconds of its process, by a cluster that is made up.
+
+Of 500 topics of 20 partitions: nothing is new, or each topic has a new record, or each partition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.bench.figures import Row
+from tests.bench.rig import Rig
+from tests.bench.turns import Claim, Contender, allowance, rows_of
+from tests.gateway.planning import made_up_cluster
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.source import StreamReader
+
+TOPICS, PARTITIONS = 500, 20
+NOTHING, SOME, ALL = "nothing new", "one partition of each topic has news", "all have news"
+_GROWING = {NOTHING: 0, SOME: 1, ALL: PARTITIONS}
+_MAY_TAKE = {NOTHING: 0.15, SOME: None, ALL: None}
+_FIRST = "first micro-batch"
+
+
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """A row for each; the first micro-batch, of all that is tiered, is told beside."""
+    for name, growing in _GROWING.items():
+        with made_up_cluster(PARTITIONS, segments=1, topics=TOPICS, growing=growing) as (servers, folder):
+            given = {
+                "kafka.bootstrap.servers": servers, "subscribePattern": "made-up.*", "startingOffsets": "earliest",
+                "remote.storage.uri": folder.as_uri(), "remote.log.locator": "metadata-topic",
+            }  # fmt: skip
+            planner = _Planner(given)
+            try:
+                yield _row(name, planner, runs)
+            finally:
+                planner.reader.stop()
+
+
+def _row(name: str, planner: _Planner, runs: int) -> Row:
+    most, partitions = _MAY_TAKE[name], TOPICS * PARTITIONS
+    ours = Contender(planner.trigger, partitions)
+    ours.tell(**{_FIRST: planner.trigger()})
+    against = "a first micro-batch" if most is None else f"{most:g} s"
+    claim = Claim("P 10,000 partitions", name, against, *((None, None) if most is None else (1, 2)))
+    other = allowance(most or ours.more[_FIRST], partitions)
+    (row,) = rows_of([claim], {name: ours, against: other}, runs)
+    return row
+
+
+class _Planner:
+    """As Spark calls it, from one trigger to the next."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.reader = StreamReader(parse_options(dict(given), streaming=True))
+        self._at: dict[str, Any] = self.reader.initialOffset()
+
+    def trigger(self) -> float:
+        """The core seconds of one."""
+        began = time.process_time()
+        end = self.reader.latestOffset(self._at, self.reader.getDefaultReadLimit())
+        if end != self._at:
+            self.reader.partitions(self._at, end)
+            self.reader.commit(end)
+            self._at = end
+        return time.process_time() - began

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from kafka.protocol.consumer import FetchResponse
+
+from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, metadata
+from tiered_stream.broker.first_batches import fetch_first_batches
+from tiered_stream.errors import OffsetOutOfRangeError
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.choices import IsolationLevel
+
+COMMITTED = IsolationLevel.READ_COMMITTED
+OFFSETS = {TopicPartition("t", number): 10 * number for number in range(3)}
+
+
+def answer(sizes: dict[int, int], errors: dict[int, int] | None = None, topic_id: UUID = TOPIC_ID) -> Any:
+    """A broker that has a batch of so many bytes in each partition, and gives it where it is allowed to be so large."""
+    kind = FetchResponse.FetchableTopicResponse
+
+    def partition(asked: Any) -> Any:
+        size = sizes[asked.partition]
+        return kind.PartitionData(
+            version=17, partition_index=asked.partition, error_code=(errors or {}).get(asked.partition, 0),
+            high_watermark=100, last_stable_offset=100, log_start_offset=0, aborted_transactions=None,
+            preferred_read_replica=-1, records=b"x" * size if size <= asked.partition_max_bytes else b"",
+        )  # fmt: skip
+
+    def give(node_id: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return metadata(partitions=3)
+        found = [partition(asked) for topic in message.topics for asked in topic.partitions]
+        topics = [kind(version=17, topic_id=topic_id, partitions=found)]
+        return FetchResponse(version=17, throttle_time_ms=0, error_code=0, session_id=0, responses=topics)
+
+    return give
+
+
+def test_one_fetch_to_a_leader_asks_for_all_of_its_partitions() -> None:
+    client = ScriptedClient(answer({0: 5, 1: 6, 2: 7}))
+    told = fetch_first_batches(client, OFFSETS, 1000, COMMITTED)
+    assert {each: len(fetched.records) for each, fetched in told.found.items()} == dict(
+        zip(OFFSETS, (5, 6, 7), strict=True)
+    )
+    ((_, request),) = client.asked(FetchRequest)
+    asked = {each.partition: each.fetch_offset for topic in request.topics for each in topic.partitions}
+    assert asked == {0: 0, 1: 10, 2: 20} and request.isolation_level == 1
+
+
+def test_of_a_larger_batch_nothing_comes() -> None:
+    client = ScriptedClient(answer({0: 5, 1: 2000, 2: 7}))
+    told = fetch_first_batches(client, OFFSETS, 1000, COMMITTED)
+    assert [len(told.found[each].records) for each in OFFSETS] == [5, 0, 7]
+
+
+def test_as_many_are_asked_for_at_once_as_one_answer_may_hold() -> None:
+    client = ScriptedClient(answer({0: 5, 1: 6, 2: 7}))
+    assert len(fetch_first_batches(client, OFFSETS, 8 << 20, COMMITTED).found) == 3
+    sizes = [sum(len(topic.partitions) for topic in request.topics) for _, request in client.asked(FetchRequest)]
+    assert sizes == [2, 1]
+
+
+def test_what_one_partition_lacks_is_its_own_fault() -> None:
+    client = ScriptedClient(answer({0: 5, 1: 6, 2: 7}, errors={1: 1}))
+    told = fetch_first_batches(client, OFFSETS, 1000, COMMITTED)
+    assert told.found.keys() == {TopicPartition("t", 0), TopicPartition("t", 2)}
+    assert isinstance(told.faults[TopicPartition("t", 1)], OffsetOutOfRangeError)
