@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -91,16 +92,29 @@ def drive(run: Drive) -> None:
 def memory() -> dict[str, int]:
     """The most that the processes of this group have had, in MiB: Python's, and Java's."""
     found = {"python_mib": 0, "java_mib": 0}
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            if os.getpgid(int(status.parent.name)) != os.getpgrp():
-                continue
-            lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        except (OSError, ValueError):
-            continue
-        kind = "java_mib" if lines["Name"].strip() == "java" else "python_mib"
-        found[kind] += int(lines.get("VmHWM", "0").split()[0]) >> 10
+    for process in _processes(os.getpgrp()):
+        with suppress(OSError, ValueError):
+            lines = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines())
+            kind = "java_mib" if lines["Name"].strip() == "java" else "python_mib"
+            found[kind] += int(lines.get("VmHWM", "0").split()[0]) >> 10
     return found
+
+
+def cpu_seconds(group: int) -> float:
+    """What the processes of the group have used so far, those that have ended included."""
+    ticks = 0
+    for process in _processes(group):
+        with suppress(OSError):
+            # proc(5): utime, stime, cutime and cstime are the fields 14 to 17; the name, the second, may have blanks.
+            ticks += sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _processes(group: int) -> Iterator[Path]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getpgid(int(process.name)) == group:
+                yield process
 
 
 def run_all(run: Drive, topics: int, kills: int, random: Random) -> None:
@@ -114,7 +128,7 @@ def run_all(run: Drive, topics: int, kills: int, random: Random) -> None:
     begun, before = time.monotonic(), run.commits()
     process = run.start()
     wait_until(lambda: run.commits() > before or process.poll() is not None, "a commit", pause=_PAUSE)
-    console.print(f"start to first commit: {time.monotonic() - begun:.1f} s")
+    console.print(f"start to first commit: {time.monotonic() - begun:.1f} s, {cpu_seconds(process.pid):.1f} s of CPU")
     status = process.wait(LONG)
     kill_group(process.pid)
     assert status == 0, Path(run.folder, "log").read_text()[-4000:]
