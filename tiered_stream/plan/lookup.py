@@ -183,10 +183,10 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
     """
     if subscription.pattern is not None:
         pattern = re.compile(subscription.pattern, re.ASCII)
-        topics = {topic for topic in reader.topics() if pattern.search(topic)}
+        described = reader.matching(lambda topic: pattern.search(topic) is not None)
     else:
         topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
-    described = reader.partitions(topics) if topics else {}
+        described = reader.partitions(topics) if topics else {}
     readable = {topic: each for topic, each in described.items() if not each.internal}
     for topic in described.keys() - readable.keys():
         _tell_internal(topic)
