@@ -84,8 +84,9 @@ fuzz: venv ## Give every parser mutated bytes for MINUTES=15, both cores busy; a
 race: venv java ## Let a table's writers race in S3, the driver killed in the midst, and count every record in the end
 	@$(BIN)/python -m tests.delta.race --bare --kills 1
 
-topics: venv java ## Land 500 topics in 500 tables by one query, the driver killed five times on the way, and count every record
+topics: venv java ## Land 500 topics in 500 tables by one query, its driver killed five times; then say what idle ones cost
 	@$(BIN)/python -m tests.delta.many_topics 500
+	@$(BIN)/python -m tests.delta.idle_topics 500
 
 differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; SEED as above
 	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))

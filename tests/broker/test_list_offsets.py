@@ -92,6 +92,7 @@ def test_topics_are_described_and_missing_ones_named(stack: TieredStack, client:
     assert described.topic_id != NO_TOPIC_ID
     assert reader.partitions([]) == {}
     assert topic in reader.topics()
+    assert reader.matching(lambda name: name == topic) == {topic: reader.partitions([topic])[topic]}
     with pytest.raises(UnknownTopicError, match="no such topic: 'gone'"):
         reader.partitions([topic, "gone"])
     with pytest.raises(UnknownTopicError, match=f"partition {topic}-3 does not exist: topic .* has 3 partitions"):
@@ -103,3 +104,4 @@ def test_internal_topics_are_left_out(stack: TieredStack, client: BrokerClient) 
 
     assert "__transaction_state" in client.metadata()
     assert "__transaction_state" not in BrokerOffsetReader(client, COMMITTED).topics()
+    assert BrokerOffsetReader(client, COMMITTED).matching(lambda name: name == "__transaction_state") == {}

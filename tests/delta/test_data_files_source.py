@@ -45,6 +45,15 @@ def test_tasks_are_not_larger_than_leaves_work_for_all() -> None:
     assert counts([tiered(20 * MIB)] * 8, parallelism=4) == [2] * 4
 
 
+def test_tables_are_work_too() -> None:
+    splits = [tiered(1000, number) for number in range(100)]
+    one, many = (
+        tasks_of(splits, target_bytes=128 * MIB, parallelism=2, tables=tables)
+        for tables in (["t"] * 100, list(map(str, range(100))))
+    )
+    assert list(map(len, one)) == [100] and list(map(len, many)) == [50, 50]
+
+
 def test_tail_splits_from_brokers_share_a_task() -> None:
     assert counts([from_broker(100)] * 50) == [50]
 

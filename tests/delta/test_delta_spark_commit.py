@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_sp
 from tiered_stream.delta.deltalake_commit import DeltalakeTable, describe, make_table
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import table_schema
+from tiered_stream.delta.opened_logs import opened_logs
 from tiered_stream.delta.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.errors import TableError
 
@@ -221,6 +224,7 @@ def test_deltas_hooks_run_after_a_commit(spark: SparkSession, tmp_path: Path) ->
 def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(spark: SparkSession, files: TableFiles) -> None:
     """delta-spark looks whether a version is there and then renames: deltalake waits while it does."""
     by_delta = spark_table(spark, files)
+    by_delta.begin()
     held, go_on, done = threading.Event(), threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -244,3 +248,32 @@ def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(spark: S
     for thread in threads:
         thread.join()
     assert done.is_set() and table(files).version() == 1
+
+
+def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSession, files: TableFiles) -> None:
+    by_delta = spark_table(spark, files)
+    TableCommits(DeltalakeTable(files, by_delta.lock), planned(files), fail_at_gap).commit(QUERY, 0, [])
+    logs = opened_logs(spark)
+    assert logs.find(logs.key(str(folder(files)))) is None
+    by_delta.begin()
+    assert logs.find(logs.key(str(folder(files)))).equals(by_delta._log())
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_a_commit_while_somebody_opens_the_table_is_looked_for_again(
+    spark: SparkSession, files: TableFiles, overwrites: bool
+) -> None:
+    by_delta = spark_table(spark, files)
+
+    @contextmanager
+    def opened_meanwhile() -> Iterator[None]:
+        with by_delta.lock():
+            yield
+            by_delta.begin()
+            if overwrites and table(files).version() == 1:
+                overwrite(files, 1, [{"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {}}}])
+
+    commits = TableCommits(DeltalakeTable(files, opened_meanwhile), planned(files), fail_at_gap, sleep=lambda _: None)
+    commits.commit(QUERY, 0, written(files, 5))
+    assert offsets(files) == list(range(5))
+    assert table(files).version() == 1 + overwrites

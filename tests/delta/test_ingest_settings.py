@@ -11,6 +11,7 @@ from tiered_stream.delta.ingest_settings import (
     TableStorage,
     as_options,
     check_names,
+    shared_settings,
     table_files,
     table_properties,
     topic_overrides,
@@ -110,6 +111,7 @@ def test_a_topics_own_settings_are_those_behind_its_name_which_may_have_dots() -
         "table": {"ingest.table": "/t"},
         "a": {"ingest.tableProperty.x.compression": "y"},
     }
+    assert shared_settings(settings) == {"ingest.compression": "none"}
 
 
 @pytest.mark.parametrize(

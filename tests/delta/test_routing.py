@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
+from tests.formats.scripted_registry import ScriptedRegistry
+from tiered_stream.delta.data_files_source import FilesPartition, TasksWrite
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.routing import Route, Routing, routing_of, routing_options
 from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.row_choices import Format
+from tiered_stream.formats.row_format import PartFormat, RowFormat, plain_rows
+from tiered_stream.model import OffsetRange, Split, TopicPartition
 
 BY_TOPIC = Route(".*", "/lake/{topic}/raw", "file:///lake/{topic}/raw")
 
@@ -69,3 +75,20 @@ def test_tasks_know_what_the_driver_knows() -> None:
     for topic in ("Orders", "orders"):
         ours, theirs = known.target(topic), told.target(topic)
         assert (theirs.name, theirs.files, theirs.schema) == (ours.name, ours.files, ours.schema)
+
+
+def test_a_registry_is_asked_once_for_each_topic_and_a_partition_has_the_answer_without_a_password() -> None:
+    with ScriptedRegistry() as registry:
+        for subject in ("a-value", "b-value"):
+            registry.versions[subject, "latest"] = {"schema": '"long"', "id": 1}
+        login = {"url": registry.url, "basic.auth.user.info": "user:secret"}
+        how = RowFormat((), value=PartFormat(Format.AVRO, registered=True), registry=login)
+        known = replace(routing(), rows={"": how, "own": plain_rows(False)})
+        splits = [Split(TopicPartition(topic, 0), OffsetRange(0, 9)) for topic in ("a", "b", "own")]
+        write = TasksWrite(known, park=False, parked_file="", only=None)
+        for _ in range(2):
+            (task,) = write.partitions(splits)
+    assert isinstance(task, FilesPartition)
+    assert sorted(registry.asked) == [f"/subjects/{topic}-value/versions/latest" for topic in ("a", "b")]
+    assert {topic: rows.value.schema for topic, rows in task.rows.items()} == {"a": '"long"', "b": '"long"'}
+    assert b"secret" not in pickle.dumps(task)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
-from uuid import UUID
+from uuid import NAMESPACE_OID, uuid5
 
 import google_crc32c
 
@@ -17,28 +18,39 @@ from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.fetcher import IndexType
 
 
-def write_topic(bucket: Path, topic: str, partitions: Sequence[Sequence[Record]], first: int = 0) -> None:
-    """One segment a partition, from the offset `first` on."""
-    topic_id = UUID(int=sum(topic.encode()) + 1)
+def write_topic(
+    bucket: Path,
+    topic: str,
+    partitions: Sequence[Sequence[Record]],
+    first: int = 0,
+    batch_records: int | None = None,
+) -> None:
+    """One segment a partition, from the offset `first` on, in record batches of so many, or in one."""
+    topic_id = uuid5(NAMESPACE_OID, topic)
     for number, records in enumerate(partitions):
-        log = record_batch(records, base_offset=first)
+        size = batch_records or len(records)
+        batches = [record_batch(records[at : at + size], base_offset=first + at) for at in range(0, len(records), size)]
+        log = b"".join(batches)
         segment = RemoteLogSegment(
-            TopicPartition(topic, number), topic_id, UUID(int=1000 * (number + 1) + first), first,
+            TopicPartition(topic, number), topic_id, uuid5(topic_id, f"{number} {first}"), first,
             first + len(records) - 1, len(log), records[-1].timestamp_ms, (LeaderEpoch(0, 0),),
             transaction_index_empty=True,
         )  # fmt: skip
         main = bucket / main_path(segment)
         main.parent.mkdir(parents=True, exist_ok=True)
         main.with_name(f"{main.name}.log").write_bytes(log)
-        tiered = TieredSegment(segment, b"", _indexes())
+        tiered = TieredSegment(segment, b"", _indexes(batches, size))
         main.with_name(f"{main.name}.indexes").write_bytes(b"".join(tiered.indexes.values()))
         main.with_name(f"{main.name}.rsm-manifest").write_bytes(manifest_of(tiered))
 
 
-def _indexes() -> dict[IndexType, bytes]:
+def _indexes(batches: Sequence[bytes], batch_records: int) -> dict[IndexType, bytes]:
+    """All batches but the first are in the offset index, as if each were longer than `index.interval.bytes`."""
     no_producers = struct.pack(">i", 0)
+    positions = accumulate(map(len, batches[:-1]))
+    entries = [(number * batch_records - 1, position) for number, position in enumerate(positions, 2)]
     return {
-        IndexType.OFFSET: b"",
+        IndexType.OFFSET: b"".join(struct.pack(">ii", *entry) for entry in entries),
         IndexType.TIMESTAMP: b"",
         IndexType.TRANSACTION: b"",
         IndexType.PRODUCER_SNAPSHOT: struct.pack(">hI", 1, google_crc32c.value(no_producers)) + no_producers,

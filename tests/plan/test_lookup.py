@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from tests.plan.in_memory_offsets import InMemoryOffsets, Log
@@ -114,3 +116,23 @@ def test_an_end_that_stays_below_what_was_read_is_believed() -> None:
 
 def test_log_starts_are_told_of_partitions_that_exist() -> None:
     assert lookup(reader()).earliest([T0, TopicPartition("t", 9), TopicPartition("gone", 0)]) == {T0: 2}
+
+
+def test_bounds_are_asked_for_only_where_something_is_to_be_read() -> None:
+    asked: list[set[TopicPartition]] = []
+
+    class Asked(InMemoryOffsets):
+        def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            asked.append(set(partitions))
+            return super().latest(partitions)
+
+    looking = lookup(Asked({"t": [Log(2, 5), Log(1, 7)]}))
+    bounds = looking.bounds({T0: 3, T1: 7}, {T0: 5, T1: 7})
+    assert asked == [{T0}] and bounds.earliest == {T0: 2} and bounds.latest == {T0: 5, T1: 7}
+    assert looking.bounds({T0: 3, T1: 7}, {T0: 5, T1: 7}, idle=True).earliest == {T0: 2, T1: 1}
+    assert looking.bounds({}, {T0: 5, T1: 7}).latest == {T0: 5, T1: 7} and asked[1:] == [{T0, T1}] * 2
+
+
+def test_a_partition_that_is_gone_has_no_bounds() -> None:
+    gone = TopicPartition("gone", 0)
+    assert lookup(reader()).bounds({gone: 3, T0: 2}, {gone: 3, T0: 5}).latest == {T0: 5, T1: 0}

@@ -13,7 +13,7 @@ import urllib3
 from tests.stack.built import built
 from tests.stack.jars import jar_paths, pinned_jars
 from tests.stack.java import java_executable
-from tests.stack.processes import ServiceProcess, free_ports
+from tests.stack.processes import LONG, ServiceProcess, free_ports
 
 
 class Apicurio:
@@ -47,8 +47,9 @@ class Apicurio:
     def register(self, subject: str, schema: str, **more: Any) -> int:
         """The id that the schema gets. `more`: `schemaType`, `references`."""
         answer = urllib3.request(
-            "POST", f"{self.url}/subjects/{subject}/versions", json={"schema": schema, **more}, retries=False
-        )
+            "POST", f"{self.url}/subjects/{subject}/versions", json={"schema": schema, **more}, retries=False,
+            timeout=LONG,
+        )  # fmt: skip
         assert answer.status == 200, answer.data
         return int(answer.json()["id"])
 

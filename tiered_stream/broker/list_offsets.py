@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
 from tiered_stream.broker.offset_reader import OffsetReader
@@ -47,10 +48,12 @@ class BrokerOffsetReader(OffsetReader):
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
         if not topics:
             return {}
-        return {
-            topic: TopicDescription(topic, metadata.topic_id, tuple(metadata.partitions), metadata.internal)
-            for topic, metadata in self._client.metadata(topics).items()
-        }
+        return {topic: _described(metadata) for topic, metadata in self._client.metadata(topics).items()}
+
+    def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """By one request: what tells the names describes the topics, too."""
+        found = self._client.metadata()
+        return {topic: _described(each) for topic, each in found.items() if not each.internal and wanted(topic)}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list(dict.fromkeys(partitions, EARLIEST))
@@ -109,6 +112,10 @@ class BrokerOffsetReader(OffsetReader):
         client = self._client
         request = ListOffsets(timestamps, isolation or self._isolation, client.config.request_timeout_ms)
         return client.run(lambda: ask_leaders(client, request, timestamps, client.deadline()))
+
+
+def _described(topic: TopicMetadata) -> TopicDescription:
+    return TopicDescription(topic.topic, topic.topic_id, tuple(topic.partitions), topic.internal)
 
 
 class ListOffsets(LeaderRequest[int]):

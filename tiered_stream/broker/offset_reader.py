@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicDescription, TopicPartition
@@ -26,6 +26,11 @@ class OffsetReader(ABC):
         Raises:
             UnknownTopicError: one of them does not exist.
         """
+
+    def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """Those of `topics` whose names are wanted, described."""
+        found = {topic for topic in self.topics() if wanted(topic)}
+        return self.partitions(found) if found else {}
 
     @abstractmethod
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

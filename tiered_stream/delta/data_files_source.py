@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.data_files import file_rows, spark_file_schema
 from tiered_stream.delta.ingest_settings import ON_TABLE_ERROR, ONLY_TABLE, PARK, PARKED_FILE, source_options
 from tiered_stream.delta.routing import Routing, routing_of
+from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
@@ -30,18 +31,30 @@ from tiered_stream.source import BatchReader, SplitPartition, StreamReader
 SOURCE = "tiered_stream_files"
 SMALLEST_TASK_BYTES = 8 << 20
 """Below this, a task of its own costs more than it gains."""
+TABLE_BYTES = 1 << 19
+"""One more table takes a task about as long as to land so much."""
 FILES = 4
 """Of one task: at its start a core waits for the first bytes, so that fewer tasks are quicker."""
 
 
 class FilesPartition(InputPartition):
-    """The splits that one task lands, where else it is to report what they cost, and the tables that are parked."""
+    """The splits that one task lands, where else it is to report what they cost, and the tables that are parked.
 
-    def __init__(self, splits: tuple[Split, ...], batch_log: tuple[str, ...], held: tuple[str, ...] = ()) -> None:
+    `rows`: what the planner was told by a registry of the rows of topics, by topic.
+    """
+
+    def __init__(
+        self,
+        splits: tuple[Split, ...],
+        batch_log: tuple[str, ...],
+        held: tuple[str, ...] = (),
+        rows: Mapping[str, RowFormat] | None = None,
+    ) -> None:
         super().__init__(splits)
         self.splits = splits
         self.batch_log = batch_log
         self.held = held
+        self.rows = rows or {}
 
 
 class FilesDataSource(DataSource):
@@ -80,9 +93,15 @@ class TasksWrite:
 
     def partitions(self, splits: Sequence[Split], batch_log: tuple[str, ...] = ()) -> list[InputPartition]:
         files = self.routing.files
-        tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks)
+        tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
+        tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
-        return [FilesPartition(task, batch_log, held) for task in tasks]
+        return [FilesPartition(task, batch_log, held, self._registered(task)) for task in tasks]
+
+    def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
+        """How to log in to the registry is among the options alone."""
+        found = self.routing.registered(map(_topic, task))
+        return {topic: replace(how, registry={}) for topic, how in found.items()}
 
     def _parked(self) -> tuple[str, ...]:
         """As far as they are told: what is written for others, the driver does not commit."""
@@ -103,7 +122,9 @@ class TasksWrite:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
-        written = write_splits(partition.splits, options, TableRows(self.routing), task, tables)
+        told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
+        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}))
+        written = write_splits(partition.splits, options, rows, task, tables)
         send(written.metrics, (*options.metrics_addresses, *partition.batch_log))
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(written.files, written.metrics, peak_memory, written.held)
@@ -142,12 +163,21 @@ class FilesBatchReader(BatchReader):
         return self._tasks.write(partition, self.options)
 
 
-def tasks_of(splits: Sequence[Split], *, target_bytes: int, parallelism: int) -> list[tuple[Split, ...]]:
+def _topic(split: Split) -> str:
+    return split.topic_partition.topic
+
+
+def tasks_of(
+    splits: Sequence[Split], *, target_bytes: int, parallelism: int, tables: Sequence[str] = ()
+) -> list[tuple[Split, ...]]:
     """Neighbours together, in tasks of about the same size, so that none is waited for.
 
     A task has about `FILES` files of `target_bytes`, or less where else there were fewer than `parallelism` tasks.
+    `tables`: that of each split, unless they have one.
     """
     sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
+    for at, (before, table) in enumerate(pairwise(tables), 1):
+        sizes[at] += TABLE_BYTES if table != before else 0
     share = -(-sum(sizes) // parallelism)
     most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
     # No split is more than a task: one from a broker may span a gap of any length in the offsets.

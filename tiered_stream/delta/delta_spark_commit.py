@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ from pyspark.sql import SparkSession
 from tiered_stream.delta.address import TableAddress, known_scheme, spark_path, table_uri
 from tiered_stream.delta.java_errors import JAVA_ERRORS, first_line, java_classes
 from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.opened_logs import opened_logs
 from tiered_stream.delta.session_checks import EXTENSION
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.errors import TableError
@@ -48,6 +50,7 @@ class DeltaSparkTable:
         self._spark = spark
         self._address = address
         self._path = known_scheme(spark, spark_path(address))
+        self._opened_logs = opened_logs(spark)
 
     def begin(self) -> DeltaSparkTransaction:
         found = self.find()
@@ -72,15 +75,50 @@ class DeltaSparkTable:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """What delta-spark holds while it commits where its log store cannot exclude others (`isCommitLockEnabled`)."""
+        """What delta-spark holds while it commits where its log store cannot exclude others (`isCommitLockEnabled`).
+
+        A table that nobody in the session has opened has no such lock, and to open it for that alone costs a Spark job.
+
+        Raises:
+            UncertainCommitError: at the end, somebody has opened it meanwhile, and may have overwritten the commit.
+            TableError: Spark cannot open it.
+        """
+        held = self._opened_lock()
+        if held is not None:
+            with self._locked(held):
+                yield
+            return
+        yield
+        # A writer is among the opened ones before it looks for its version: if there is none now, all see this commit.
+        held = self._opened_lock()
+        if held is not None:
+            with self._locked(held):
+                raise UncertainCommitError(
+                    f"another query of the session has opened the table {self._address} meanwhile"
+                )
+
+    @contextmanager
+    def _locked(self, lock: Any) -> Iterator[None]:
         with _java_errors(self._address, "locked"):
-            _activate(self._spark)
-            held = self._log().snapshotLock()
-            held.lockInterruptibly()
+            lock.lockInterruptibly()
         try:
             yield
         finally:
-            held.unlock()
+            lock.unlock()
+
+    def _opened_lock(self) -> Any:
+        """None: nobody in the session has opened the table."""
+        with _java_errors(self._address, "locked"):
+            if self._address.path is None:
+                _activate(self._spark)
+                opened = self._log()  # how it is opened by its name, the catalog decides
+            else:
+                opened = self._opened_logs.find(self._opened_key)
+            return opened and opened.snapshotLock()
+
+    @cached_property
+    def _opened_key(self) -> Any:
+        return self._opened_logs.key(self._path)
 
     def _log(self) -> Any:
         session = self._spark._jsparkSession

@@ -189,6 +189,11 @@ def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return found
 
 
+def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that are of no single topic."""
+    return {name: value for name, value in settings.items() if not name.lower().startswith(TOPIC_PREFIX)}
+
+
 def _of_topic(name: str) -> tuple[str, str]:
     """The topic, whose name may have dots, and the setting."""
     rest = name[len(TOPIC_PREFIX) :]

@@ -22,6 +22,7 @@ from tiered_stream.delta.ingest_settings import (
     ROUTE,
     TABLE,
     TableStorage,
+    shared_settings,
     source_options,
     table_files,
     table_properties,
@@ -73,7 +74,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     """
     if lane == Lane.SPARK.value:
         raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_A_QUERY_EACH}")
-    overrides = topic_overrides(settings)
+    overrides, settings = topic_overrides(settings), shared_settings(settings)
     tables = [
         *((re.escape(topic), own.pop(TABLE)) for topic, own in overrides.items() if TABLE in own),
         *GivenOptions(settings).read(ROUTE),
@@ -89,9 +90,9 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     files = replace(table_files(settings), storage=next(iter(storage.values())))
     rows, places = plan_formats(spark, settings, overrides)
     routing = Routing(settings, files, routes, overrides, rows, places)
-    for topic in overrides:
-        routing.target(topic)  # so that what is malformed is said now
-    return routing
+    # Now, so that what is malformed is said; and once, as tasks would ask the registry again.
+    resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
+    return replace(routing, rows=rows | resolved)
 
 
 def plan_formats(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import orjson
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.ingest_settings import ROUTES, TableFiles, as_options, table_files, with_overrides
-from tiered_stream.delta.row_schema import resolved, spark_columns, written_columns
+from tiered_stream.delta.row_schema import registered, resolved, spark_columns, written_columns
 from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, registry_properties
 from tiered_stream.errors import TableError
 from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
@@ -82,6 +82,7 @@ class Routing:
     dead_letter_places: Mapping[str, str] = field(default_factory=dict)
     """The folders of the tables for dead letters, by `ingest.deadLetterTable`."""
     _targets: dict[str, TableTarget] = field(default_factory=dict, compare=False, repr=False)
+    _registered: dict[str, RowFormat] = field(default_factory=dict, compare=False, repr=False)
 
     def target(self, topic: str) -> TableTarget:
         """The table of a topic.
@@ -94,10 +95,27 @@ class Routing:
             self._targets[topic] = self._make(topic)
         return self._targets[topic]
 
-    def _make(self, topic: str) -> TableTarget:
+    def route(self, topic: str) -> Route:
+        """The first that fits; TableError: none does."""
         route = next((each for each in self.routes if re.fullmatch(each.pattern, topic, re.ASCII)), None)
         if route is None:
             raise TableError(f"no table is named for topic {topic}: set ingest.table, or name one in ingest.route")
+        return route
+
+    def registered(self, topics: Iterable[str]) -> dict[str, RowFormat]:
+        """Of those topics whose newest schema a registry has to tell, what rows are; each is asked for once.
+
+        Raises: as `row_schema.registered`.
+        """
+        how = self.rows.get("")
+        if how is None or how.is_resolved:
+            return {}
+        asked = {topic for topic in topics if topic not in self.rows}
+        self._registered.update({topic: registered(how, topic) for topic in asked if topic not in self._registered})
+        return {topic: self._registered[topic] for topic in asked}
+
+    def _make(self, topic: str) -> TableTarget:
+        route = self.route(topic)
         settings = with_overrides(self.settings, self.overrides.get(topic, {}))
         files = replace(
             table_files(settings), uri=route.uri_for(topic), storage=self.files.storage, tasks=self.files.tasks

@@ -105,15 +105,20 @@ def resolved(how: RowFormat, topic: str = "") -> RowFormat:
     """
     if how.is_resolved:
         return how
-    how = replace(
-        how,
-        key=with_registered(how.key, how, f"{topic}-{KEY}"),
-        value=with_registered(how.value, how, f"{topic}-{VALUE}"),
-    )
+    how = registered(how, topic)
     key, value = (_with_kind(part, how, name) for name, part in ((KEY, how.key), (VALUE, how.value)))
     if how.envelope is not Envelope.NONE and value.kind is not None:
         value = replace(value, kind=unwrapped_type(value.kind))
     return _checked(replace(how, key=key, value=value))
+
+
+def registered(how: RowFormat, topic: str) -> RowFormat:
+    """The same with the topic's newest schemas, where a registry has them; raises as `with_registered`."""
+    return replace(
+        how,
+        key=with_registered(how.key, how, f"{topic}-{KEY}"),
+        value=with_registered(how.value, how, f"{topic}-{VALUE}"),
+    )
 
 
 def _checked(how: RowFormat) -> RowFormat:

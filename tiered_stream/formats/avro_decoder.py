@@ -48,7 +48,7 @@ class AvroReader:
         self._builder = ColumnBuilder(self.kind)
         self._program = avro_program(written, wanted, self._builder)
         self._stack = np.zeros((MOST_DEPTH + 2, kernels.STACK_COLUMNS), np.int64)
-        self._seen = hash_room()
+        self._seen = hash_room(self._builder.has_maps)
 
     def read(self, slices: ByteSlices) -> Decoded:
         errors = np.zeros(len(slices), np.int64)

@@ -14,9 +14,9 @@ from tiered_stream.records.memory import allocate
 _MOST_KEYS = 1 << 20
 
 
-def hash_room() -> np.ndarray[Any, Any]:
-    """Room for `has_key_twice`, which takes memory when it is used."""
-    room = allocate(2 * _MOST_KEYS + 1, np.int64)
+def hash_room(maps: bool) -> np.ndarray[Any, Any]:
+    """Room for `has_key_twice`, which takes memory when it is used; without `maps` it never is."""
+    room = allocate((2 * _MOST_KEYS if maps else 0) + 1, np.int64)
     # No stranger knows which keys lie side by side in the table.
     room[-1] = int.from_bytes(os.urandom(7))
     return room

@@ -94,6 +94,10 @@ class ColumnBuilder:
         self._bytes = np.where(kinds == kernels.BYTES, 24.0, 0.0)
         self._is_guess = self._slots > 1
 
+    @property
+    def has_maps(self) -> bool:
+        return any(pa.types.is_map(field.type) for field, _, _ in self.fields)
+
     def build(self, rows: int, write: Callable[[Columns, int], int]) -> tuple[pa.Array, list[int]]:
         """The column of `rows` rows, and those of them that are null because one alone takes too much memory.
 

@@ -58,7 +58,7 @@ class ProtobufDecoder:
         self._program = protobuf_program(descriptor, self._builder)
         marks = np.zeros((len(self._program.fields) + 1, kernels.MARK_COLUMNS), np.int64)
         stack = np.zeros((2 * MOST_DEPTH + 4, kernels.STACK_COLUMNS), np.int64)
-        self._room = marks, stack, hash_room()
+        self._room = marks, stack, hash_room(self._builder.has_maps)
 
     @property
     def kind(self) -> pa.DataType:

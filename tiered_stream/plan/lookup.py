@@ -36,7 +36,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The partitions that a query reads now, and where their logs begin and end."""
+    """The partitions that a query reads now, and where the logs begin and end of those that have something to read.
+
+    The others have the end that was given: hundreds of idle topics are asked for once a micro-batch, and not twice.
+    """
 
     assignment: Assignment
     earliest: dict[TopicPartition, int]
@@ -103,10 +106,11 @@ class OffsetLookup:
 
         return self.retrying(ask)
 
-    def bounds(self, start: PartitionOffsets, end: PartitionOffsets) -> LogBounds:
+    def bounds(self, start: PartitionOffsets, end: PartitionOffsets, *, idle: bool = False) -> LogBounds:
         """As `latest` with `end` known, with the log starts; what lies between `start` and `end` can be read.
 
-        A partition that is not in `start` is to be read from its log start.
+        A partition that is not in `start` is to be read from its log start. `idle`: also those are asked for of which
+        nothing is to be read.
 
         Raises:
             OpenTransactionError: it can not, as long as a transaction is open.
@@ -114,9 +118,12 @@ class OffsetLookup:
 
         def ask() -> LogBounds:
             assignment = self.assigned()
-            latest, undecided = self._latest(assignment.partitions, end)
+            nothing = {} if idle else {each: at for each, at in end.items() if start.get(each) == at}
+            latest, undecided = self._latest(assignment.partitions - nothing.keys(), end)
             check_decided({each: at for each, at in undecided.items() if start.get(each, 0) < end[each]}, end)
-            return LogBounds(assignment, self.reader.earliest(latest.keys()) if latest else {}, latest)
+            earliest = self.reader.earliest(latest.keys()) if latest else {}
+            known = {each: nothing[each] for each in assignment.partitions & nothing.keys()}
+            return LogBounds(assignment, earliest, known | latest)
 
         return self.retrying(ask)
 
@@ -176,10 +183,10 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
     """
     if subscription.pattern is not None:
         pattern = re.compile(subscription.pattern, re.ASCII)
-        topics = {topic for topic in reader.topics() if pattern.search(topic)}
+        described = reader.matching(lambda topic: pattern.search(topic) is not None)
     else:
         topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
-    described = reader.partitions(topics) if topics else {}
+        described = reader.partitions(topics) if topics else {}
     readable = {topic: each for topic, each in described.items() if not each.internal}
     for topic in described.keys() - readable.keys():
         _tell_internal(topic)

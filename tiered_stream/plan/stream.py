@@ -96,7 +96,7 @@ class StreamPlanner:
         again = self._first if self._first is not None and self._first.is_read_again(start, end) else None
         if again is not None:
             start = again.start_of(end)
-        bounds = self._lookup.bounds(start, end)
+        bounds = self._lookup.bounds(start, end, idle=again is not None)
         if again is not None:
             again.check_start(end, bounds.earliest, self._data_loss)
         if self._target is not None and start != end:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -13,17 +13,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.delta.typed_archive import typed_options, write_topic
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import PLAIN, expected, expected_timestamps, read
+from tests.stack.rows import Record
 from tests.storage import golden_aiven
 from tiered_stream.errors import ConfigurationError, CorruptDataError, DataLossError, UnknownTopicError
 from tiered_stream.locate.archive.archive_locator import ArchiveLocator
 from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
 from tiered_stream.locate.archive.archived_partitions import Archive, open_archive
+from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, TopicPartition, uuid_from_text
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
 
@@ -197,6 +200,28 @@ def test_segments_that_come_later_are_seen_when_the_end_is_asked_for(bucket: Pat
             path.rename(folder / path.name)
         after = archive.offsets.latest([TXN])[TXN]
         assert len(archive.locator.segment_ends({TXN: OffsetRange(before, after)})[TXN]) == 3
+
+
+def test_many_topics_are_listed_at_once_each_with_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    one_by_one = FileStore.list
+
+    def counted(store: FileStore, prefix: str) -> Iterator[str]:
+        listed.append(prefix)
+        return one_by_one(store, prefix)
+
+    monkeypatch.setattr(FileStore, "list", counted)
+    names = ["t", "t-1", *(f"topic-{number}" for number in range(30))]
+    for number, name in enumerate(names):
+        write_topic(tmp_path, name, [[Record(b"k", b"v")] * (number + 1)] * 2)
+    options = parse_options(typed_options(tmp_path, ",".join(names), {}), streaming=False)
+    for some, prefixes in ((names, [""]), (names[:2], ["t-", "t-1-"])):
+        with closing(open_log_source(options)) as source:
+            described = source.offset_reader.partitions(some)
+            assert listed == prefixes and [each.partitions for each in described.values()] == [(0, 1)] * len(some)
+            ends = source.offset_reader.latest([TopicPartition(name, 1) for name in some])
+        assert list(ends.values()) == [number + 1 for number in range(len(some))]
+        listed.clear()
 
 
 def test_a_missing_segment_leaves_a_gap_and_says_what_cannot_be_told(bucket: Path) -> None:

@@ -46,6 +46,7 @@ class ArchiveOffsetReader(OffsetReader):
         return self._archive.topic_names()
 
     def partitions(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        self._archive.take_in(topics)
         described = {topic: self._archive.topic(topic) for topic in topics}
         missing = sorted(topic for topic, description in described.items() if description is None)
         if missing:

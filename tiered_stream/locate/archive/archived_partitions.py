@@ -42,6 +42,8 @@ from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_fetcher, open_store
 
 MANIFEST_REQUESTS_IN_FLIGHT = 32
+_MOST_LISTED_ALONE = 16
+"""Topics; each takes a request at least, and one of a listing of all gives a thousand keys."""
 
 _T = TypeVar("_T")
 
@@ -127,18 +129,28 @@ class Archive:
             CorruptDataError, UnsupportedDataError: a manifest cannot be read; the message names it.
             ConfigurationError: several topics had one name and none is pinned.
         """
-        for topic in topics:
-            keys = [key for key in self._manifest_keys(f"{topic}-") if _topic_of(key) == topic]
+        found: dict[str, tuple[UUID, list[str]]] = {}
+        for topic, keys in self._listed(topics).items():
             topic_id = self._topic_id(topic, {_topic_id_of(key) for key in keys})
             if topic_id is None:
                 self._topics.pop(topic, None)
-                continue
-            known = self._topics[topic].segments if topic in self._topics else {}
-            wanted = [key for key in keys if _topic_id_of(key) == topic_id]
-            missing = [key for key in wanted if key not in known]
-            read = dict(zip(missing, self._executor.map(self._read_manifest, missing), strict=True))
-            segments = {key: known.get(key) or read[key] for key in wanted}
-            self._topics[topic] = _Topic(topic_id, {key: each for key, each in segments.items() if each is not None})
+            else:
+                found[topic] = topic_id, [key for key in keys if _topic_id_of(key) == topic_id]
+        known = {
+            key: each for topic in found if topic in self._topics for key, each in self._topics[topic].segments.items()
+        }
+        missing = [key for _, keys in found.values() for key in keys if key not in known]
+        known |= {
+            key: each
+            for key, each in zip(missing, self._executor.map(self._read_manifest, missing), strict=True)
+            if each
+        }
+        for topic, (topic_id, keys) in found.items():
+            self._topics[topic] = _Topic(topic_id, {key: known[key] for key in keys if key in known})
+
+    def take_in(self, topics: Collection[str]) -> None:
+        """Refresh those that were never listed."""
+        self.refresh([topic for topic in topics if topic not in self._topics])
 
     def topic(self, topic: str) -> TopicDescription | None:
         """The topic's id and the partitions of which the archive has segments; None: it has nothing of the topic.
@@ -158,8 +170,10 @@ class Archive:
             topic = self._topic(partition.topic)
             if topic is not None and partition.partition in topic.partitions:
                 segments[partition] = topic.partitions[partition.partition]
-        archived = self._executor.map(self._archived, segments, segments.values())
-        return dict(zip(segments, archived, strict=True))
+        new = {each: some for each, some in segments.items() if each not in self._known or self._known[each][0] != some}
+        for partition, archived in zip(new, self._executor.map(self._work_out, new.values()), strict=True):
+            self._known[partition] = new[partition], archived
+        return {partition: self._known[partition][1] for partition in segments}
 
     def open_transactions(self, segment: RemoteLogSegment) -> list[tuple[int, int]]:
         """(producer id, first offset) of each transaction that is open at the segment's end.
@@ -177,6 +191,15 @@ class Archive:
         if topic not in self._topics:
             self.refresh([topic])
         return self._topics.get(topic)
+
+    def _listed(self, topics: Collection[str]) -> dict[str, list[str]]:
+        """By topic, the keys of its manifests; many topics by one listing of all there are."""
+        found: dict[str, list[str]] = {topic: [] for topic in topics}
+        for prefix in [f"{topic}-" for topic in topics] if len(topics) <= _MOST_LISTED_ALONE else [""]:
+            for key in self._manifest_keys(prefix):
+                if (topic := _topic_of(key)) in found and (not prefix or prefix == f"{topic}-"):
+                    found[topic].append(key)
+        return found
 
     def _manifest_keys(self, prefix: str) -> list[str]:
         """Keys, without the archive's prefix and the suffix, of the manifests whose log and indexes are there."""
@@ -213,12 +236,6 @@ class Archive:
         if main_path(segment) != key:
             raise CorruptDataError(f"{name} describes another segment: {main_path(segment)}")
         return segment
-
-    def _archived(self, partition: TopicPartition, segments: _Segments) -> ArchivedPartition:
-        known = self._known.get(partition)
-        if known is None or known[0] != segments:
-            known = self._known[partition] = segments, self._work_out(segments)
-        return known[1]
 
     def _work_out(self, segments: _Segments) -> ArchivedPartition:
         newest = max(segments, key=lambda each: (each.leader_epochs[-1].epoch, each.end_offset, each.segment_id))
