@@ -16,12 +16,15 @@ from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.fetcher import IndexType
 
+_BATCH = 5000
+
 
 def write_topic(bucket: Path, topic: str, partitions: Sequence[Sequence[Record]], first: int = 0) -> None:
     """One segment a partition, from the offset `first` on."""
     topic_id = UUID(int=sum(topic.encode()) + 1)
     for number, records in enumerate(partitions):
-        log = record_batch(records, base_offset=first)
+        starts = range(0, len(records), _BATCH)
+        log = b"".join(record_batch(records[at : at + _BATCH], base_offset=first + at) for at in starts)
         segment = RemoteLogSegment(
             TopicPartition(topic, number), topic_id, UUID(int=1000 * (number + 1) + first), first,
             first + len(records) - 1, len(log), records[-1].timestamp_ms, (LeaderEpoch(0, 0),),
