@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from random import Random
 
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DateType, MapType, StructType, TimestampType
 
 from tests.delta.made_topics import (
     MadeTopic,
@@ -61,61 +63,70 @@ class Lanes:
             for name, topic in self.topics.items()
             for key, value in topic.settings.items()
         }
-        self._run("direct", ",".join(self.topics), "{topic}", by_topic)
-        for name, topic in self.topics.items():
-            self._run("spark", name, name, {f"ingest.value.{key}": value for key, value in topic.settings.items()})
+        self._start("direct", ",".join(self.topics), "{topic}", by_topic).awaitTermination()
+        queries = [
+            self._start("spark", name, name, {f"ingest.value.{key}": value for key, value in topic.settings.items()})
+            for name, topic in self.topics.items()
+        ]
+        for query in queries:
+            query.awaitTermination()
 
-    def _run(self, lane: str, topics: str, table: str, formats: Mapping[str, str]) -> None:
+    def _start(self, lane: str, topics: str, table: str, formats: Mapping[str, str]) -> StreamingQuery:
         given = {
             **formats, "ingest.kafkaColumns": KAFKA, "ingest.onDecodeError": "deadLetter",
             "ingest.schema.registry.url": self._registry, "ingest.deadLetterTable": str(self._folder / lane / "dead"),
         }  # fmt: skip
-        query = land(
+        return land(
             self._spark, options=typed_options(self._bucket, topics, given), table=str(self._folder / lane / table),
             checkpoint=str(self._folder / f"{lane} checkpoint of {table}"), lane=lane,
         )  # fmt: skip
-        query.awaitTermination()
 
     def read(self, lane: str, table: str) -> DataFrame:
         return self._spark.read.format("delta").load(str(self._folder / lane / table))
 
 
-def differences(one: DataFrame, other: DataFrame) -> list[object]:
-    assert [(each.name, each.dataType) for each in one.schema] == [(each.name, each.dataType) for each in other.schema]
-    frames = [
-        frame.select(*(comparable(sql.col(f"`{each.name}`"), each.dataType).alias(each.name) for each in one.schema))
-        for frame in (one, other)
-    ]
-    return frames[0].exceptAll(frames[1]).take(3) + frames[1].exceptAll(frames[0]).take(3)
+def texts(lanes: Lanes, lane: str) -> DataFrame:
+    """Each row of each table as a text that says all of it."""
+    tables = {name: lanes.read(lane, name) for name in (*lanes.topics, "dead")}
+    return reduce(DataFrame.unionAll, (text_of(name, rows) for name, rows in tables.items()))
 
 
-def comparable(column: Column, kind: DataType) -> Column:
-    """As EXCEPT compares it: it takes no maps, and 0.0 for -0.0."""
+def text_of(name: str, rows: DataFrame) -> DataFrame:
+    whole = sql.struct(*(exact(sql.col(f"`{each.name}`"), each.dataType).alias(each.name) for each in rows.schema))
+    return rows.select(sql.lit(name).alias("table"), sql.to_json(whole, {"ignoreNullFields": "false"}).alias("text"))
+
+
+def exact(column: Column, kind: DataType) -> Column:
+    """As JSON tells it without loss; a map's entries in an order of their own."""
     match kind:
-        case FloatType() | DoubleType():
-            return column.cast("string")
+        case BinaryType():
+            return sql.hex(column)
+        case TimestampType():
+            return sql.unix_micros(column)
+        case DateType():
+            return sql.unix_date(column)
         case ArrayType():
-            return sql.transform(column, lambda item: comparable(item, kind.elementType))
+            return sql.transform(column, lambda item: exact(item, kind.elementType))
         case MapType():
             entry = StructType().add("key", kind.keyType).add("value", kind.valueType)
-            return sql.sort_array(sql.transform(sql.map_entries(column), lambda item: comparable(item, entry)))
+            return sql.sort_array(sql.transform(sql.map_entries(column), lambda item: exact(item, entry)))
         case StructType():
-            fields = [comparable(column.getField(each.name), each.dataType).alias(each.name) for each in kind]
+            fields = [exact(column.getField(each.name), each.dataType).alias(each.name) for each in kind]
             return sql.when(column.isNotNull(), sql.struct(*fields))
-    return column
+    return column.cast("string")
 
 
 def compare(lanes: Lanes) -> None:
     lanes.land()
     for name in lanes.topics:
-        assert differences(lanes.read("direct", name), lanes.read("spark", name)) == [], name
-    assert differences(lanes.read("direct", "dead"), lanes.read("spark", "dead")) == []
-    landed = {name: lanes.read("direct", name).count() for name in lanes.topics}
-    dead = lanes.read("direct", "dead").groupBy("topic").count().collect()
-    for topic, count in dead:
-        landed[topic] += count
-    assert landed == {name: len(topic.values) for name, topic in lanes.topics.items()}
-    assert {topic for topic, _ in dead} == landed.keys()
+        assert lanes.read("direct", name).schema == lanes.read("spark", name).schema
+    direct, by_spark = texts(lanes, "direct"), texts(lanes, "spark")
+    assert direct.exceptAll(by_spark).take(3) == by_spark.exceptAll(direct).take(3) == []
+    landed = dict(direct.where("table != 'dead'").groupBy("table").count().collect())
+    dead = dict(lanes.read("direct", "dead").groupBy("topic").count().collect())
+    assert {name: landed[name] + dead[name] for name in dead} == {
+        name: len(topic.values) for name, topic in lanes.topics.items()
+    }
 
 
 def test_both_lanes_make_the_same_of_a_schema_of_each_format(
@@ -125,8 +136,8 @@ def test_both_lanes_make_the_same_of_a_schema_of_each_format(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", range(2, 6))
 def test_both_lanes_make_the_same_of_any_schemas(
     spark: SparkSession, tmp_path: Path, registry: ScriptedRegistry, seed: int
 ) -> None:
-    compare(Lanes(spark, tmp_path, made_topics(Random(seed), 4, 400, tmp_path, registry), registry.url))
+    compare(Lanes(spark, tmp_path, made_topics(Random(seed), 2, 500, tmp_path, registry), registry.url))
