@@ -40,8 +40,13 @@ class Redriven(Typed):
         self.run(**JSON, **self.aside)
         spark.sql(f"ALTER TABLE delta.`{self.table}` DROP CONSTRAINT small")
 
-    def redrive(self, chosen: Chosen = EVERYTHING, *, dry_run: bool = False) -> RedriveReport:
+    def redrive(
+        self, chosen: Chosen = EVERYTHING, *, dry_run: bool = False, pattern: str | None = None
+    ) -> RedriveReport:
         settings = typed_options(self.bucket, "orders", {**JSON, **self.aside})
+        if pattern is not None:
+            del settings["subscribe"]
+            settings["subscribePattern"] = pattern
         return redrive(self.spark, settings, str(self.table), chosen, dry_run=dry_run)
 
     @property
@@ -92,16 +97,32 @@ def test_a_crash_between_two_commits_repeats_nothing_and_loses_nothing(
     assert (table.ids, table.letters) == (list(range(20)), [20])
 
 
+def test_letters_of_other_jobs_stay_where_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    table = Redriven(spark, tmp_path)
+    others = table.read(table.dead).where("offset = 10").withColumn("topic", sql.lit("others"))
+    others.unionAll(others.withColumn("redrive", sql.lit(1).cast("bigint"))).write.format("delta").mode("append").save(
+        str(table.dead)
+    )
+
+    assert table.redrive().mended == {str(table.table): 10}
+    assert (table.ids, table.letters) == (list(range(20)), [10, 10, 20])
+
+
 def test_a_topic_that_somebody_else_wrote_is_no_part_of_a_statement(spark: SparkSession, tmp_path: Path) -> None:
     table = Redriven(spark, tmp_path)
     foreign = table.read(table.dead).where("offset = 10").withColumn("topic", sql.lit("x' OR '1' = '1"))
     foreign.write.format("delta").mode("append").save(str(table.dead))
 
-    assert table.redrive().mended == {str(table.table): 11}
+    assert table.redrive(pattern=".").mended == {str(table.table): 11}
     assert (table.ids, table.letters) == (sorted([*range(20), 10]), [20])
 
 
 def test_a_table_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    settings = {**JSON, "ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": str(tmp_path / "no")}
+    settings = {
+        **JSON,
+        "subscribe": "orders",
+        "ingest.onDecodeError": "deadLetter",
+        "ingest.deadLetterTable": str(tmp_path / "no"),
+    }
     with pytest.raises(TableError, match="for dead letters is not there"):
         redrive(spark, settings, str(tmp_path / "table"), EVERYTHING)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from tiered_stream.delta.ingest_settings import TableFiles, as_options, check_names
+from tiered_stream.delta.row_schema import plan_rows
 from tiered_stream.delta.row_settings import DeadLetterLimit, registry_properties, row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_choices import Format, OnDecodeError
@@ -84,3 +86,15 @@ def test_the_settings_of_a_registry_travel_by_names_that_spark_redacts() -> None
 def test_names_like_ours_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="the nearest known one is ingest.value.format"):
         check_names({"ingest.value.formt": "json"})
+
+
+def test_a_proto_file_is_a_schema(tmp_path: Path) -> None:
+    file = tmp_path / "order.proto"
+    given = {"ingest.value.format": "protobuf", "ingest.value.schema": str(file), "ingest.value.message": "Order"}
+    with pytest.raises(ConfigurationError, match=r"ingest.value.schema: the file .*order.proto cannot be read"):
+        plan_rows(given, include_headers=False)
+    file.write_text("message {")
+    with pytest.raises(ConfigurationError, match=r"ingest.value.schema: a .proto file cannot be compiled"):
+        plan_rows(given, include_headers=False)
+    file.write_text('syntax = "proto3"; message Order { int64 id = 1; }')
+    assert plan_rows(given, include_headers=False).decoded.names[:2] == ["key", "id"]

@@ -17,19 +17,21 @@ from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.fetcher import IndexType
 
+_BATCH = 5000
+
 
 def write_topic(
     bucket: Path,
     topic: str,
     partitions: Sequence[Sequence[Record]],
     first: int = 0,
-    batch_records: int | None = None,
+    batch_records: int = _BATCH,
 ) -> None:
-    """One segment a partition, from the offset `first` on, in record batches of so many, or in one."""
+    """One segment a partition, from the offset `first` on, in record batches of so many."""
     topic_id = uuid5(NAMESPACE_OID, topic)
     for number, records in enumerate(partitions):
-        size = batch_records or len(records)
-        batches = [record_batch(records[at : at + size], base_offset=first + at) for at in range(0, len(records), size)]
+        starts = range(0, len(records), batch_records)
+        batches = [record_batch(records[at : at + batch_records], base_offset=first + at) for at in starts]
         log = b"".join(batches)
         segment = RemoteLogSegment(
             TopicPartition(topic, number), topic_id, uuid5(topic_id, f"{number} {first}"), first,

@@ -13,10 +13,12 @@ from google.protobuf import descriptor_pb2, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.formats.protobuf_cases import made
 from tests.fuzz.mutation import spoiled
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
-from tiered_stream.formats.protobuf_schema import compiled_proto, message_descriptor
+from tiered_stream.formats.protobuf_schema import message_descriptor
 
 PROTO = """
 syntax = "proto3";
@@ -146,48 +148,6 @@ def test_a_slice_with_nulls_keeps_its_rows() -> None:
     assert list(decoded.reasons) == [1]
 
 
-def made(random: Random, message: Any, depth: int = 0) -> Any:
-    """Fill some of a message's fields."""
-    for field in message.DESCRIPTOR.fields:
-        if random.random() < 0.5 and not field.is_required:
-            continue
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            entries = getattr(message, field.name)
-            for key in range(random.randrange(4)):
-                if field.name == "lines":
-                    made(random, entries[key])
-                else:
-                    entries[f"k{key}"] = random.randrange(3)
-        elif field.is_repeated:
-            for _ in range(random.randrange(4)):
-                if field.message_type is None:
-                    getattr(message, field.name).append(scalar(random, field))
-                else:
-                    made(random, getattr(message, field.name).add())
-        elif field.message_type is not None:
-            getattr(message, field.name).SetInParent()
-            made(random, getattr(message, field.name))
-        else:
-            setattr(message, field.name, scalar(random, field))
-    return message
-
-
-def scalar(random: Random, field: Any) -> Any:
-    match field.cpp_type:
-        case field.CPPTYPE_BOOL:
-            return random.random() < 0.5
-        case field.CPPTYPE_ENUM:
-            return random.choice([value.number for value in field.enum_type.values])
-        case field.CPPTYPE_FLOAT | field.CPPTYPE_DOUBLE:
-            return random.choice((0.0, -0.0, 1.5, -1e30, float("inf")))
-        case field.CPPTYPE_STRING:
-            text = random.choice(("", "a", "é€𐍈" * 5))
-            return text if field.type == field.TYPE_STRING else text.encode()
-    bits = random.choice((0, 1, 7, 14, 31 if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_UINT32) else 40))
-    number = random.randrange(1 << bits)
-    return -number if field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_INT64) and random.random() < 0.5 else number
-
-
 @given(st.integers(0, 2**32))
 @settings(max_examples=150, deadline=None)
 def test_compiled_code_decodes_as_googles_library_does(seed: int) -> None:
@@ -269,11 +229,3 @@ def test_files_that_import_each_other_are_refused() -> None:
     ring = [descriptor_pb2.FileDescriptorProto(name=name, dependency=[other]) for name, other in ("ab", "ba")]
     with pytest.raises(ConfigurationError):
         ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=ring).SerializeToString(), "x")
-
-
-@pytest.mark.parametrize(("name", "text", "why"), [("a.proto", "message {", "cannot be compiled"),
-                                                   ("../a.proto", "", "is no name of a .proto file"),
-                                                   ("/a.proto", "", "is no name of a .proto file")])  # fmt: skip
-def test_a_text_that_is_no_proto_is_refused(name: str, text: str, why: str) -> None:
-    with pytest.raises(ConfigurationError, match=why):
-        compiled_proto({name: text})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.formats.avro_cases import varint
 from tests.formats.scripted_registry import ScriptedRegistry
-from tiered_stream.formats.protobuf_schema import compiled_proto
+from tiered_stream.formats.proto_compiler import compiled_proto
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder
 from tiered_stream.formats.writer_schemas import NOT_FRAMED
@@ -54,7 +54,7 @@ def test_messages_are_read_whatever_schema_they_were_written_by(decoder: Registr
         (framed(1, -1), "schema 1 has no message [-1]"),
         (framed(3), "schema 3: a .proto file cannot be compiled"),
         (framed(4), "schema 4 is of the format AVRO, not PROTOBUF"),
-        (framed(9), "has no /schemas/ids/9"),
+        (framed(9), "the schema registry has no schema 9"),
         (framed(1)[:5], "behind the schema's id the value does not say"),
         (framed(1)[:5] + b"\x02", "behind the schema's id the value does not say"),
         (framed(1)[:5] + varint(1 << 40), "behind the schema's id the value does not say"),

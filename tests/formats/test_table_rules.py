@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tiered_stream.formats.table_rules import RowRules, TableRules, UncertainCheckError, parse_check
+from tiered_stream.formats.table_rules import RowRules, TableRules, UncertainCheckError, certain_rules, parse_check
 
 NAN = float("nan")
 ROWS = pa.RecordBatch.from_pydict(
@@ -65,3 +65,8 @@ def test_what_is_not_certain_is_not_parsed(check: str) -> None:
 def test_a_row_passes_where_a_check_is_true_and_not_where_it_is_null() -> None:
     rules = RowRules(TableRules(("s",), (("positive", "n > 0"),)), ROWS.schema)
     assert rules.broken(ROWS) == {2: "the column s is NOT NULL", 3: "the constraint positive does not hold"}
+
+
+def test_of_a_tables_rules_those_remain_that_can_be_asked_of_the_columns() -> None:
+    rules = TableRules(("day", "n"), (("known", "n > 0"), ("other", "length(s) > 3"), ("absent", "gone > 0")))
+    assert certain_rules(rules, ROWS.schema) == TableRules(("n",), (("known", "n > 0"),))

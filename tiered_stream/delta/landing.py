@@ -18,6 +18,7 @@ from tiered_stream.delta.address import TableAddress, find_address, make_by_spar
 from tiered_stream.delta.data_files import data_files, held_rows, observed
 from tiered_stream.delta.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.dead_letters import DeadLetterCommits, check_files
+from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.inferred_schema import with_inferred
 from tiered_stream.delta.ingest_settings import (
     COMMIT,
@@ -42,14 +43,14 @@ from tiered_stream.delta.row_schema import plan_topics, shared_columns, time_zon
 from tiered_stream.delta.row_settings import grows, infers, row_settings
 from tiered_stream.delta.session_checks import check_file_system, check_table
 from tiered_stream.delta.spark_lane import SparkLane
-from tiered_stream.delta.suitability import Suitability, look_at, reach
+from tiered_stream.delta.suitability import Suitability, fitted, look_at, reach
 from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.source import reporting_to, reports_address
-from tiered_stream.spark_session import register_source
+from tiered_stream.spark_session import is_connect, register_source
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit import TableCommits
@@ -276,7 +277,7 @@ def plan_landing(
     files = table_files(options)
     if infers(options):
         storage, _ = reach(spark, address.uri or "", options)
-        known = _description(replace(files, uri=address.uri, storage=storage)) if address.uri else None
+        known = _description(spark, address, replace(files, uri=address.uri, storage=storage)) if address.uri else None
         options = with_inferred(options, known, include_headers=parsed.include_headers)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
     schema = shared_columns(rows.values(), files.day_column)
@@ -298,20 +299,22 @@ def plan_landing(
         check_table(spark, address.path)
     if found.table is None:
         make(address)
-        found = replace(found, table=None if unreachable else _description(files))
+        found = replace(found, table=_description(spark, address, files))
     run = QueryRun(checkpoint, trigger, name)
-    rows = found.rows or rows
+    rows = found.rows or (fitted(rows, found.table) if found.table else rows)
     schema = shared_columns(rows.values(), files.day_column)
     return Landing(spark, options, address, files, schema, run, bounded, found, rows)
 
 
-def _description(files: TableFiles) -> TableDescription | None:
-    """What deltalake knows of a table in the Spark lane, if it can open it."""
-    if find_spec("deltalake") is None:
-        return None
-    from tiered_stream.delta.deltalake_commit import describe, open_table
-
+def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:
+    """What a table's log says, as far as anybody here can read it: Spark's Delta, else deltalake."""
     with suppress(TableError):
-        table = open_table(files)
-        return describe(table) if table else None
+        if not is_connect(spark) and has_delta_spark(spark):
+            found = DeltaSparkTable(spark, address).find()
+            return found.state.description if found else None
+        if find_spec("deltalake") is not None:
+            from tiered_stream.delta.deltalake_commit import describe, open_table
+
+            table = open_table(files)
+            return describe(table) if table else None
     return None

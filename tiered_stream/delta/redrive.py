@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, table_location
-from tiered_stream.delta.days import day_dates
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.ingest_settings import table_files, table_properties
 from tiered_stream.delta.java_errors import spark_errors
@@ -31,16 +28,16 @@ from tiered_stream.delta.lane import check_fit, table_rules
 from tiered_stream.delta.routing import Route, Routing, TableTarget
 from tiered_stream.delta.row_schema import fit_to_table, written_columns
 from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE
+from tiered_stream.delta.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_choices import Evolution, OnDecodeError
-from tiered_stream.formats.row_decoder import DecodedRows, RowDecoder, table_view
 from tiered_stream.formats.row_format import RowFormat
-from tiered_stream.formats.table_rules import NO_RULES, RowRules, UncertainCheckError
+from tiered_stream.formats.table_rules import certain_rules
 from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.spark_options import ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN
 
 log = logging.getLogger(__name__)
 
-_KEYS = ("topic", "partition", "offset")
 _STILL = "topic STRING, partition INT, offset BIGINT, reason STRING"
 
 
@@ -189,8 +186,8 @@ class _Redrive:
             letters.delete((sql.col("redrive") == number) & (sql.col("topic") == topic))
 
     def _set_mark(self, keys: DataFrame, now: str, then: str) -> None:
-        same = " AND ".join(f"letter.`{name}` = given.`{name}`" for name in _KEYS)
-        keys.select(*_KEYS).distinct().createOrReplaceTempView("tiered_stream_redrive")
+        same = " AND ".join(f"letter.`{name}` = given.`{name}`" for name in RECORD_KEYS)
+        keys.select(*RECORD_KEYS).distinct().createOrReplaceTempView("tiered_stream_redrive")
         with spark_errors(str(self._address), "changed"):
             self._spark.sql(
                 f"MERGE INTO {self._name} letter USING tiered_stream_redrive given ON {same} AND letter.redrive {now} "
@@ -198,7 +195,8 @@ class _Redrive:
             )
 
     def _letters(self) -> DataFrame:
-        return self._spark.table(self._name)
+        """Those of the job's topics: other jobs may set theirs aside in the same table."""
+        return self._spark.table(self._name).where(_subscribed(self._routing.settings))
 
     def _fresh(self, chosen: Chosen) -> DataFrame:
         return chosen.of(self._letters().where(sql.col("redrive").isNull()))
@@ -228,40 +226,40 @@ class _Redrive:
         table = found.state.description
         how = fit_to_table(how, table.fields)
         check_fit(target.name, table, written_columns(how, day), day)
-        return _with_rules(how, table_rules(table))
+        # What cannot be asked here Delta itself refuses.
+        return replace(how, rules=certain_rules(table_rules(table), how.written))
 
 
-def _with_rules(how: RowFormat, rules: Any) -> RowFormat:
-    try:
-        RowRules(rules, how.written)
-    except UncertainCheckError:
-        return replace(how, rules=NO_RULES)  # Delta itself refuses the rows
-    return replace(how, rules=rules)
+def _subscribed(settings: Mapping[str, str]) -> Column:
+    given = GivenOptions(settings)
+    pattern = given.read(SUBSCRIBE_PATTERN)
+    if pattern is not None:
+        return sql.col("topic").rlike(pattern)
+    topics = given.read(SUBSCRIBE) or sorted({each.topic for each in given.read(ASSIGN)})
+    if not topics:
+        raise ConfigurationError(
+            "one of subscribe, subscribePattern and assign must be set, as for the job: it says whose letters these are"
+        )
+    return sql.col("topic").isin(list(topics))
 
 
 def _distinct(letters: DataFrame) -> DataFrame:
     """Two queries may have set the same record aside."""
-    return letters.dropDuplicates([*_KEYS, "timestamp", "key", "value"])
+    return letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
 
 
-_Batches = Iterator[pa.RecordBatch]
-
-
-def _to_rows(how: RowFormat, day_column: str | None) -> Callable[[_Batches], _Batches]:
-    def rows(batches: _Batches) -> _Batches:
-        for _, found in _decoded({None: how}, batches):
-            made = table_view(found.rows)
-            if day_column:
-                made = made.append_column(day_column, day_dates(found.rows))
-            yield _bare(made)
+def _to_rows(how: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
+    def rows(batches: Batches) -> Batches:
+        for _, found in decoded_batches({"": how}, batches):
+            yield _bare(with_day(found.rows, day_column))
 
     return rows
 
 
-def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[_Batches], _Batches]:
-    def reasons(batches: _Batches) -> _Batches:
-        for letters, found in _decoded(hows, batches):
-            keys = {name: letters.column(name) for name in _KEYS}
+def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
+    def reasons(batches: Batches) -> Batches:
+        for letters, found in decoded_batches(hows, batches):
+            keys = {name: letters.column(name) for name in RECORD_KEYS}
             told: list[str | None] = [None] * letters.num_rows
             if found.dead is not None:
                 slots = np.searchsorted(letters.column("offset").to_numpy(), found.dead.column("offset").to_numpy())
@@ -272,34 +270,7 @@ def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[_Batches], _Batches]
     return reasons
 
 
-def _decoded(
-    hows: Mapping[str, RowFormat] | Mapping[None, RowFormat], batches: _Batches
-) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-    """Letters of one partition at a time in offset order, each offset once, and what becomes of them."""
-    decoders: dict[Any, RowDecoder] = {}
-    found: Mapping[Any, RowFormat] = hows
-    for batch in batches:
-        ordered = batch.take(pc.sort_indices(batch, [(name, "ascending") for name in _KEYS]))
-        for letters in _by_offset(ordered):
-            topic = None if None in found else letters.column("topic")[0].as_py()
-            if topic not in decoders:
-                decoders[topic] = RowDecoder(found[topic])
-            yield letters, decoders[topic].decode(letters)
-
-
-def _by_offset(letters: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Runs of letters, sorted by key, whose offsets grow in one partition."""
-    columns = [letters.column(name) for name in _KEYS]
-    topics = columns[0].dictionary_encode().indices.to_numpy()
-    numbers, offsets = columns[1].to_numpy(), columns[2].to_numpy()
-    new = (np.diff(topics) != 0) | (np.diff(numbers) != 0) | (np.diff(offsets) == 0)
-    ends = [*(np.flatnonzero(new) + 1).tolist(), letters.num_rows]
-    for start, end in zip([0, *ends], ends, strict=False):
-        if end > start:
-            yield letters.slice(start, end - start)
-
-
 def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without what fields say of themselves, and dictionaries: as Spark takes it."""
+    """Without what fields say of themselves, as Spark takes it."""
     schema = pa.schema([(each.name, each.type) for each in batch.schema])
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -189,21 +189,28 @@ def _part(name: str, kind: Format, schema: str | None, message: str | None) -> P
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
     content: str | bytes = schema
     if (match := _FILE.fullmatch(schema.strip())) is not None:
-        path = Path(schema.strip())
-        if match[1].lower() == "proto":
-            raise ConfigurationError(
-                f"ingest.{name}.schema is {path}: compile it (protoc --include_imports --descriptor_set_out=….desc) "
-                "and name the .desc file"
-            )
-        try:
-            content = path.read_bytes() if match[1].lower() == "desc" else path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"ingest.{name}.schema: the file {path} cannot be read: {error}") from error
+        content = _file(name, Path(schema.strip()), match[1].lower())
     if isinstance(content, bytes):
         return PartFormat(kind, b64encode(content).decode(), message or "")
     if kind is Format.JSON:
         return PartFormat(kind, schema_to_text(_json_schema(name, content)), message or "")
     return PartFormat(kind, content, message or "")
+
+
+def _file(name: str, path: Path, ending: str) -> str | bytes:
+    """What a schema's file has: a descriptor set, or a text."""
+    try:
+        if ending != "proto":
+            return path.read_bytes() if ending == "desc" else path.read_text()
+        path.open("rb").close()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"ingest.{name}.schema: the file {path} cannot be read: {error}") from error
+    from tiered_stream.formats.proto_compiler import compiled_file
+
+    try:
+        return compiled_file(path)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
 
 
 def _json_schema(name: str, text: str) -> pa.Schema:

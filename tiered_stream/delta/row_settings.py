@@ -81,7 +81,7 @@ VALUE_FORMAT = option(
 )  # fmt: skip
 VALUE_SCHEMA = optional(
     "ingest.value.schema", types.text,
-    "Their schema: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, "
+    "Their schema: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, `.proto`, "
     "`.desc`), `registry`, or for JSON `infer`.",
 )  # fmt: skip
 VALUE_MESSAGE = optional("ingest.value.message", types.text, "The message's full name, of protobuf.")

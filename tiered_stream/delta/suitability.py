@@ -101,8 +101,7 @@ def look_at(
     except TableError as error:
         return Suitability(None, str(error))
     if rows:
-        rules = table_rules(found)
-        rows = {topic: replace(fit_to_table(how, found.fields), rules=rules) for topic, how in rows.items()}
+        rows = fitted(rows, found)
         schema = shared_columns(rows.values(), files.day_column)
     if grows(settings) and growth_of(spark, address, files, committer)(found.fields, schema):
         table.update_incremental()
@@ -110,3 +109,9 @@ def look_at(
     check_fit(files.uri, found, schema, files.day_column)
     why_not = why_not_direct(found, files.day_column, schema, None if rows else NO_RULES)
     return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {})
+
+
+def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
+    """Rows, by topic, as the table has them, with its rules."""
+    rules = table_rules(table)
+    return {topic: replace(fit_to_table(how, table.fields), rules=rules) for topic, how in rows.items()}

@@ -45,7 +45,7 @@ def _open(part: PartFormat, how: RowFormat, *, grow: bool) -> ValueDecoder | Non
         case Format.AVRO if part.registered:
             from tiered_stream.formats.registry_decoder import RegistryDecoder
 
-            return RegistryDecoder(_registry_of(how), part.schema, grow=grow)
+            return RegistryDecoder(_registry_of(how), part.schema, part.references, grow=grow)
         case Format.AVRO:
             from tiered_stream.formats.avro_decoder import AvroDecoder
 
@@ -85,7 +85,7 @@ def with_registered(part: PartFormat, how: RowFormat, subject: str) -> PartForma
             f"says {part.format.value}: correct the format"
         )
     if part.format is not Format.PROTOBUF:
-        return replace(part, schema=found.text)
+        return replace(part, schema=found.text, references=tuple(text for _, text in found.references))
     from tiered_stream.formats.registry_protobuf import registered_descriptors
 
     return replace(part, schema=b64encode(registered_descriptors(found)).decode())

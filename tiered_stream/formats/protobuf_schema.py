@@ -6,11 +6,7 @@ duration; a message without fields has no column. Messages that hold themselves,
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -26,7 +22,6 @@ from tiered_stream.formats.google_protobuf import (
 
 _MOST_BYTES, _MOST_FIELDS, MOST_DEPTH = 16 << 20, 10_000, 64
 """The limits of a schema: of its bytes, and of its columns when written out."""
-_COMPILE_SECONDS = 60
 
 _SIMPLE = {
     FieldDescriptor.CPPTYPE_INT32: pa.int32(),
@@ -80,32 +75,6 @@ def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
         needs = [each for each in files[name].dependency if each not in done]
         # A file that imports itself by way of others is refused by the pool.
         waiting += [(name, True), *((each, False) for each in needs if (each, True) not in waiting)]
-
-
-def compiled_proto(files: Mapping[str, str]) -> bytes:
-    """The descriptor set of the texts of `.proto` files, by the names by which they import each other.
-
-    Raises:
-        ConfigurationError: they are none, or the compiler (the package grpcio-tools) is not installed.
-    """
-    with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
-        for name, text in files.items():
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
-            path = Path(folder, "in", name)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        out = Path(folder, "out")
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}/in", "--include_imports",
-                   f"--descriptor_set_out={out}", *files]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_COMPILE_SECONDS)
-        if done.returncode != 0:
-            why = done.stderr.strip().replace("\n", "; ")[:300]
-            raise ConfigurationError(
-                f"a .proto file cannot be compiled (that takes the package grpcio-tools; without it give what "
-                f"protoc --include_imports --descriptor_set_out writes): {why}"
-            )
-        return out.read_bytes()
 
 
 def message_type(message: Descriptor) -> pa.StructType:

@@ -32,8 +32,11 @@ Rows = np.ndarray[Any, Any]
 class RegistryDecoder:
     """Values of any schemas of a registry, read as those of the schema `reader`."""
 
-    def __init__(self, settings: RegistrySettings, reader: str, *, grow: bool = False) -> None:
-        """`grow`: fields that a writer has and the reader has not become fields of the column, from then on.
+    def __init__(
+        self, settings: RegistrySettings, reader: str, referenced: Sequence[str] = (), *, grow: bool = False
+    ) -> None:
+        """`referenced` as in `parse_avro_schema`. `grow`: fields that a writer has and the reader has not become fields
+        of the column, from then on.
 
         Raises:
             ConfigurationError: the settings or the schema are none.
@@ -41,7 +44,7 @@ class RegistryDecoder:
         """
         self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), _parsed)
         self._grow = grow
-        self._wanted = parse_avro_schema(reader)
+        self._wanted = parse_avro_schema(reader, referenced)
         self._nulls = AvroReader(self._wanted, self._wanted)
         self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MOST_READERS)
 

@@ -16,8 +16,8 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.byte_slices import ByteSlices
 from tiered_stream.formats.decoded import REASON_SIZE, Decoded
 from tiered_stream.formats.google_protobuf import descriptor_pb2
+from tiered_stream.formats.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
-from tiered_stream.formats.protobuf_schema import compiled_proto
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.schema_registry import RegisteredSchema, schema_registry
 from tiered_stream.formats.writer_schemas import HEADER_SIZE, NOT_FRAMED, WriterSchemas, schema_ids

@@ -38,6 +38,8 @@ class PartFormat:
     message: str = ""
     registered: bool = False
     kind: pa.DataType | None = None
+    references: tuple[str, ...] = ()
+    """Schemas of Avro that `schema` refers to, each after those that it needs itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,8 @@ def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
     for name in (KEY, VALUE):
         part = found[name]
         kind = schema_from_text(part["kind"]).field(0).type if part["kind"] else None
-        found[name] = PartFormat(Format(part["format"]), part["schema"], part["message"], part["registered"], kind)
+        found[name] = PartFormat(Format(part["format"]), part["schema"], part["message"], part["registered"], kind,
+                                 tuple(part["references"]))  # fmt: skip
     rules, transformed = found["rules"], found["transformed"]
     return RowFormat(
         **found

@@ -58,15 +58,17 @@ class SchemaRegistry:
             UnknownSchemaError: there is none; it is not asked for again for a minute.
             SchemaRegistryError: see `RegistryConnection.get`.
         """
+        # The same text at each time: it is the reason of dead letters.
+        unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
         with self._lock:
             if time.monotonic() < self._unknown.get(schema_id, 0):
-                raise UnknownSchemaError(f"the schema registry has no schema {schema_id}")
+                raise unknown
         try:
             return self._schemas.get(schema_id, lambda: self._load(f"/schemas/ids/{schema_id}", schema_id))
-        except UnknownSchemaError:
+        except UnknownSchemaError as error:
             with self._lock:
                 self._unknown[schema_id] = time.monotonic() + _UNKNOWN_SECONDS
-            raise
+            raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:
         """The newest schema of a subject, asked for at each call. Raises as `by_id`."""

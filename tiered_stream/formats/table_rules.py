@@ -52,6 +52,20 @@ class UncertainCheckError(ValueError):
     """The check is more than what is certain here."""
 
 
+def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
+    """Those of them that can be asked here of rows with these columns."""
+
+    def is_certain(text: str) -> bool:
+        try:
+            parse_check(text, schema)
+        except UncertainCheckError:
+            return False
+        return True
+
+    not_null = (name for name in rules.not_null if name in schema.names)
+    return TableRules(tuple(not_null), tuple(each for each in rules.checks if is_certain(each[1])))
+
+
 class RowRules:
     """The rules of a table, ready to be asked. Raises UncertainCheckError when it is made."""
 

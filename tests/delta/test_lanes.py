@@ -1,0 +1,145 @@
+"""Both lanes make the same of made-up schemas and values, hostile ones among them: tables and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import ArrayType, BinaryType, DataType, DateType, MapType, StructType, TimestampType
+
+from tests.delta.made_topics import (
+    MadeTopic,
+    avro_topic,
+    json_topic,
+    protobuf_topic,
+    registered_avro_topic,
+    registered_protobuf_topic,
+)
+from tests.delta.typed_archive import typed_options
+from tests.formats.scripted_registry import ScriptedRegistry
+from tiered_stream import land
+
+KAFKA = "topic, partition, offset as kafka_offset, timestamp as kafka_timestamp"
+
+
+@pytest.fixture
+def registry() -> Iterator[ScriptedRegistry]:
+    with ScriptedRegistry() as server:
+        yield server
+
+
+def made_topics(random: Random, rounds: int, count: int, folder: Path, registry: ScriptedRegistry) -> list[MadeTopic]:
+    topics = []
+    for at in range(rounds):
+        topics += [
+            json_topic(random, f"json{at}", count),
+            avro_topic(random, f"avro{at}", count),
+            protobuf_topic(random, f"protobuf{at}", count, folder),
+            registered_avro_topic(random, f"ravro{at}", count, registry),
+            registered_protobuf_topic(random, f"rprotobuf{at}", count, registry),
+        ]
+    return topics
+
+
+class Lanes:
+    """Lands topics by one query of the direct lane, and by one each of the Spark lane."""
+
+    def __init__(self, spark: SparkSession, folder: Path, topics: Sequence[MadeTopic], registry: str) -> None:
+        self._spark, self._folder, self._registry = spark, folder, registry
+        self._bucket = folder / "bucket"
+        self.topics = {topic.name: topic for topic in topics}
+        for topic in topics:
+            topic.write(self._bucket)
+
+    def land(self) -> None:
+        by_topic = {
+            f"ingest.topic.{name}.value.{key}": value
+            for name, topic in self.topics.items()
+            for key, value in topic.settings.items()
+        }
+        self._start("direct", ",".join(self.topics), "{topic}", by_topic).awaitTermination()
+        queries = [
+            self._start("spark", name, name, {f"ingest.value.{key}": value for key, value in topic.settings.items()})
+            for name, topic in self.topics.items()
+        ]
+        for query in queries:
+            query.awaitTermination()
+
+    def _start(self, lane: str, topics: str, table: str, formats: Mapping[str, str]) -> StreamingQuery:
+        given = {
+            **formats, "ingest.kafkaColumns": KAFKA, "ingest.onDecodeError": "deadLetter",
+            "ingest.schema.registry.url": self._registry, "ingest.deadLetterTable": str(self._folder / lane / "dead"),
+        }  # fmt: skip
+        return land(
+            self._spark, options=typed_options(self._bucket, topics, given), table=str(self._folder / lane / table),
+            checkpoint=str(self._folder / f"{lane} checkpoint of {table}"), lane=lane,
+        )  # fmt: skip
+
+    def read(self, lane: str, table: str) -> DataFrame:
+        return self._spark.read.format("delta").load(str(self._folder / lane / table))
+
+
+def texts(lanes: Lanes, lane: str) -> DataFrame:
+    """Each row of each table as a text that says all of it."""
+    tables = {name: lanes.read(lane, name) for name in (*lanes.topics, "dead")}
+    return reduce(DataFrame.unionAll, (text_of(name, rows) for name, rows in tables.items()))
+
+
+def text_of(name: str, rows: DataFrame) -> DataFrame:
+    whole = sql.struct(*(exact(sql.col(f"`{each.name}`"), each.dataType).alias(each.name) for each in rows.schema))
+    return rows.select(sql.lit(name).alias("table"), sql.to_json(whole, {"ignoreNullFields": "false"}).alias("text"))
+
+
+def exact(column: Column, kind: DataType) -> Column:
+    """As JSON tells it without loss; a map's entries in an order of their own."""
+    match kind:
+        case BinaryType():
+            return sql.hex(column)
+        case TimestampType():
+            return sql.unix_micros(column)
+        case DateType():
+            return sql.unix_date(column)
+        case ArrayType():
+            return sql.transform(column, lambda item: exact(item, kind.elementType))
+        case MapType():
+            entry = StructType().add("key", kind.keyType).add("value", kind.valueType)
+            return sql.sort_array(sql.transform(sql.map_entries(column), lambda item: exact(item, entry)))
+        case StructType():
+            fields = [exact(column.getField(each.name), each.dataType).alias(each.name) for each in kind]
+            return sql.when(column.isNotNull(), sql.struct(*fields))
+    return column.cast("string")
+
+
+def compare(lanes: Lanes) -> None:
+    lanes.land()
+    for name in lanes.topics:
+        assert lanes.read("direct", name).schema == lanes.read("spark", name).schema
+    direct, by_spark = texts(lanes, "direct"), texts(lanes, "spark")
+    assert direct.exceptAll(by_spark).take(3) == by_spark.exceptAll(direct).take(3) == []
+    landed = dict(direct.where("table != 'dead'").groupBy("table").count().collect())
+    dead = dict(lanes.read("direct", "dead").groupBy("topic").count().collect())
+    assert {name: landed[name] + dead[name] for name in dead} == {
+        name: len(topic.values) for name, topic in lanes.topics.items()
+    }
+
+
+def test_both_lanes_make_the_same_of_json_and_of_a_registrys_avro(
+    spark: SparkSession, tmp_path: Path, registry: ScriptedRegistry
+) -> None:
+    random = Random(1)
+    topics = [json_topic(random, "json", 200), registered_avro_topic(random, "avro", 200, registry)]
+    compare(Lanes(spark, tmp_path, topics, registry.url))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 6))
+def test_both_lanes_make_the_same_of_schemas_of_each_format(
+    spark: SparkSession, tmp_path: Path, registry: ScriptedRegistry, seed: int
+) -> None:
+    compare(Lanes(spark, tmp_path, made_topics(Random(seed), 2, 500, tmp_path, registry), registry.url))

@@ -1,0 +1,74 @@
+"""Descriptor sets of `.proto` files, by the compiler that the package grpcio-tools has in it.
+
+The compiler is a process of its own that works in one folder: what a file imports is looked for there, and in what
+Google ships (`google/protobuf/*.proto`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.google_protobuf import descriptor_pb2
+
+_COMPILE_SECONDS = 60
+
+
+def compiled_proto(files: Mapping[str, str]) -> bytes:
+    """The descriptor set of the texts of `.proto` files, by the names by which they import each other.
+
+    Raises:
+        ConfigurationError: they are none, or the compiler is not installed.
+    """
+    with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
+        for name, text in files.items():
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return _compiled(Path(folder), files)
+
+
+def compiled_file(path: Path) -> bytes:
+    """The descriptor set of a `.proto` file, with all that it imports from its own folder and those below.
+
+    Raises:
+        ConfigurationError: it cannot be compiled, imports what lies elsewhere, or the compiler is not installed.
+    """
+    folder = path.parent.resolve()
+    found = _compiled(folder, [path.name])
+    for each in descriptor_pb2.FileDescriptorSet.FromString(found).file:
+        # A name that leads out of the folder the compiler refuses itself; a link it follows.
+        if not Path(folder, each.name).resolve().is_relative_to(folder):
+            raise ConfigurationError(f"{path} imports {each.name[:100]}, which lies outside its folder {folder}")
+    return found
+
+
+def _compiled(folder: Path, names: Iterable[str]) -> bytes:
+    if find_spec("grpc_tools") is None:
+        raise ConfigurationError(
+            "a .proto file takes a compiler, the package grpcio-tools: pip install 'tiered-stream[formats]'. "
+            "Or compile it elsewhere (protoc --include_imports --descriptor_set_out=….desc) and name the .desc file"
+        )
+    with tempfile.TemporaryDirectory(prefix="tiered_stream-") as place:
+        out = Path(place, "out.desc")
+        # In the folder: a colon in its path would count as several. No name is taken for an option behind the dot.
+        command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--include_imports",
+                   f"--descriptor_set_out={out}", *(f"./{name}" for name in names)]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, errors="replace", check=False,
+                stdin=subprocess.DEVNULL, timeout=_COMPILE_SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise ConfigurationError(f"a .proto file is not compiled within {_COMPILE_SECONDS} seconds") from None
+        if done.returncode != 0:
+            why = done.stderr.strip().replace("\n", "; ")[:300]
+            raise ConfigurationError(f"a .proto file cannot be compiled: {why}")
+        return out.read_bytes()
