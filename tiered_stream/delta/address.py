@@ -87,11 +87,21 @@ def make_by_spark(
     """
     check_table(spark, address.path)
     partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
-    properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
-    with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
+    with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
     with spark_errors(str(address), "made"):
         table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{partitioned}{with_properties}")
+
+
+def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:
+    """Give properties to a table that is in its folder, whether or not the catalog has it yet.
+
+    Raises:
+        TableError: Spark cannot.
+    """
+    with spark_errors(str(address), "changed"):
+        place = unquote(known_scheme(spark, address.uri or "")).replace("`", "``")
+        spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ({_properties(given)})")
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:
@@ -117,6 +127,10 @@ def spark_path(address: TableAddress) -> str:
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
     return unquote(urlsplit(uri).path) if local else address.path or ""
+
+
+def _properties(given: Mapping[str, str]) -> str:
+    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
 
 
 def _quoted(text: str) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tiered_stream.delta.row_settings import ROW_OPTIONS, redacted_registry
+from tiered_stream.delta.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.row_choices import REGISTRY_PREFIX
+from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
@@ -65,6 +65,8 @@ STORAGE_PREFIX = "ingest.storage."
 """`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
 PROPERTY_PREFIX = "ingest.tableProperty."
 """Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
+TYPE_WIDENING = "delta.enableTypeWidening"
+"""Delta's property of tables whose columns may become wider."""
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """Of paths in S3, as Hadoop has them."""
@@ -142,7 +144,8 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
     """The properties that a new table gets; their names keep their case, which Delta heeds."""
     size = len(PROPERTY_PREFIX)
-    return {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
+    given = {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
+    return given | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:

@@ -39,7 +39,7 @@ from tiered_stream.delta.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, q
 from tiered_stream.delta.query_tables import Landed
 from tiered_stream.delta.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.row_schema import plan_topics, shared_columns, time_zone
-from tiered_stream.delta.row_settings import grows, infers, row_settings
+from tiered_stream.delta.row_settings import evolution_of, infers, row_settings
 from tiered_stream.delta.session_checks import check_file_system, check_table
 from tiered_stream.delta.spark_lane import SparkLane
 from tiered_stream.delta.suitability import Suitability, look_at, reach
@@ -180,7 +180,7 @@ class Landing:
         assert table is not None
         assert committer is not None
         fail = parse_options(source_options(self.settings), streaming=True).fail_on_data_loss
-        grow = growth_of(self.spark, self.address, self.files, committer) if grows(self.settings) else None
+        grow = growth_of(self.spark, self.address, self.files, committer, evolution_of(self.settings))
         planned = LandingTable(
             self.files, self.schema, table.table_id, committer.why_not_direct, fail, table_rules(table), grow
         )

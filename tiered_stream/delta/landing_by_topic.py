@@ -14,13 +14,14 @@ from uuid import uuid4
 import orjson
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.address import TableAddress, find_address, register_table, table_uri
+from tiered_stream.delta.address import TableAddress, find_address, register_table, set_properties, table_uri
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.ingest_settings import (
     ON_TABLE_ERROR,
     PARK,
     ROUTE,
     TABLE,
+    TYPE_WIDENING,
     TableStorage,
     source_options,
     table_files,
@@ -34,7 +35,7 @@ from tiered_stream.delta.parked_rows import ParkedRows
 from tiered_stream.delta.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.routing import TOPIC, Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.row_schema import plan_rows, time_zone
-from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, grows
+from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, evolution_of
 from tiered_stream.delta.suitability import look_at, reach
 from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.errors import ConfigurationError, TableError
@@ -170,7 +171,7 @@ class TopicTables:
 
         known = self._find(target)
         address = replace(known, uri=target.key)
-        make = partial(_make, target)
+        make = partial(_make, self.spark, target)
         found = look_at(self.spark, address, target.settings, target.files, target.schema, make)
         if found.why_not or found.committer is None or found.table is None:
             raise TableError(
@@ -179,7 +180,7 @@ class TopicTables:
             )
         if known.uri is None:
             register_table(self.spark, address)
-        grow = growth_of(self.spark, address, target.files, found.committer) if grows(target.settings) else None
+        grow = growth_of(self.spark, address, target.files, found.committer, evolution_of(target.settings))
         planned = LandingTable(
             target.files, target.schema, found.table.table_id, found.committer.why_not_direct, self.fail_on_data_loss,
             grow=grow,
@@ -217,11 +218,16 @@ class TopicTables:
         return found
 
 
-def _make(target: TableTarget, address: TableAddress) -> None:
+def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
     """Tasks have written into the folder already: delta-spark would make no table there."""
     from tiered_stream.delta.deltalake_commit import make_table
 
-    make_table(target.files, target.schema, table_properties(target.settings))
+    properties = table_properties(target.settings)
+    # What deltalake does not know, delta-spark adds.
+    added = {name: properties.pop(name) for name in (TYPE_WIDENING,) if name in properties}
+    make_table(target.files, target.schema, properties)
+    if added:
+        set_properties(spark, address, added)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.ingest_settings import ROUTES, TableFiles, as_options, table_files, with_overrides
 from tiered_stream.delta.row_schema import resolved, spark_columns, written_columns
-from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, registry_properties
+from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
 from tiered_stream.errors import TableError
+from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
@@ -122,7 +123,8 @@ class Routing:
             return None
         uri = self.dead_letter_places.get(name, name)
         files = replace(target.files, uri=uri, day_column=None)
-        return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), target.settings)
+        settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.NONE})
+        return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 
 
 def routing_options(routing: Routing) -> dict[str, str]:
