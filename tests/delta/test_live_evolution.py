@@ -164,6 +164,22 @@ def test_what_would_widen_a_column_is_kept_aside_with_what_to_do(
     assert dead.offset == 3 and "ingest.schemaEvolution=widen would widen the column" in dead.reason
 
 
+def test_each_table_of_a_query_for_many_becomes_wider_by_itself(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path, "{topic}")
+    typed.checkpoint = tmp_path / "checkpoint"
+    settings = {
+        "ingest.value.format": "json", "ingest.value.schema": "id INT", "ingest.kafkaColumns": "none",
+        "ingest.schemaEvolution": "widen",
+    }  # fmt: skip
+    for first, values in enumerate([(1, 1), (1 << 40, 2), (3, 3)]):
+        for topic, value in zip(("grows", "stays"), values, strict=True):
+            write_topic(typed.bucket, topic, [[Record(None, b'{"id": %d}' % value)]], first=first)
+        typed.run(topics="grows,stays", **settings)
+    for topic, kind, rows in (("grows", "BIGINT", (1, 1 << 40, 3)), ("stays", "INT", (1, 2, 3))):
+        found = typed.read(tmp_path / topic)
+        assert same(found, spark.createDataFrame([(each,) for each in rows], f"id {kind}"))
+
+
 def test_json_numbers_widen_columns_and_fields_that_no_column_has_are_left_out(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
@@ -41,6 +42,13 @@ def test_a_topics_own_settings_go_before_the_querys() -> None:
     assert (orders.files.day_column, orders.files.compression) == ("day", "none")
     assert orders.schema.names[-1] == "day"
     assert (others.files.day_column, others.files.compression) == (None, "zstd")
+
+
+def test_what_is_changed_for_all_tables_holds_for_those_that_were_known_before() -> None:
+    known = routing(orders={"ingest.compression": "none"})
+    assert known.target("orders").files.tasks == 1
+    changed = replace(known, files=replace(known.files, tasks=8))
+    assert {changed.target(topic).files.tasks for topic in ("orders", "others")} == {8}
 
 
 @pytest.mark.parametrize("topic", ["..", ".", "a/../../b", "", "a b", "é", "a\n", "x" * 250])

@@ -28,6 +28,11 @@ class TableAddress:
     def __str__(self) -> str:
         return self.path or self.name or ""
 
+    def sql_path(self, spark: SparkSession) -> str:
+        """What SQL calls its folder, whether or not the catalog has the table."""
+        place = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
+        return f"delta.`{place}`"
+
     @property
     def sql_name(self) -> str:
         """What SQL calls it."""
@@ -100,8 +105,7 @@ def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[st
         TableError: Spark cannot.
     """
     with spark_errors(str(address), "changed"):
-        place = unquote(known_scheme(spark, address.uri or "")).replace("`", "``")
-        spark.sql(f"ALTER TABLE delta.`{place}` SET TBLPROPERTIES ({_properties(given)})")
+        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(given)})")
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:

@@ -23,8 +23,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta.compaction import Compaction
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.known_rules import rules_text
 from tiered_stream.delta.lane import TableDescription, check_fit, why_not_direct
 from tiered_stream.delta.query_tables import Landed
 from tiered_stream.delta.row_schema import joined_columns, with_day
@@ -66,6 +68,9 @@ class LandingTable:
     """By which its rows were checked."""
     grow: Grow | None = None
     """Adds the columns that files have more; None: none has."""
+    compaction: Compaction | None = None
+    rules_by_file: bool = False
+    """Whether each file says by which rules its rows were checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,8 @@ class TableCommits:
             self._check_fit(transaction.state.description, batch.files)
             try:
                 self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
+                if self._planned.compaction is not None:
+                    self._planned.compaction.after(transaction.state.version, self._last.version)
                 return self._last.version
             except UncertainCommitError as error:
                 name = f"{self._name}: batch {batch.batch_id}"
@@ -216,6 +223,8 @@ class TableCommits:
     def _check_fit(self, found: TableDescription, files: Sequence[DataFile]) -> None:
         planned, day_column = self._planned, self._planned.files.day_column
         reason = planned.why_not(found) or why_not_direct(found, day_column, planned.schema, planned.rules)
+        if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
+            reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:
             raise TableError(
                 f"{self._name} has changed, and can no longer be written to by the direct lane: {reason}. "

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -20,7 +21,9 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.data_files import file_rows, spark_file_schema
 from tiered_stream.delta.ingest_settings import ON_TABLE_ERROR, ONLY_TABLE, PARK, PARKED_FILE, source_options
-from tiered_stream.delta.routing import Routing, routing_of
+from tiered_stream.delta.known_rules import KnownRules, rules_text
+from tiered_stream.delta.routing import Routing, TableTarget, routing_of
+from tiered_stream.formats.table_rules import TableRules
 from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
@@ -35,13 +38,23 @@ FILES = 4
 
 
 class FilesPartition(InputPartition):
-    """The splits that one task lands, where else it is to report what they cost, and the tables that are parked."""
+    """The splits that one task lands, where else it is to report what they cost, and what is known of tables.
 
-    def __init__(self, splits: tuple[Split, ...], batch_log: tuple[str, ...], held: tuple[str, ...] = ()) -> None:
+    `held` are those that are parked, `rules` what they ask of rows, each by key.
+    """
+
+    def __init__(
+        self,
+        splits: tuple[Split, ...],
+        batch_log: tuple[str, ...],
+        held: tuple[str, ...] = (),
+        rules: Mapping[str, TableRules] = MappingProxyType({}),
+    ) -> None:
         super().__init__(splits)
         self.splits = splits
         self.batch_log = batch_log
         self.held = held
+        self.rules = dict(rules)
 
 
 class FilesDataSource(DataSource):
@@ -78,11 +91,20 @@ class TasksWrite:
         park = given.read(ON_TABLE_ERROR) == PARK
         return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE))
 
-    def partitions(self, splits: Sequence[Split], batch_log: tuple[str, ...] = ()) -> list[InputPartition]:
+    def partitions(
+        self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
+    ) -> list[InputPartition]:
         files = self.routing.files
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks)
         held = self._parked()
-        return [FilesPartition(task, batch_log, held) for task in tasks]
+        rules = known.of(self._unknown_tables(splits))
+        return [FilesPartition(task, batch_log, held, rules) for task in tasks]
+
+    def _unknown_tables(self, splits: Sequence[Split]) -> list[TableTarget]:
+        """Whose rules nobody has looked up; where tables are parked, or caught up, none that has any is written."""
+        if self.routing.has_rules or self.park or self.only is not None:
+            return []
+        return [self.routing.target(topic) for topic in sorted({split.topic_partition.topic for split in splits})]
 
     def _parked(self) -> tuple[str, ...]:
         """As far as they are told: what is written for others, the driver does not commit."""
@@ -103,10 +125,12 @@ class TasksWrite:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
-        written = write_splits(partition.splits, options, TableRows(self.routing), task, tables)
+        written = write_splits(partition.splits, options, TableRows(self.routing, partition.rules), task, tables)
+        texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
+        files = [replace(file, rules=texts.get(file.table)) for file in written.files]
         send(written.metrics, (*options.metrics_addresses, *partition.batch_log))
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        yield file_rows(written.files, written.metrics, peak_memory, written.held)
+        yield file_rows(files, written.metrics, peak_memory, written.held)
         settle_worker()
 
 
@@ -116,12 +140,13 @@ class FilesReader(StreamReader):
     def __init__(self, options: Options, tasks: TasksWrite) -> None:
         super().__init__(options)
         self._tasks = tasks
+        self._rules = KnownRules()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_tasks": self._tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._tasks.partitions(self.splits(start, end), self.batch_log)
+        return self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.write(partition, self.options)
@@ -136,7 +161,8 @@ class FilesBatchReader(BatchReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()
-        return self._tasks.partitions([each.split for each in planned if isinstance(each, SplitPartition)]) or planned
+        splits = [each.split for each in planned if isinstance(each, SplitPartition)]
+        return self._tasks.partitions(splits, KnownRules()) or planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.write(partition, self.options)

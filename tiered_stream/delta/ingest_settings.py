@@ -23,6 +23,11 @@ COMPRESSION = option(
 DAY_COLUMN = optional(
     "ingest.dayColumn", types.text, "A column with the UTC day of `timestamp`, by which to partition."
 )
+COMPACT_EVERY = optional(
+    "ingest.compactEvery", types.integer(1),
+    "After so many versions of the table its small files become larger ones, beside the query.",
+    shown="not at all",
+)  # fmt: skip
 AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE = "auto", "spark", "deltalake"
 COMMIT = option(
     "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO,
@@ -52,8 +57,8 @@ ON_TABLE_ERROR = option(
     "What becomes of a table that cannot be written: it fails the query, or is parked: the other tables go on, and it "
     "is caught up when it can be written again.",
 )  # fmt: skip
-INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMMIT, ROUTE, ON_TABLE_ERROR)
-TOPIC_OPTIONS: tuple[Option[Any], ...] = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, *ROW_OPTIONS)
+INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR)
+TOPIC_OPTIONS: tuple[Option[Any], ...] = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMPACT_EVERY, *ROW_OPTIONS)
 """Those that a topic may have for itself: `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
@@ -108,6 +113,7 @@ class TableFiles:
     day_column: str | None = of(DAY_COLUMN)
     target_bytes: int = of(TARGET_FILE_SIZE)
     compression: str = of(COMPRESSION)
+    compact_every: int | None = of(COMPACT_EVERY)
     tasks: int = of(_TASKS)
     """How many tasks run at once: a micro-batch is not cut finer than these can use."""
 

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.address import TableAddress, find_address, make_by_spark
+from tiered_stream.delta.compaction import compaction_of
 from tiered_stream.delta.data_files import data_files, held_rows, observed
 from tiered_stream.delta.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.dead_letters import DeadLetterCommits, check_files
@@ -156,7 +157,7 @@ class Landing:
         settings = reporting_to(reports_address(self.spark), self.settings)
         places = dead_letter_place(self.spark, self.settings)
         route = Route(".*", str(self.address), files.uri)
-        routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places)
+        routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
         rows = self.spark.readStream.format(SOURCE).options(**routing_options(routing)).load()
         commits, dead_letters = self._commits(), self._dead_letters(routing)
 
@@ -182,7 +183,14 @@ class Landing:
         fail = parse_options(source_options(self.settings), streaming=True).fail_on_data_loss
         grow = growth_of(self.spark, self.address, self.files, committer, evolution_of(self.settings))
         planned = LandingTable(
-            self.files, self.schema, table.table_id, committer.why_not_direct, fail, table_rules(table), grow
+            self.files,
+            self.schema,
+            table.table_id,
+            committer.why_not_direct,
+            fail,
+            table_rules(table),
+            grow,
+            compaction_of(self.spark, self.address, self.files, committer),
         )
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
         return TableCommits(committer.open(self.spark, self.address, self.files), planned, gap)
@@ -191,7 +199,7 @@ class Landing:
         target = routing.dead_letters(TableTarget(str(self.address), self.files, self.schema, self.settings))
         if target is None:
             return None
-        tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False)
+        tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
         return DeadLetterCommits(tables.open(target, Landed()), target, row_settings(self.settings).max_dead_letters)
 
 

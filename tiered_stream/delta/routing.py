@@ -82,7 +82,9 @@ class Routing:
     """What rows are, as the driver has resolved it: by topic where a topic has settings of its own, else by ''."""
     dead_letter_places: Mapping[str, str] = field(default_factory=dict)
     """The folders of the tables for dead letters, by `ingest.deadLetterTable`."""
-    _targets: dict[str, TableTarget] = field(default_factory=dict, compare=False, repr=False)
+    has_rules: bool = False
+    """Whether `rows` have the rules of their tables already."""
+    _targets: dict[str, TableTarget] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def target(self, topic: str) -> TableTarget:
         """The table of a topic.
@@ -132,7 +134,8 @@ def routing_options(routing: Routing) -> dict[str, str]:
     routes = [[each.pattern, each.table, each.place, each.in_lower_case] for each in routing.routes]
     rows = {topic: how.to_json() for topic, how in routing.rows.items()}
     # Spark's options have no case: topics do
-    told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places}
+    told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
+            "has_rules": routing.has_rules}  # fmt: skip
     options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
     # Dead letters have them, whatever the tables get.
     needed = routing.dead_letter_places or any(how.keeps_headers for how in routing.rows.values())
@@ -145,4 +148,4 @@ def routing_of(options: Mapping[str, str]) -> Routing:
     registry = registry_properties(options)
     rows = {topic: row_format(text, registry) for topic, text in told["rows"].items()}
     routes = tuple(Route(*each) for each in told["routes"])
-    return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"])
+    return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"], told["has_rules"])

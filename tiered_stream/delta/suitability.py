@@ -69,10 +69,13 @@ def look_at(
     schema: StructType,
     make: Callable[[TableAddress], None],
     rows: Mapping[str, RowFormat] | None = None,
+    *,
+    checked: bool = False,
 ) -> Suitability:
     """Open the table, or make it, and see what it allows.
 
-    `rows`, by topic, may still become what the table asks for; without them, rows of `schema` are written already.
+    `rows`, by topic, may still become what the table asks for; without them, rows of `schema` are written already,
+    `checked` by the table's rules or not.
 
     Raises:
         ConfigurationError: the table does not fit, or nobody can commit as it is asked for.
@@ -115,7 +118,7 @@ def look_at(
         table.update_incremental()
         found = describe(table)
     check_fit(files.uri, found, schema, files.day_column)
-    why_not = why_not_direct(found, files.day_column, schema, None if rows else NO_RULES)
+    why_not = why_not_direct(found, files.day_column, schema, None if rows or checked else NO_RULES)
     return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {})
 
 
