@@ -170,7 +170,7 @@ def test_a_query_of_many_tables_keeps_the_constraints_of_each(spark: SparkSessio
     for topic in names:
         write_topic(typed.bucket, topic, [[Record(None, b'{"id": 3}')]], first=5)
     typed.run(topics="orders,payments,raw", **given)
-    assert sorted(row.id for row in landed["orders"].collect()) == [1, 3]
+    assert sorted(row.id for row in typed.read(tmp_path / "orders").collect()) == [1, 3]
     assert [row.id for row in typed.read(tmp_path / "payments").collect()] == [1]
     assert typed.read(typed.dead).where("topic = 'payments' AND failed = 'row' AND offset = 5").count() == 1
 
