@@ -22,6 +22,7 @@ from tests.stack.processes import LONG
 from tests.stack.spark import ROOT
 
 BEFORE_TASKS, BEFORE_COMMIT = "before tasks", "between tasks and commit"
+AFTER_GROWTH = "between the table's new columns and the commit"
 IN_COMMIT, AFTER_COMMIT = "during the commit", "after the commit and before Spark's"
 POINTS = (BEFORE_TASKS, BEFORE_COMMIT, IN_COMMIT, AFTER_COMMIT)
 
@@ -50,6 +51,8 @@ class Run:
     batch: int = 1
     speculation: tuple[str, str] | None = None
     """A cluster's master, and a folder for `slow_fetcher`'s marks: each task is started twice."""
+    given: dict[str, str] | None = None
+    """All options, of a topic that is not in the golden archive."""
 
     def execute(self, log_file: Path) -> int:
         """Run it in a process group of its own; the exit status, negative for the signal that ended it."""
@@ -105,6 +108,8 @@ def die_at(point: str, batch: int = 1) -> None:
             die_in("is_committed", lambda _: die())
         case "between tasks and commit":
             die_in("commit", lambda _: die())
+        case "between the table's new columns and the commit":
+            die_in("_grown", after)
         case "during the commit":
             die_in("commit", meanwhile)
         case "after the commit and before Spark's":
@@ -152,9 +157,10 @@ def main() -> None:
     if run.point:
         die_at(run.point, run.batch)
     limit = {"maxOffsetsPerTrigger": str(run.limit)}
+    slowed = slow(run.speculation[1]) if run.speculation else {}
     query = land(
         spark,
-        options=options(run.topics, limit | (slow(run.speculation[1]) if run.speculation else {})),
+        options=limit | run.given if run.given else options(run.topics, limit | slowed),
         table=run.table,
         checkpoint=run.checkpoint,
         lane="direct",

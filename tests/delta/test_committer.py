@@ -23,6 +23,7 @@ from tiered_stream.errors import ConfigurationError
 LOCAL, IN_S3 = TableFiles("file:///lake/orders"), TableFiles("s3://lake/orders")
 PLAIN = TableDescription(())
 COMPACTED = TableDescription((), configuration={"delta.autoOptimize.autoCompact": "true"})
+WIDENING = TableDescription((), configuration={"delta.enableTypeWidening": "true"})
 AUTO_COMPACT = "'delta.autoOptimize.autoCompact' = 'true'"
 COLUMNS = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
@@ -35,6 +36,8 @@ COLUMNS = (
     [
         ("auto", LOCAL, PLAIN, "deltalake"),
         ("auto", LOCAL, COMPACTED, "spark"),
+        ("auto", LOCAL, WIDENING, "spark"),
+        ("auto", LOCAL, TableDescription((), writer_features=frozenset({"typeWidening"})), "spark"),
         ("auto", IN_S3, PLAIN, "spark"),
         ("deltalake", IN_S3, PLAIN, "deltalake"),
         ("spark", LOCAL, PLAIN, "spark"),
@@ -61,6 +64,18 @@ def test_what_deltalake_does_not_honour_leads_to_the_spark_lane(spark: SparkSess
     assert landing.reason == "the table has delta.autoOptimize.autoCompact, which ingest.commit=spark alone honours"
     chosen = planned(spark, table)
     assert chosen.lane is Lane.DIRECT and "spark commits (Delta is to compact after a commit)" in chosen.reason
+
+
+def test_a_table_whose_columns_may_become_wider_is_sparks_to_commit_to(spark: SparkSession, tmp_path: Path) -> None:
+    table, widen = str(tmp_path / "table"), {"ingest.schemaEvolution": "widen"}
+    spark.sql(f"CREATE TABLE delta.`{table}` ({COLUMNS}) USING delta")
+    with pytest.raises(ConfigurationError, match=r"cannot become wider: ALTER TABLE .* \('delta.enableTypeWidening' ="):
+        planned(spark, table, **widen)
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    assert planned(spark, table, **widen).lane is Lane.DIRECT
+    landing = planned(spark, table, **{"ingest.commit": "deltalake"})
+    assert landing.lane is Lane.SPARK
+    assert landing.reason == "the table has delta.enableTypeWidening, which ingest.commit=spark alone honours"
 
 
 def planned(spark: SparkSession, table: str, lane: str = "auto", **given: str) -> Landing:

@@ -49,6 +49,13 @@ def test_a_topics_own_settings_go_before_the_querys() -> None:
     assert (others.files.day_column, others.files.compression) == (None, "zstd")
 
 
+def test_what_is_changed_for_all_tables_holds_for_those_that_were_known_before() -> None:
+    known = routing(orders={"ingest.compression": "none"})
+    assert known.target("orders").files.tasks == 1
+    changed = replace(known, files=replace(known.files, tasks=8))
+    assert {changed.target(topic).files.tasks for topic in ("orders", "others")} == {8}
+
+
 @pytest.mark.parametrize("topic", ["..", ".", "a/../../b", "", "a b", "é", "a\n", "x" * 250])
 def test_a_topic_with_a_name_that_kafka_forbids_leads_nowhere(topic: str) -> None:
     with pytest.raises(TableError, match=r"is no name that Kafka allows a topic|no table is named"):

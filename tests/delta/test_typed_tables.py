@@ -163,6 +163,52 @@ def test_the_spark_lane_takes_a_schemas_new_fields_in_at_its_start(spark: SparkS
     assert sorted(map(tuple, typed.read().collect())) == [(0, None), (1, "x"), (2, None)]
 
 
+def test_a_query_of_many_tables_keeps_the_constraints_of_each(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path, "{topic}")
+    typed.checkpoint, typed.dead = tmp_path / "checkpoint", tmp_path / "dead"
+    names = {topic: f"delta.`{tmp_path / topic}`" for topic in ("orders", "payments", "raw")}
+    spark.sql(f"CREATE TABLE {names['orders']} (id BIGINT NOT NULL, name STRING) USING delta")
+    spark.sql(f"ALTER TABLE {names['orders']} ADD CONSTRAINT small CHECK (id < 4)")
+    spark.sql(f"CREATE TABLE {names['raw']} (value BINARY NOT NULL) USING delta")
+    rows = [b'{"id": 1}', b'{"id": 5}', b'{"name": "a"}', b"{"]
+    for topic in names:
+        write_topic(typed.bucket, topic, [[Record(None, each) for each in [*rows, None]]])
+    json = {"value.format": "json", "value.schema": "id BIGINT, name STRING", "kafkaColumns": "none"}
+    given = {f"ingest.topic.{topic}.{name}": each for topic in ("orders", "payments") for name, each in json.items()}
+    given |= {"ingest.kafkaColumns": "value", **typed.aside}
+    typed.run(topics="orders,payments,raw", **given)
+    landed = {topic: typed.read(tmp_path / topic) for topic in names}
+    assert [row.id for row in landed["orders"].collect()] == [1]
+    assert sorted(str(row.id) for row in landed["payments"].collect()) == ["1", "5", "None", "None"]
+    assert sorted(bytes(row.value) for row in landed["raw"].collect()) == sorted(rows)
+    dead = [(row.topic, row.offset, row.failed, row.reason) for row in typed.read(typed.dead).collect()]
+    assert sorted((topic, offset, failed) for topic, offset, failed, _ in dead) == [
+        ("orders", 1, "row"), ("orders", 2, "row"), ("orders", 3, "value"), ("orders", 4, "row"),
+        ("payments", 3, "value"), ("raw", 4, "row"),
+    ]  # fmt: skip
+    assert "the constraint small does not hold" in {reason for *_, reason in dead}
+
+    # A constraint that comes between two runs holds in the second.
+    spark.sql(f"DELETE FROM {names['payments']} WHERE id IS NULL OR id > 3")
+    spark.sql(f"ALTER TABLE {names['payments']} ADD CONSTRAINT tiny CHECK (id < 3)")
+    for topic in names:
+        write_topic(typed.bucket, topic, [[Record(None, b'{"id": 3}')]], first=5)
+    typed.run(topics="orders,payments,raw", **given)
+    assert sorted(row.id for row in typed.read(tmp_path / "orders").collect()) == [1, 3]
+    assert [row.id for row in typed.read(tmp_path / "payments").collect()] == [1]
+    assert typed.read(typed.dead).where("topic = 'payments' AND failed = 'row' AND offset = 5").count() == 1
+
+
+def test_where_tables_are_parked_none_has_constraints(spark: SparkSession, tmp_path: Path) -> None:
+    typed = Typed(spark, tmp_path, "{topic}")
+    typed.checkpoint = tmp_path / "checkpoint"
+    spark.sql(f"CREATE TABLE delta.`{tmp_path / 'orders'}` (value BINARY NOT NULL) USING delta")
+    for topic in ("orders", "payments"):
+        write_topic(typed.bucket, topic, [[Record(None, b"a")]])
+    typed.run(topics="orders,payments", **{"ingest.kafkaColumns": "value", "ingest.onTableError": "park"})
+    assert typed.read(tmp_path / "orders").isEmpty() and typed.read(tmp_path / "payments").count() == 1
+
+
 def test_each_topic_of_one_query_has_its_own_format(spark: SparkSession, tmp_path: Path) -> None:
     typed = Typed(spark, tmp_path, "{topic}")
     typed.checkpoint, typed.dead = tmp_path / "checkpoint", tmp_path / "dead"

@@ -41,7 +41,7 @@ def write_topic(
         main = bucket / main_path(segment)
         main.parent.mkdir(parents=True, exist_ok=True)
         main.with_name(f"{main.name}.log").write_bytes(log)
-        tiered = TieredSegment(segment, b"", _indexes(batches, size))
+        tiered = TieredSegment(segment, b"", _indexes(batches, batch_records))
         main.with_name(f"{main.name}.indexes").write_bytes(b"".join(tiered.indexes.values()))
         main.with_name(f"{main.name}.rsm-manifest").write_bytes(manifest_of(tiered))
 

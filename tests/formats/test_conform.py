@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.conform import conform
-from tiered_stream.formats.schema_growth import adopted, grown
+from tiered_stream.formats.schema_growth import adopted, grown, joined
 
 A, B = pa.field("a", pa.int32()), pa.field("b", pa.string())
 LISTS = pa.list_(pa.field("element", pa.struct([A])))
@@ -74,7 +75,18 @@ def test_a_type_grows_by_fields_alone() -> None:
     assert grown(pa.struct([A]), pa.struct([pa.field("A", pa.string())])) == pa.struct([A])
 
 
+def test_a_type_grows_into_wider_ones_where_that_is_wanted() -> None:
+    wide = pa.struct([pa.field("a", pa.int64()), B])
+    assert grown(pa.struct([A]), wide, widen=True) == wide
+    assert grown(wide, pa.struct([A]), widen=True) == wide
+    assert grown(LISTS, pa.list_(wide), widen=True) == pa.list_(pa.field("element", wide))
+    assert joined(pa.struct([A]), wide) == wide
+    with pytest.raises(UnsupportedDataError, match=r"a\.element becomes wider as int64 and as double"):
+        joined(*(pa.struct([("a", pa.list_(kind))]) for kind in (pa.int64(), pa.float64())))
+
+
 def test_a_tables_wider_type_is_adopted() -> None:
     wide = pa.struct([pa.field("a", pa.int64()), B])
     assert adopted(pa.struct([A]), wide) == wide
+    assert adopted(pa.struct([A]), wide, add=False) == pa.struct([("a", pa.int64())])
     assert adopted(pa.struct([B]), pa.struct([pa.field("b", pa.int32())])) == pa.struct([B])

@@ -15,6 +15,7 @@ from tiered_stream.errors import SchemaRegistryUnavailableError, UnknownSchemaEr
 from tiered_stream.formats import registry_connection
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.registry_decoder import RegistryDecoder
+from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.schema_registry import SchemaRegistry
 
 pytestmark = pytest.mark.stack
@@ -47,7 +48,7 @@ def test_each_value_is_read_by_the_schema_that_was_registered(registry: Apicurio
     two = registry.register("t-value", record(("b", ["null", "string"]), ("a", "int")))
     given = settings(registry, tmp_path)
     assert SchemaRegistry(given).latest("t-value").text == record(("b", ["null", "string"]), ("a", "int"))
-    decoder = RegistryDecoder(given, record(("a", "int")), grow=True)
+    decoder = RegistryDecoder(given, record(("a", "int")), evolution=Evolution.ADD)
     values = [framed(two, b"\x02\x02x\x04"), framed(one, b"\x02"), framed(99_999_999, b"\x02")]
     decoded = decoder.decode(pa.array(values, pa.binary()))
     assert decoded.column.to_pylist() == [{"a": 2, "b": "x"}, {"a": 1, "b": None}, None]

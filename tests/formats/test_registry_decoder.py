@@ -13,11 +13,12 @@ import pytest
 from tests.formats.avro_cases import Schemas, encoded, in_column, value, varint
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.local_http import Answer
-from tiered_stream.errors import SchemaRegistryUnavailableError
+from tiered_stream.errors import SchemaRegistryUnavailableError, UnsupportedDataError
 from tiered_stream.formats import registry_connection, writer_schemas
 from tiered_stream.formats.decoded import Decoded
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.registry_decoder import RegistryDecoder
+from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.writer_schemas import NOT_FRAMED
 
 
@@ -40,8 +41,8 @@ def framed(schema_id: int, content: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4) + content
 
 
-def decoder(registry: ScriptedRegistry, reader: Any, grow: bool = False) -> RegistryDecoder:
-    return RegistryDecoder(RegistrySettings.parse({"url": registry.url}), json.dumps(reader), grow=grow)
+def decoder(registry: ScriptedRegistry, reader: Any, evolution: Evolution = Evolution.NONE) -> RegistryDecoder:
+    return RegistryDecoder(RegistrySettings.parse({"url": registry.url}), json.dumps(reader), evolution=evolution)
 
 
 def decode(of: RegistryDecoder, *values: bytes | None) -> Decoded:
@@ -89,7 +90,7 @@ def test_a_column_grows_by_the_fields_that_writers_add(registry: ScriptedRegistr
     register(registry, 1, ONE)
     register(registry, 2, record(("a", "int"), ("b", "string"), ("new", inner), ("A", "int")))
     one, two = framed(1, b"\x02\x02x"), framed(2, b"\x02\x02x\x06\0")
-    growing = decoder(registry, READER, grow=True)
+    growing = decoder(registry, READER, evolution=Evolution.ADD)
     before = growing.kind
     assert decode(growing, one).column.type == before
     decoded = decode(growing, one, two)
@@ -106,9 +107,52 @@ def test_fields_within_lists_and_maps_are_added_too(registry: ScriptedRegistry) 
         return record(("l", {"type": "array", "items": {"type": "map", "values": inner}}))
 
     register(registry, 1, schema(("x", "int"), ("y", "int")))
-    growing = decoder(registry, schema(("x", "int")), grow=True)
+    growing = decoder(registry, schema(("x", "int")), evolution=Evolution.ADD)
     decoded = decode(growing, framed(1, b"\x02\x02\x02k\x02\x02\x04\0\0"))
     assert decoded.column.to_pylist() == [{"l": [[("k", {"x": 1, "y": 2})]]}]
+
+
+def test_numbers_become_wider_as_writers_write_them(registry: ScriptedRegistry) -> None:
+    inner = {"type": "array", "items": ["null", "int"]}
+    narrow = record(("a", "int"), ("b", "float"), ("c", ["null", "int"]), ("d", inner))
+    wide = record(("a", ["null", "long"]), ("b", "double"), ("c", "float"), ("d", {"type": "array", "items": "long"}))
+    register(registry, 1, narrow)
+    register(registry, 2, wide)
+    one = framed(1, encoded(narrow, {"a": 1, "b": 0.5, "c": (1, 3), "d": [(1, 4)]}))
+    two = framed(2, encoded(wide, {"a": (1, 1 << 40), "b": 0.1, "c": 1.5, "d": [1 << 41]}))
+    found = decode(decoder(registry, narrow, Evolution.WIDEN), one, two)
+    assert found.reasons == {} and found.column.to_pylist() == [
+        {"a": 1, "b": 0.5, "c": 3.0, "d": [4]}, {"a": 1 << 40, "b": 0.1, "c": 1.5, "d": [1 << 41]}
+    ]  # fmt: skip
+    assert [each.type for each in found.column.type][:3] == [pa.int64(), pa.float64(), pa.float64()]
+    reasons = decode(decoder(registry, narrow, Evolution.ADD), one, two).reasons
+    assert list(reasons) == [1] and reasons[1].endswith("; ingest.schemaEvolution=widen would widen the column")
+
+
+def test_values_are_read_as_the_wider_type_that_the_table_has(registry: ScriptedRegistry) -> None:
+    register(registry, 1, record(("a", "int")))
+    register(registry, 2, record(("a", "double")))
+    column = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    settings, reader = RegistrySettings.parse({"url": registry.url}), json.dumps(record(("a", "int")))
+    found = decode(
+        RegistryDecoder(settings, reader, evolution=Evolution.WIDEN, column=column),
+        framed(1, b"\x02"), framed(2, b"\0" * 8),
+    )  # fmt: skip
+    assert found.column.type == pa.struct([("a", pa.int64())]) and found.column.to_pylist() == [{"a": 1}, None]
+    assert list(found.reasons) == [1]
+
+
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+def test_a_number_that_becomes_wider_in_two_ways_is_an_error_whatever_came_first(
+    registry: ScriptedRegistry, order: tuple[int, int]
+) -> None:
+    register(registry, 2, record(("a", "long")))
+    register(registry, 3, record(("a", "double")))
+    widening = decoder(registry, record(("a", "int")), Evolution.WIDEN)
+    values = {2: framed(2, b"\x02"), 3: framed(3, b"\0" * 8)}
+    decode(widening, values[order[0]])
+    with pytest.raises(UnsupportedDataError, match="a becomes wider as (double|int64) and as (double|int64)"):
+        decode(widening, values[order[1]])
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,11 @@ class TableAddress:
     def __str__(self) -> str:
         return self.path or self.name or ""
 
+    def sql_path(self, spark: SparkSession) -> str:
+        """What SQL calls its folder, whether or not the catalog has the table."""
+        place = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
+        return f"delta.`{place}`"
+
     @property
     def sql_name(self) -> str:
         """What SQL calls it."""
@@ -87,11 +92,20 @@ def make_by_spark(
     """
     check_table(spark, address.path)
     partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
-    properties = ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
-    with_properties = f" TBLPROPERTIES ({properties})" if properties else ""
+    with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
     with spark_errors(str(address), "made"):
         table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
         spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{partitioned}{with_properties}")
+
+
+def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:
+    """Give properties to a table that is in its folder, whether or not the catalog has it yet.
+
+    Raises:
+        TableError: Spark cannot.
+    """
+    with spark_errors(str(address), "changed"):
+        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(given)})")
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:
@@ -117,6 +131,10 @@ def spark_path(address: TableAddress) -> str:
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
     return unquote(urlsplit(uri).path) if local else address.path or ""
+
+
+def _properties(given: Mapping[str, str]) -> str:
+    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
 
 
 def _quoted(text: str) -> str:

@@ -23,14 +23,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta.compaction import Compaction
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.known_rules import rules_text
 from tiered_stream.delta.lane import TableDescription, check_fit, why_not_direct
 from tiered_stream.delta.query_tables import Landed
+from tiered_stream.delta.row_schema import joined_columns, with_day
 from tiered_stream.delta.table_growth import Grow
 from tiered_stream.delta.table_log import TableLog
 from tiered_stream.delta.transaction import BatchCommit, CommitTable, DeltaTransaction, UncertainCommitError
-from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.errors import ConfigurationError, TableError, UnsupportedDataError
 from tiered_stream.formats.table_rules import NO_RULES, TableRules
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.partitions import check_topic_ids
@@ -65,6 +68,9 @@ class LandingTable:
     """By which its rows were checked."""
     grow: Grow | None = None
     """Adds the columns that files have more; None: none has."""
+    compaction: Compaction | None = None
+    rules_by_file: bool = False
+    """Whether each file says by which rules its rows were checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +171,11 @@ class TableCommits:
                 return None
             if self._grown(transaction.state.description, batch.files):
                 transaction = self._begin()
-            self._check_fit(transaction.state.description)
+            self._check_fit(transaction.state.description, batch.files)
             try:
                 self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
+                if self._planned.compaction is not None:
+                    self._planned.compaction.after(transaction.state.version, self._last.version)
                 return self._last.version
             except UncertainCommitError as error:
                 name = f"{self._name}: batch {batch.batch_id}"
@@ -182,9 +190,11 @@ class TableCommits:
         if self._planned.grow is None:
             return False
         # By its rows' own schemas: each may have what others lack.
-        schemas = {file.schema for file in files if file.schema}
-        grown = [self._planned.grow(found.fields, StructType.fromJson(orjson.loads(each))) for each in schemas]
-        return any(grown)
+        schemas = _schemas(files)
+        try:
+            return bool(schemas) and self._planned.grow(found.fields, joined_columns(schemas))
+        except UnsupportedDataError as error:
+            raise TableError(f"{self._name}: {error}") from error
 
     def _begin(self) -> DeltaTransaction:
         transaction = self._table.begin()
@@ -210,16 +220,19 @@ class TableCommits:
             return -1
         return newest
 
-    def _check_fit(self, found: TableDescription) -> None:
+    def _check_fit(self, found: TableDescription, files: Sequence[DataFile]) -> None:
         planned, day_column = self._planned, self._planned.files.day_column
         reason = planned.why_not(found) or why_not_direct(found, day_column, planned.schema, planned.rules)
+        if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
+            reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
         if reason:
             raise TableError(
                 f"{self._name} has changed, and can no longer be written to by the direct lane: {reason}. "
                 "Start the query again with lane auto or spark: it goes on where it was."
             )
         try:
-            check_fit(planned.files.uri, found, planned.schema, day_column)
+            for schema in (planned.schema, *(with_day(each, day_column) for each in _schemas(files))):
+                check_fit(planned.files.uri, found, schema, day_column)
         except ConfigurationError as error:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
@@ -248,6 +261,12 @@ class TableCommits:
             f"{said}Its files are part of the table again. Start the query again when the other writer has stopped, or "
             "commits in the same way: it goes on after that batch."
         )
+
+
+def _schemas(files: Sequence[DataFile]) -> list[StructType]:
+    """Those of rows that have grown."""
+    texts = dict.fromkeys(file.schema for file in files if file.schema)
+    return [StructType.fromJson(orjson.loads(each)) for each in texts]
 
 
 def _forgets(transaction: DeltaTransaction) -> bool:

@@ -14,9 +14,17 @@ from urllib.parse import urlsplit
 from py4j.clientserver import ClientServer
 from pyspark.sql import SparkSession
 
+from tiered_stream.delta import type_widening
 from tiered_stream.delta.address import TableAddress
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.ingest_settings import AUTO, COMMIT, COMMIT_BY_DELTALAKE, COMMIT_BY_SPARK, TableFiles
+from tiered_stream.delta.ingest_settings import (
+    AUTO,
+    COMMIT,
+    COMMIT_BY_DELTALAKE,
+    COMMIT_BY_SPARK,
+    TYPE_WIDENING,
+    TableFiles,
+)
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.s3a import session_settings
 from tiered_stream.errors import ConfigurationError
@@ -40,6 +48,8 @@ class Committer:
         """What the table asks of its writers that this one does not do; None: nothing."""
         if self.by == COMMIT_BY_DELTALAKE and _compacts(found):
             return f"the table has {_AUTO_COMPACT[0]}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
+        if self.by == COMMIT_BY_DELTALAKE and _widens(found):
+            return f"the table has {TYPE_WIDENING}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
 
     def open(self, spark: SparkSession, address: TableAddress, files: TableFiles) -> CommitTable:
@@ -74,6 +84,8 @@ def choose_committer(
         return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
     if not _local(files):
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
+    if _widens(found):
+        return Committer(COMMIT_BY_SPARK, "columns of the table may become wider")
     if _compacts(found) or (spark.conf.get(_SESSION_AUTO_COMPACT, None) or "").lower() not in _OFF:
         return Committer(COMMIT_BY_SPARK, "Delta is to compact after a commit")
     return Committer(
@@ -97,6 +109,10 @@ def _lockable(spark: SparkSession, files: TableFiles) -> bool:
 
 def _local(files: TableFiles) -> bool:
     return urlsplit(files.uri).scheme == "file"
+
+
+def _widens(found: TableDescription) -> bool:
+    return type_widening.is_enabled(found.configuration) or bool(found.writer_features & type_widening.FEATURES)
 
 
 def _compacts(found: TableDescription) -> bool:

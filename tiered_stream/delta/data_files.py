@@ -23,7 +23,7 @@ from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 PEAK_MEMORY = "peak_memory"
 _FILE_FIELDS: dict[str, type] = {
     "table": str, "path": str, "size": int, "modification_time": int, "day": str, "records": int, "stats": str,
-    "offsets": str, "topic_ids": str, "schema": str, "held_why": str,
+    "offsets": str, "topic_ids": str, "schema": str, "rules": str, "held_why": str,
 }  # fmt: skip
 _TASK_FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)} | {PEAK_MEMORY: int}
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64()}
@@ -39,7 +39,7 @@ class DataFile:
     `table` is its key (`TableTarget.key`), `path` is relative to that, `size` in bytes, `modification_time` in
     milliseconds since the epoch; `offsets` are the first and the last offset of each partition in the file, both
     inclusive; `topic_ids` are those of its topics, as far as brokers have told them; `schema` is that of the rows, in
-    Spark's JSON, where it is not the target's.
+    Spark's JSON, where it is not the target's; `rules` are those of the table by which its rows were checked, as text.
     """
 
     table: str
@@ -52,6 +52,7 @@ class DataFile:
     offsets: Mapping[TopicPartition, tuple[int, int]]
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     schema: str | None = None
+    rules: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -20,8 +21,10 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.data_files import file_rows, spark_file_schema
 from tiered_stream.delta.ingest_settings import ON_TABLE_ERROR, ONLY_TABLE, PARK, PARKED_FILE, source_options
-from tiered_stream.delta.routing import Routing, routing_of
+from tiered_stream.delta.known_rules import KnownRules, rules_text
+from tiered_stream.delta.routing import Routing, TableTarget, routing_of
 from tiered_stream.formats.row_format import RowFormat
+from tiered_stream.formats.table_rules import TableRules
 from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import Options, parse_options
@@ -38,9 +41,10 @@ FILES = 4
 
 
 class FilesPartition(InputPartition):
-    """The splits that one task lands, where else it is to report what they cost, and the tables that are parked.
+    """The splits that one task lands, where else it is to report what they cost, and what is known of tables.
 
-    `rows`: what the planner was told by a registry of the rows of topics, by topic.
+    `held` are those that are parked, `rules` what they ask of rows, each by key; `rows` what the planner was told by a
+    registry of the rows of topics, by topic.
     """
 
     def __init__(
@@ -48,13 +52,15 @@ class FilesPartition(InputPartition):
         splits: tuple[Split, ...],
         batch_log: tuple[str, ...],
         held: tuple[str, ...] = (),
-        rows: Mapping[str, RowFormat] | None = None,
+        rows: Mapping[str, RowFormat] = MappingProxyType({}),
+        rules: Mapping[str, TableRules] = MappingProxyType({}),
     ) -> None:
         super().__init__(splits)
         self.splits = splits
         self.batch_log = batch_log
         self.held = held
-        self.rows = rows or {}
+        self.rows = dict(rows)
+        self.rules = dict(rules)
 
 
 class FilesDataSource(DataSource):
@@ -91,17 +97,26 @@ class TasksWrite:
         park = given.read(ON_TABLE_ERROR) == PARK
         return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE))
 
-    def partitions(self, splits: Sequence[Split], batch_log: tuple[str, ...] = ()) -> list[InputPartition]:
+    def partitions(
+        self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
+    ) -> list[InputPartition]:
         files = self.routing.files
         tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
         tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
         held = self._parked()
-        return [FilesPartition(task, batch_log, held, self._registered(task)) for task in tasks]
+        rules = known.of(self._unknown_tables(splits))
+        return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
         """How to log in to the registry is among the options alone."""
         found = self.routing.registered(map(_topic, task))
         return {topic: replace(how, registry={}) for topic, how in found.items()}
+
+    def _unknown_tables(self, splits: Sequence[Split]) -> list[TableTarget]:
+        """Whose rules nobody has looked up; where tables are parked, or caught up, none that has any is written."""
+        if self.routing.has_rules or self.park or self.only is not None:
+            return []
+        return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
 
     def _parked(self) -> tuple[str, ...]:
         """As far as they are told: what is written for others, the driver does not commit."""
@@ -123,11 +138,13 @@ class TasksWrite:
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
         told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
-        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}))
+        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}), partition.rules)
         written = write_splits(partition.splits, options, rows, task, tables)
+        texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
+        files = [replace(file, rules=texts.get(file.table)) for file in written.files]
         send(written.metrics, (*options.metrics_addresses, *partition.batch_log))
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        yield file_rows(written.files, written.metrics, peak_memory, written.held)
+        yield file_rows(files, written.metrics, peak_memory, written.held)
         settle_worker()
 
 
@@ -137,12 +154,13 @@ class FilesReader(StreamReader):
     def __init__(self, options: Options, tasks: TasksWrite) -> None:
         super().__init__(options)
         self._tasks = tasks
+        self._rules = KnownRules()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_tasks": self._tasks}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return self._tasks.partitions(self.splits(start, end), self.batch_log)
+        return self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.write(partition, self.options)
@@ -157,7 +175,8 @@ class FilesBatchReader(BatchReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         planned = super().partitions()
-        return self._tasks.partitions([each.split for each in planned if isinstance(each, SplitPartition)]) or planned
+        splits = [each.split for each in planned if isinstance(each, SplitPartition)]
+        return self._tasks.partitions(splits, KnownRules()) or planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._tasks.write(partition, self.options)

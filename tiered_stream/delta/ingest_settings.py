@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tiered_stream.delta.row_settings import ROW_OPTIONS, redacted_registry
+from tiered_stream.delta.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.row_choices import REGISTRY_PREFIX
+from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
@@ -23,6 +23,11 @@ COMPRESSION = option(
 DAY_COLUMN = optional(
     "ingest.dayColumn", types.text, "A column with the UTC day of `timestamp`, by which to partition."
 )
+COMPACT_EVERY = optional(
+    "ingest.compactEvery", types.integer(1),
+    "After so many versions of the table its small files become larger ones, beside the query.",
+    shown="not at all",
+)  # fmt: skip
 AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE = "auto", "spark", "deltalake"
 COMMIT = option(
     "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO,
@@ -52,8 +57,8 @@ ON_TABLE_ERROR = option(
     "What becomes of a table that cannot be written: it fails the query, or is parked: the other tables go on, and it "
     "is caught up when it can be written again.",
 )  # fmt: skip
-INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMMIT, ROUTE, ON_TABLE_ERROR)
-TOPIC_OPTIONS: tuple[Option[Any], ...] = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, *ROW_OPTIONS)
+INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR)
+TOPIC_OPTIONS: tuple[Option[Any], ...] = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMPACT_EVERY, *ROW_OPTIONS)
 """Those that a topic may have for itself: `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
@@ -65,6 +70,8 @@ STORAGE_PREFIX = "ingest.storage."
 """`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
 PROPERTY_PREFIX = "ingest.tableProperty."
 """Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
+TYPE_WIDENING = "delta.enableTypeWidening"
+"""Delta's property of tables whose columns may become wider."""
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """Of paths in S3, as Hadoop has them."""
@@ -106,6 +113,7 @@ class TableFiles:
     day_column: str | None = of(DAY_COLUMN)
     target_bytes: int = of(TARGET_FILE_SIZE)
     compression: str = of(COMPRESSION)
+    compact_every: int | None = of(COMPACT_EVERY)
     tasks: int = of(_TASKS)
     """How many tasks run at once: a micro-batch is not cut finer than these can use."""
 
@@ -142,7 +150,8 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
     """The properties that a new table gets; their names keep their case, which Delta heeds."""
     size = len(PROPERTY_PREFIX)
-    return {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
+    given = {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
+    return given | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:

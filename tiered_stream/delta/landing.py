@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.address import TableAddress, find_address, make_by_spark
+from tiered_stream.delta.compaction import compaction_of
 from tiered_stream.delta.data_files import data_files, held_rows, observed
 from tiered_stream.delta.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.delta.dead_letters import DeadLetterCommits, check_files
@@ -40,7 +41,7 @@ from tiered_stream.delta.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, q
 from tiered_stream.delta.query_tables import Landed
 from tiered_stream.delta.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.row_schema import plan_topics, shared_columns, time_zone
-from tiered_stream.delta.row_settings import grows, infers, row_settings
+from tiered_stream.delta.row_settings import evolution_of, infers, row_settings
 from tiered_stream.delta.session_checks import check_file_system, check_table
 from tiered_stream.delta.spark_lane import SparkLane
 from tiered_stream.delta.suitability import Suitability, fitted, look_at, reach
@@ -157,7 +158,7 @@ class Landing:
         settings = reporting_to(reports_address(self.spark), self.settings)
         places = dead_letter_place(self.spark, self.settings)
         route = Route(".*", str(self.address), files.uri)
-        routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places)
+        routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
         rows = self.spark.readStream.format(SOURCE).options(**routing_options(routing)).load()
         commits, dead_letters = self._commits(), self._dead_letters(routing)
 
@@ -181,9 +182,16 @@ class Landing:
         assert table is not None
         assert committer is not None
         fail = parse_options(source_options(self.settings), streaming=True).fail_on_data_loss
-        grow = growth_of(self.spark, self.address, self.files, committer) if grows(self.settings) else None
+        grow = growth_of(self.spark, self.address, self.files, committer, evolution_of(self.settings))
         planned = LandingTable(
-            self.files, self.schema, table.table_id, committer.why_not_direct, fail, table_rules(table), grow
+            self.files,
+            self.schema,
+            table.table_id,
+            committer.why_not_direct,
+            fail,
+            table_rules(table),
+            grow,
+            compaction_of(self.spark, self.address, self.files, committer),
         )
         gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
         return TableCommits(committer.open(self.spark, self.address, self.files), planned, gap)
@@ -192,7 +200,7 @@ class Landing:
         target = routing.dead_letters(TableTarget(str(self.address), self.files, self.schema, self.settings))
         if target is None:
             return None
-        tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False)
+        tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
         return DeadLetterCommits(tables.open(target, Landed()), target, row_settings(self.settings).max_dead_letters)
 
 

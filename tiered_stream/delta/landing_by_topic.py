@@ -14,13 +14,15 @@ from uuid import uuid4
 import orjson
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.address import TableAddress, find_address, register_table, table_uri
+from tiered_stream.delta.address import TableAddress, find_address, register_table, set_properties, table_uri
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.compaction import compaction_of
 from tiered_stream.delta.ingest_settings import (
     ON_TABLE_ERROR,
     PARK,
     ROUTE,
     TABLE,
+    TYPE_WIDENING,
     TableStorage,
     shared_settings,
     source_options,
@@ -30,12 +32,12 @@ from tiered_stream.delta.ingest_settings import (
     with_overrides,
 )
 from tiered_stream.delta.java_errors import spark_errors
-from tiered_stream.delta.lane import Lane
+from tiered_stream.delta.lane import Lane, table_rules
 from tiered_stream.delta.parked_rows import ParkedRows
 from tiered_stream.delta.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.routing import TOPIC, Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.row_schema import plan_rows, time_zone
-from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, grows
+from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, evolution_of
 from tiered_stream.delta.suitability import look_at, reach
 from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.errors import ConfigurationError, TableError
@@ -159,6 +161,8 @@ class TopicTables:
     spark: SparkSession
     checkpoint: str
     fail_on_data_loss: bool
+    checked: bool
+    """Whether tasks check rows by the rules of their tables."""
 
     def open(self, target: TableTarget, landed: Landed) -> TableCommits:
         """The table, made when it is missing.
@@ -171,8 +175,9 @@ class TopicTables:
 
         known = self._find(target)
         address = replace(known, uri=target.key)
-        make = partial(_make, target)
-        found = look_at(self.spark, address, target.settings, target.files, target.schema, make)
+        make = partial(_make, self.spark, target)
+        checked = self.checked and target.rows is not None
+        found = look_at(self.spark, address, target.settings, target.files, target.schema, make, checked=checked)
         if found.why_not or found.committer is None or found.table is None:
             raise TableError(
                 f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "
@@ -180,10 +185,11 @@ class TopicTables:
             )
         if known.uri is None:
             register_table(self.spark, address)
-        grow = growth_of(self.spark, address, target.files, found.committer) if grows(target.settings) else None
+        grow = growth_of(self.spark, address, target.files, found.committer, evolution_of(target.settings))
         planned = LandingTable(
             target.files, target.schema, found.table.table_id, found.committer.why_not_direct, self.fail_on_data_loss,
-            grow=grow,
+            table_rules(found.table), grow, compaction_of(self.spark, address, target.files, found.committer),
+            rules_by_file=checked,
         )  # fmt: skip
         opened = found.committer.open(self.spark, address, target.files)
         return TableCommits(opened, planned, self._on_gap(target), landed)
@@ -218,11 +224,16 @@ class TopicTables:
         return found
 
 
-def _make(target: TableTarget, address: TableAddress) -> None:
+def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
     """Tasks have written into the folder already: delta-spark would make no table there."""
     from tiered_stream.delta.deltalake_commit import make_table
 
-    make_table(target.files, target.schema, table_properties(target.settings))
+    properties = table_properties(target.settings)
+    # What deltalake does not know, delta-spark adds.
+    added = {name: properties.pop(name) for name in (TYPE_WIDENING,) if name in properties}
+    make_table(target.files, target.schema, properties)
+    if added:
+        set_properties(spark, address, added)
 
 
 @dataclass(frozen=True)
@@ -247,7 +258,7 @@ def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> Tabl
     folder = CheckpointFolder(spark, checkpoint)
     park = GivenOptions(routing.settings).read(ON_TABLE_ERROR) == PARK
     parked = ParkedRows(spark, routing)
-    opened = TopicTables(spark, checkpoint, fail)
+    opened = TopicTables(spark, checkpoint, fail, checked=not park)
     tables = ManyTables(routing, opened.open, QueryTablesLog(folder), parked, park=park)
     query_id = orjson.loads(folder.read(_METADATA) or b"{}").get("id")
     if query_id:

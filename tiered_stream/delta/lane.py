@@ -12,9 +12,11 @@ from enum import Enum
 from typing import Any
 
 import orjson
-from pyspark.sql.types import DateType, StructType
+from pyspark.sql.types import StructType
 
-from tiered_stream.delta.row_schema import arrow_schema
+from tiered_stream.delta import type_widening
+from tiered_stream.delta.ingest_settings import TYPE_WIDENING
+from tiered_stream.delta.row_schema import arrow_schema, with_day
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.table_rules import TableRules, UncertainCheckError, parse_check
 from tiered_stream.source import spark_schema
@@ -27,10 +29,10 @@ class Lane(Enum):
     SPARK = "spark"
 
 
-HARMLESS_FEATURES = frozenset(
-    ("appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns", "invariants",
-     "timestampNtz")
-)  # fmt: skip
+HARMLESS_FEATURES = type_widening.FEATURES | {
+    "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns", "invariants",
+    "timestampNtz",
+}  # fmt: skip
 """Writer features that ask nothing of one who only appends, where the table does not use them on a column."""
 
 _COLUMN_FEATURES = {
@@ -58,8 +60,7 @@ class TableDescription:
 
 def table_schema(include_headers: bool, day_column: str | None) -> StructType:
     """The columns that are written, the same in both lanes."""
-    schema = spark_schema(include_headers)
-    return schema.add(day_column, DateType()) if day_column else schema
+    return with_day(spark_schema(include_headers), day_column)
 
 
 def check_fit(table: str, found: TableDescription, written: StructType, day_column: str | None) -> None:
@@ -69,6 +70,7 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
         ConfigurationError: names the column that does not fit, and what to do.
     """
     columns = {column["name"]: column for column in found.fields}
+    widens = bool(found.writer_features & type_widening.FEATURES)
     for column in orjson.loads(written.json())["fields"]:
         name, there = column["name"], columns.pop(column["name"], None)
         if there is None:
@@ -76,10 +78,12 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
                 f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
                 "(includeHeaders, ingest.dayColumn, ingest.kafkaColumns)"
             )
-        if not _takes(there["type"], column["type"]):
+        if not _takes(there["type"], column["type"], widens=widens):
+            wider = type_widening.is_wider_json(column["type"], there["type"])
+            mend = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if wider else ""
             raise ConfigurationError(
                 f"the table {table} has {name} as {_text(there['type'])}, but it is {_text(column['type'])} "
-                "in what is written: land in another table"
+                f"in what is written: land in another table{mend}"
             )
     if day_column and found.partition_columns != (day_column,):
         raise ConfigurationError(
@@ -170,18 +174,22 @@ def _partitioned(found: TableDescription) -> str:
     return f"partitioned by {', '.join(columns)}" if columns else "not partitioned"
 
 
-def _takes(there: Any, written: Any) -> bool:
-    """Whether a column takes values of a type, in Spark's JSON: nested fields that are not written are null."""
+def _takes(there: Any, written: Any, *, widens: bool) -> bool:
+    """Whether a column takes values of a type, in Spark's JSON: nested fields that are not written are null.
+
+    `widens`: readers of the table take files whose types are narrower than its own.
+    """
     if not isinstance(there, dict) or not isinstance(written, dict) or there.get("type") != written.get("type"):
-        return bool(there == written)
+        return bool(there == written) or (widens and type_widening.is_wider_json(there, written))
     if there["type"] == "struct":
         known = {each["name"]: each for each in there["fields"]}
         missing = known.keys() - {each["name"] for each in written["fields"]}
         return all(known[name]["nullable"] for name in missing) and all(
-            each["name"] in known and _takes(known[each["name"]]["type"], each["type"]) for each in written["fields"]
+            each["name"] in known and _takes(known[each["name"]]["type"], each["type"], widens=widens)
+            for each in written["fields"]
         )
     nested = ("elementType", "keyType", "valueType")
-    return all(_takes(there[name], written[name]) for name in nested if name in there)
+    return all(_takes(there[name], written[name], widens=widens) for name in nested if name in there)
 
 
 def _bare(kind: Any) -> Any:

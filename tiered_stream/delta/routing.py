@@ -11,8 +11,9 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.ingest_settings import ROUTES, TableFiles, as_options, table_files, with_overrides
 from tiered_stream.delta.row_schema import registered, resolved, spark_columns, written_columns
-from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, registry_properties
+from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
 from tiered_stream.errors import TableError
+from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
@@ -81,8 +82,10 @@ class Routing:
     """What rows are, as the driver has resolved it: by topic where a topic has settings of its own, else by ''."""
     dead_letter_places: Mapping[str, str] = field(default_factory=dict)
     """The folders of the tables for dead letters, by `ingest.deadLetterTable`."""
-    _targets: dict[str, TableTarget] = field(default_factory=dict, compare=False, repr=False)
-    _registered: dict[str, RowFormat] = field(default_factory=dict, compare=False, repr=False)
+    has_rules: bool = False
+    """Whether `rows` have the rules of their tables already."""
+    _targets: dict[str, TableTarget] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def target(self, topic: str) -> TableTarget:
         """The table of a topic.
@@ -124,8 +127,8 @@ class Routing:
         return TableTarget(route.name_for(topic), files, written_columns(rows, files.day_column), settings, rows)
 
     def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
-        how = self.rows.get(topic) or self.rows.get("") or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS))
-        return resolved(how, topic)
+        told = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
+        return resolved(told or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
     def table(self, key: str, topic: str) -> TableTarget:
         """The one with this key: of the topic's rows, or of its dead letters. Raises as `target`."""
@@ -140,7 +143,8 @@ class Routing:
             return None
         uri = self.dead_letter_places.get(name, name)
         files = replace(target.files, uri=uri, day_column=None)
-        return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), target.settings)
+        settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.NONE})
+        return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 
 
 def routing_options(routing: Routing) -> dict[str, str]:
@@ -148,7 +152,8 @@ def routing_options(routing: Routing) -> dict[str, str]:
     routes = [[each.pattern, each.table, each.place, each.in_lower_case] for each in routing.routes]
     rows = {topic: how.to_json() for topic, how in routing.rows.items()}
     # Spark's options have no case: topics do
-    told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places}
+    told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
+            "has_rules": routing.has_rules}  # fmt: skip
     options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
     # Dead letters have them, whatever the tables get.
     needed = routing.dead_letter_places or any(how.keeps_headers for how in routing.rows.values())
@@ -161,4 +166,4 @@ def routing_of(options: Mapping[str, str]) -> Routing:
     registry = registry_properties(options)
     rows = {topic: row_format(text, registry) for topic, text in told["rows"].items()}
     routes = tuple(Route(*each) for each in told["routes"])
-    return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"])
+    return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"], told["has_rules"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import DataType, DateType, StructType
+from pyspark.sql.types import DataType, DateType, StructField, StructType
 
 from tiered_stream.delta.row_settings import (
     FLAT,
@@ -35,7 +36,7 @@ from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.row_choices import Envelope, Format
 from tiered_stream.formats.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.row_transformation import UserTransform
-from tiered_stream.formats.schema_growth import adopted, grown
+from tiered_stream.formats.schema_growth import adopted, grown, joined
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
@@ -92,10 +93,16 @@ def time_zone(spark: SparkSession) -> str:
 
 def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructType:
     """The columns of a table that has all these rows."""
-    first, *others = (pa.struct(list(how.written)) for how in rows)
-    for other in others:
-        first = grown(first, other)
-    return spark_columns(pa.schema(list(first)), day_column)
+    return spark_columns(_in_one((how.written for how in rows), grown), day_column)
+
+
+def joined_columns(schemas: Iterable[StructType]) -> StructType:
+    """The columns that take rows of all these schemas, which have grown from one; UnsupportedDataError as `joined`."""
+    return spark_columns(_in_one(map(arrow_schema, schemas), joined), None)
+
+
+def _in_one(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataType], pa.DataType]) -> pa.Schema:
+    return pa.schema(list(reduce(by, (pa.struct(list(each)) for each in schemas))))
 
 
 def resolved(how: RowFormat, topic: str = "") -> RowFormat:
@@ -158,8 +165,12 @@ def written_columns(how: RowFormat, day_column: str | None) -> StructType:
 def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
     """A table's columns."""
     bare = pa.schema([(each.name, each.type) for each in table_columns(schema)])
-    columns = from_arrow_schema(bare)
-    return columns.add(day_column, DateType()) if day_column else columns
+    return with_day(from_arrow_schema(bare), day_column)
+
+
+def with_day(columns: StructType, day_column: str | None) -> StructType:
+    """The columns, that of the day behind them where there is one."""
+    return StructType([*columns, StructField(day_column, DateType())]) if day_column else columns
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -106,7 +106,7 @@ MAX_DEAD_LETTERS = optional(
 )  # fmt: skip
 SCHEMA_EVOLUTION = option(
     "ingest.schemaEvolution", types.choice(Evolution), Evolution.NONE,
-    "`add`: a new field of the schema becomes a column of the table.",
+    "`add`: a new field of the schema becomes a column of the table. `widen`: as `add`, and columns take wider types.",
 )  # fmt: skip
 ENVELOPE = option(
     "ingest.envelope", types.choice(Envelope), Envelope.NONE,
@@ -196,9 +196,9 @@ def infers(settings: Mapping[str, str]) -> bool:
     return INFER in (given.read(KEY_SCHEMA), given.read(VALUE_SCHEMA))
 
 
-def grows(settings: Mapping[str, str]) -> bool:
-    """Whether new fields become columns."""
-    return GivenOptions(settings).read(SCHEMA_EVOLUTION) is Evolution.ADD
+def evolution_of(settings: Mapping[str, str]) -> Evolution:
+    """What becomes of schemas that grow."""
+    return GivenOptions(settings).read(SCHEMA_EVOLUTION)
 
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from tiered_stream.delta.routing import Routing, TableTarget
 from tiered_stream.formats.row_decoder import RowDecoder
+from tiered_stream.formats.table_rules import TableRules
 from tiered_stream.model import TopicPartition
 
 TargetRows = tuple[TableTarget, pa.RecordBatch]
@@ -20,8 +23,10 @@ class TableRows:
     One for each task, used by one thread.
     """
 
-    def __init__(self, routing: Routing) -> None:
+    def __init__(self, routing: Routing, rules: Mapping[str, TableRules] = MappingProxyType({})) -> None:
+        """`rules` are those of tables, by key, which the routing does not know."""
         self._routing = routing
+        self._rules = rules
         self._decoders: dict[str, RowDecoder | None] = {}
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
@@ -47,5 +52,6 @@ class TableRows:
     def _decoder(self, topic: str, target: TableTarget) -> RowDecoder | None:
         if topic not in self._decoders:
             assert target.rows
-            self._decoders[topic] = None if target.rows.is_plain else RowDecoder(target.rows)
+            rows = replace(target.rows, rules=self._rules.get(target.key, target.rows.rules))
+            self._decoders[topic] = None if rows.is_plain else RowDecoder(rows)
         return self._decoders[topic]

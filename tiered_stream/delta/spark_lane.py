@@ -15,7 +15,7 @@ from tiered_stream.delta.dead_letters import check_limit, dead_letter_columns
 from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_properties, with_overrides
 from tiered_stream.delta.query_run import BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.row_schema import shared_columns
-from tiered_stream.delta.row_settings import grows, row_settings
+from tiered_stream.delta.row_settings import evolution_of, row_settings
 from tiered_stream.delta.spark_rows import classified, dead_letters, good_rows
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import RowFormat
@@ -62,7 +62,7 @@ class SparkLane:
     @property
     def _growth(self) -> dict[str, str]:
         """Delta's option by which new columns become the table's; without it the session decides."""
-        return {"mergeSchema": "true"} if grows(self.settings) else {}
+        return {} if evolution_of(self.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Rows and dead letters, with what can be asked of rows here; Delta itself refuses what breaks the rest."""

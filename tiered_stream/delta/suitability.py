@@ -10,11 +10,13 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta import type_widening
 from tiered_stream.delta.address import TableAddress
 from tiered_stream.delta.committer import Committer, choose_committer
 from tiered_stream.delta.ingest_settings import (
     COMMIT,
     COMMIT_BY_SPARK,
+    TYPE_WIDENING,
     TableFiles,
     TableStorage,
     table_properties,
@@ -22,10 +24,11 @@ from tiered_stream.delta.ingest_settings import (
 )
 from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, why_not_direct
 from tiered_stream.delta.row_schema import fit_to_table, shared_columns
-from tiered_stream.delta.row_settings import grows
+from tiered_stream.delta.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.delta.s3a import find_storage, session_settings
 from tiered_stream.delta.table_growth import growth_of
-from tiered_stream.errors import TableAccessError, TableError
+from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
+from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.formats.table_rules import NO_RULES
 from tiered_stream.options.given import GivenOptions
@@ -66,10 +69,13 @@ def look_at(
     schema: StructType,
     make: Callable[[TableAddress], None],
     rows: Mapping[str, RowFormat] | None = None,
+    *,
+    checked: bool = False,
 ) -> Suitability:
     """Open the table, or make it, and see what it allows.
 
-    `rows`, by topic, may still become what the table asks for; without them, rows of `schema` are written already.
+    `rows`, by topic, may still become what the table asks for; without them, rows of `schema` are written already,
+    `checked` by the table's rules or not.
 
     Raises:
         ConfigurationError: the table does not fit, or nobody can commit as it is asked for.
@@ -84,6 +90,8 @@ def look_at(
         table = open_table(files)
         found = describe(table) if table else TableDescription((), configuration=properties)
         committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
+        if table is None and (why_not := committer.why_not_direct(found)):
+            return Suitability(None, why_not)
         if table is None:
             if committer.by == COMMIT_BY_SPARK:
                 # With the checksum from which Delta's commits go on: without one the first reads the table's state.
@@ -103,11 +111,13 @@ def look_at(
     if rows:
         rows = fitted(rows, found)
         schema = shared_columns(rows.values(), files.day_column)
-    if grows(settings) and growth_of(spark, address, files, committer)(found.fields, schema):
+    grow = growth_of(spark, address, files, committer, evolution_of(settings))
+    _check_widening(address, settings, found)
+    if grow is not None and grow(found.fields, schema):
         table.update_incremental()
         found = describe(table)
     check_fit(files.uri, found, schema, files.day_column)
-    why_not = why_not_direct(found, files.day_column, schema, None if rows else NO_RULES)
+    why_not = why_not_direct(found, files.day_column, schema, None if rows or checked else NO_RULES)
     return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {})
 
 
@@ -115,3 +125,13 @@ def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, 
     """Rows, by topic, as the table has them, with its rules."""
     rules = table_rules(table)
     return {topic: replace(fit_to_table(how, table.fields), rules=rules) for topic, how in rows.items()}
+
+
+def _check_widening(address: TableAddress, settings: Mapping[str, str], found: TableDescription) -> None:
+    """Raises ConfigurationError: columns of the table are to become wider, and cannot."""
+    if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(found.configuration):
+        raise ConfigurationError(
+            f"{SCHEMA_EVOLUTION.name} is {Evolution.WIDEN}, but columns of the table {address} cannot become wider: "
+            f"ALTER TABLE {address.sql_name} SET TBLPROPERTIES ('{TYPE_WIDENING}' = 'true'), where all of its "
+            f"readers know that feature of Delta; or set {SCHEMA_EVOLUTION.name}={Evolution.ADD}"
+        )

@@ -1,6 +1,6 @@
-"""Columns and nested fields that a table gets more (`ingest.schemaEvolution=add`), by a commit before the rows.
+"""Columns and nested fields that a table gets more, and columns that become wider, by commits before the rows.
 
-A reader finds them null in older files. Two queries may add the same: who comes second finds it there.
+A reader finds new ones null in older files. Two queries may add the same: who comes second finds it there.
 """
 
 from __future__ import annotations
@@ -16,23 +16,35 @@ from tiered_stream.delta.address import TableAddress
 from tiered_stream.delta.committer import Committer
 from tiered_stream.delta.ingest_settings import COMMIT_BY_SPARK, TableFiles
 from tiered_stream.delta.java_errors import spark_errors
+from tiered_stream.delta.type_widening import is_wider
+from tiered_stream.formats.row_choices import Evolution
 
 log = logging.getLogger(__name__)
 
 FieldPath = tuple[str, ...]
+_TypedPath = tuple[FieldPath, DataType]
 Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
 """Gives the table what it lacks of a schema, its fields being these; whether it lacked anything."""
 
 
-def growth_of(spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer) -> Grow:
-    """By whoever commits to the table. It raises TableError: the table refuses the columns."""
+def growth_of(
+    spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
+) -> Grow | None:
+    """By whoever commits to the table; None: it does not grow. It raises TableError: the table refuses the columns."""
 
     def grow(fields: Sequence[Mapping[str, Any]], wanted: StructType) -> bool:
         there = StructType.fromJson({"type": "struct", "fields": list(fields)})
         missing = list(missing_fields(there, wanted))
-        if not missing:
-            return False
-        log.info("%s: new columns: %s", address, ", ".join(".".join(path) for path, _ in missing))
+        wider = list(wider_fields(there, wanted)) if evolution is Evolution.WIDEN else []
+        if missing:
+            log.info("%s: new columns: %s", address, _names(missing))
+            _add(missing, wanted)
+        if wider:
+            log.info("%s: wider columns: %s", address, _names(wider))
+            _widen(spark, address, wider)
+        return bool(missing or wider)
+
+    def _add(missing: Sequence[_TypedPath], wanted: StructType) -> None:
         if committer.by == COMMIT_BY_SPARK:
             columns = ", ".join(f"{_sql_name(path)} {kind.simpleString()}" for path, kind in missing)
             with spark_errors(str(address), "changed"):
@@ -42,25 +54,50 @@ def growth_of(spark: SparkSession, address: TableAddress, files: TableFiles, com
 
             tops = {path[0] for path, _ in missing}
             add_columns(files, StructType([field for field in wanted if field.name in tops]))
-        return True
 
-    return grow
+    return None if evolution is Evolution.NONE else grow
 
 
-def missing_fields(there: DataType, wanted: DataType, path: FieldPath = ()) -> Iterator[tuple[FieldPath, DataType]]:
+def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPath]) -> None:
+    with spark_errors(str(address), "changed"):
+        for path, kind in wider:
+            spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {_sql_name(path)} TYPE {kind.simpleString()}")
+
+
+def missing_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
     """The fields of `wanted` that are not there, each with its path; those of lists and maps too (Delta: `element`)."""
+    return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is None)
+
+
+def wider_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
+    """The fields that are wider in `wanted`, paths as of `missing_fields`."""
+    return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is not None and is_wider(kind, old))
+
+
+def _compared(
+    there: DataType, wanted: DataType, path: FieldPath
+) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
+    """The fields of `wanted` that are not there, or that have no fields: path, the type that is there, the wanted."""
     match there, wanted:
         case StructType(), StructType():
             known = {field.name.lower(): field for field in there}
             for field in wanted:
                 if (old := known.get(field.name.lower())) is None:
-                    yield (*path, field.name), field.dataType
+                    yield (*path, field.name), None, field.dataType
                 else:
-                    yield from missing_fields(old.dataType, field.dataType, (*path, field.name))
+                    yield from _compared(old.dataType, field.dataType, (*path, old.name))
         case ArrayType(), ArrayType():
-            yield from missing_fields(there.elementType, wanted.elementType, (*path, "element"))
+            yield from _compared(there.elementType, wanted.elementType, (*path, "element"))
         case MapType(), MapType():
-            yield from missing_fields(there.valueType, wanted.valueType, (*path, "value"))
+            yield from _compared(there.valueType, wanted.valueType, (*path, "value"))
+        case (StructType() | ArrayType() | MapType(), _) | (_, StructType() | ArrayType() | MapType()):
+            pass
+        case _:
+            yield path, there, wanted
+
+
+def _names(fields: Sequence[_TypedPath]) -> str:
+    return ", ".join(".".join(path) for path, _ in fields)
 
 
 def _sql_name(path: FieldPath) -> str:

@@ -1,37 +1,78 @@
-"""A reader's schema that grows with those of its writers, by fields that may be null."""
+"""A reader's schema that grows with those of its writers: by fields that may be null, and by wider types of numbers."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
+
 from tiered_stream.formats.avro_schema import Array, AvroType, Field, Map, Primitive, Record, Union, field_sources
+from tiered_stream.formats.avro_types import arrow_type
+from tiered_stream.formats.conform import widens
 
 _NULL = Primitive("null")
+_LONG, _DOUBLE = Primitive("long"), Primitive("double")
+_WIDER = {
+    ("int", "long"): _LONG,
+    ("int", "float"): _DOUBLE,
+    ("int", "double"): _DOUBLE,
+    ("float", "double"): _DOUBLE,
+}
+"""By what is wanted and what is written: what takes the values of both, all of them exactly."""
 
 
-def widened(wanted: AvroType, written: AvroType) -> AvroType:
-    """The reader's schema with the fields that a writer has more, at the end of their records; nothing else changes."""
+def widened(wanted: AvroType, written: AvroType, *, types: bool = False) -> AvroType:
+    """The reader's schema with the fields that a writer has more, at the end of their records; nothing else changes.
+
+    `types`: and with wider numbers, where the writer has wider ones.
+    """
     match wanted, written:
         case Union(), _ if len(wanted.values) == 1:
-            (inner,) = wanted.values
-            wider = widened(inner, written)
-            return Union(tuple(wider if each is inner else each for each in wanted.branches))
+            return _in_union(wanted, widened(wanted.values[0], written, types=types))
         case _, Union() if len(written.values) == 1:
-            return widened(wanted, written.values[0])
+            return widened(wanted, written.values[0], types=types)
         case Array(), Array():
-            return Array(widened(wanted.items, written.items))
+            return Array(widened(wanted.items, written.items, types=types))
         case Map(), Map():
-            return Map(widened(wanted.values, written.values))
+            return Map(widened(wanted.values, written.values, types=types))
         case Record(), Record():
-            return _wider_record(wanted, written)
+            return _wider_record(wanted, written, types=types)
+        case Primitive(logical=None), Primitive(logical=None) if types:
+            return _WIDER.get((wanted.kind, written.kind), wanted)
     return wanted
 
 
-def _wider_record(wanted: Record, written: Record) -> Record:
+def raised(wanted: AvroType, column: pa.DataType) -> AvroType:
+    """The reader's schema with the numbers of a column that has wider ones: what fits no column is then told early."""
+    match wanted:
+        case Union() if len(wanted.values) == 1:
+            return _in_union(wanted, raised(wanted.values[0], column))
+        case Array() if pa.types.is_list(column):
+            return Array(raised(wanted.items, column.value_type))
+        case Map() if pa.types.is_map(column):
+            return Map(raised(wanted.values, column.item_type))
+        case Record() if pa.types.is_struct(column):
+            kinds = {each.name: each.type for each in column}
+            fields = (
+                replace(field, type=raised(field.type, kinds[field.name])) if field.name in kinds else field
+                for field in wanted.fields
+            )
+            return replace(wanted, fields=tuple(fields))
+        case Primitive(logical=None) if widens(arrow_type(wanted), column):
+            return next((each for each in (_LONG, _DOUBLE) if arrow_type(each) == column), wanted)
+    return wanted
+
+
+def _in_union(of: Union, inner: AvroType) -> Union:
+    """The union, of null and one type, with another in that one's place."""
+    return Union(tuple(each if each == _NULL else inner for each in of.branches))
+
+
+def _wider_record(wanted: Record, written: Record, *, types: bool) -> Record:
     fields, sources = {field.name: field for field in written.fields}, field_sources(wanted, written)
-    types = {name: fields.pop(source).type for name, source in sources.items()}
+    kinds = {name: fields.pop(source).type for name, source in sources.items()}
     known = [
-        replace(field, type=widened(field.type, types[field.name])) if field.name in types else field
+        replace(field, type=widened(field.type, kinds[field.name], types=types)) if field.name in kinds else field
         for field in wanted.fields
     ]
     # The fields that are left are new; Delta's names of columns have no case.

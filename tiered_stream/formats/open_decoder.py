@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from tiered_stream.errors import ConfigurationError, UnsupportedDataError
 from tiered_stream.formats.decoded import ValueDecoder
-from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Evolution, Format
+from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format
 from tiered_stream.formats.row_format import KEY, PartFormat, RowFormat, schema_from_text
+from tiered_stream.formats.schema_growth import adopted
 
 if TYPE_CHECKING:
     from tiered_stream.formats.registry_connection import RegistrySettings
@@ -25,12 +26,12 @@ def open_decoder(how: RowFormat, name: str) -> ValueDecoder | None:
     """
     part = how.key if name == KEY else how.value
     try:
-        return _open(part, how, grow=name != KEY and how.evolution is Evolution.ADD)
+        return _open(part, how, Evolution.NONE if name == KEY else how.evolution)
     except UnsupportedDataError as error:
         raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
 
 
-def _open(part: PartFormat, how: RowFormat, *, grow: bool) -> ValueDecoder | None:
+def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecoder | None:
     match part.format:
         case Format.BINARY:
             return None
@@ -41,11 +42,18 @@ def _open(part: PartFormat, how: RowFormat, *, grow: bool) -> ValueDecoder | Non
         case Format.JSON if not part.registered:
             from tiered_stream.formats.json_decoder import JsonDecoder
 
-            return JsonDecoder(pa.struct(list(schema_from_text(part.schema))), how.zone)
+            kind = pa.struct(list(schema_from_text(part.schema)))
+            if evolution is not Evolution.WIDEN:
+                return JsonDecoder(kind, how.zone)
+            from tiered_stream.formats.json_widening import WideningJsonDecoder
+
+            column = _as_in_table(part, how)
+            return WideningJsonDecoder(kind if column is None else adopted(kind, column, add=False), how.zone)
         case Format.AVRO if part.registered:
             from tiered_stream.formats.registry_decoder import RegistryDecoder
 
-            return RegistryDecoder(_registry_of(how), part.schema, part.references, grow=grow)
+            column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
+            return RegistryDecoder(_registry_of(how), part.schema, part.references, evolution=evolution, column=column)
         case Format.AVRO:
             from tiered_stream.formats.avro_decoder import AvroDecoder
 
@@ -59,6 +67,14 @@ def _open(part: PartFormat, how: RowFormat, *, grow: bool) -> ValueDecoder | Non
 
             return ProtobufDecoder(b64decode(part.schema), part.message)
     raise ConfigurationError(f"the format {part.format.value} cannot be read by a schema registry here")
+
+
+def _as_in_table(part: PartFormat, how: RowFormat) -> pa.DataType | None:
+    """The type of whole values whose columns the table has, where that is known."""
+    if part.kind is None or how.envelope is Envelope.NONE:
+        return part.kind
+    row = pa.struct([("before", part.kind), ("after", part.kind)])
+    return pa.struct([*row, ("payload", row)])
 
 
 def _registry_of(how: RowFormat) -> RegistrySettings:

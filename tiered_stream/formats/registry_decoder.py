@@ -17,14 +17,17 @@ from tiered_stream.errors import ConfigurationError, UnsupportedDataError
 from tiered_stream.formats.avro_decoder import AvroReader
 from tiered_stream.formats.avro_schema import AvroType, parse_avro_schema
 from tiered_stream.formats.avro_types import arrow_type
-from tiered_stream.formats.avro_widening import widened
+from tiered_stream.formats.avro_widening import raised, widened
 from tiered_stream.formats.byte_slices import ByteSlices
 from tiered_stream.formats.decoded import REASON_SIZE, Decoded
 from tiered_stream.formats.registry_connection import RegistrySettings
+from tiered_stream.formats.row_choices import Evolution
+from tiered_stream.formats.schema_growth import joined
 from tiered_stream.formats.schema_registry import RegisteredSchema, schema_registry
 from tiered_stream.formats.writer_schemas import HEADER_SIZE, NOT_FRAMED, WriterSchemas, schema_ids
 
 _MOST_READERS = 100
+_WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the column"
 
 Rows = np.ndarray[Any, Any]
 
@@ -33,18 +36,29 @@ class RegistryDecoder:
     """Values of any schemas of a registry, read as those of the schema `reader`."""
 
     def __init__(
-        self, settings: RegistrySettings, reader: str, referenced: Sequence[str] = (), *, grow: bool = False
+        self,
+        settings: RegistrySettings,
+        reader: str,
+        referenced: Sequence[str] = (),
+        *,
+        evolution: Evolution = Evolution.NONE,
+        column: pa.DataType | None = None,
     ) -> None:
-        """`referenced` as in `parse_avro_schema`. `grow`: fields that a writer has and the reader has not become fields
-        of the column, from then on.
+        """`referenced` as in `parse_avro_schema`. `evolution`: what a writer has and the reader has not, the values'
+        type gets, from then on.
+
+        `column` is what the table has of it, whose types may be wider.
 
         Raises:
             ConfigurationError: the settings or the schema are none.
             UnsupportedDataError: no column can have such a type.
         """
         self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), _parsed)
-        self._grow = grow
+        self._evolution = evolution
         self._wanted = parse_avro_schema(reader, referenced)
+        if column is not None:
+            self._wanted = raised(self._wanted, column)
+        self._base = self._wanted
         self._nulls = AvroReader(self._wanted, self._wanted)
         self._readers: LRUCache[int, AvroReader | str] = LRUCache(_MOST_READERS)
 
@@ -53,12 +67,17 @@ class RegistryDecoder:
         return arrow_type(self._wanted)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Raises SchemaRegistryError: the registry cannot be asked. What it does not know is a value's reason."""
+        """What the registry does not know is a value's reason.
+
+        Raises:
+            SchemaRegistryError: the registry cannot be asked.
+            UnsupportedDataError: a number becomes wider in two ways.
+        """
         slices = ByteSlices.of(values)
         ids = schema_ids(slices)
         found, inverse = np.unique(ids, return_inverse=True)
         writers = self._writers.of(ids)
-        if self._grow:
+        if self._evolution is not Evolution.NONE:
             self._widen(writers.values())
         if len(found) == 1:
             return self._read(slices, int(found[0]), writers)
@@ -67,10 +86,12 @@ class RegistryDecoder:
         return in_order(parts, groups, self.kind)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
-        wanted = self._wanted
+        wanted, types = self._wanted, self._evolution is Evolution.WIDEN
         for writer in writers:
             if not isinstance(writer, str):
-                wanted = widened(wanted, writer)
+                if types:
+                    joined(arrow_type(wanted), arrow_type(widened(self._base, writer, types=True)))
+                wanted = widened(wanted, writer, types=types)
         if wanted != self._wanted:
             self._nulls = AvroReader(wanted, wanted)
             self._wanted = wanted
@@ -90,9 +111,22 @@ class RegistryDecoder:
             try:
                 reader = AvroReader(writer, self._wanted)
             except (ConfigurationError, UnsupportedDataError) as error:
-                reader = f"schema {schema_id}: {error}"
+                reader = self._reason(schema_id, writer, str(error))
             self._readers[schema_id] = reader
         return reader
+
+    def _reason(self, schema_id: int, writer: AvroType, said: str) -> str:
+        """Why no value of that writer is read, and what to do where it is the table that has to change."""
+        hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
+        return f"schema {schema_id}: {said}"[: REASON_SIZE - len(hint)] + hint
+
+    def _widens(self, writer: AvroType) -> bool:
+        """Whether wider types would do."""
+        try:
+            AvroReader(writer, widened(self._wanted, writer, types=True))
+        except (ConfigurationError, UnsupportedDataError):
+            return False
+        return True
 
     def _without(self, slices: ByteSlices, reason: str) -> Decoded:
         nulls = pa.nulls(len(slices), self._nulls.kind)

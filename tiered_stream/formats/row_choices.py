@@ -27,10 +27,11 @@ class OnDecodeError(StrEnum):
 
 
 class Evolution(StrEnum):
-    """`ingest.schemaEvolution`: whether new fields become columns."""
+    """`ingest.schemaEvolution`: whether new fields become columns, and whether types become wider, too."""
 
     NONE = "none"
     ADD = "add"
+    WIDEN = "widen"
 
 
 class Envelope(StrEnum):

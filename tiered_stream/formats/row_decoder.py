@@ -79,8 +79,10 @@ class RowDecoder:
         if name == VALUE and self._how.envelope is Envelope.DEBEZIUM:
             column, foreign = unwrapped(column)
             reasons |= foreign
-        grows = name == VALUE and self._how.evolution is Evolution.ADD
-        conformed, misfit = conform(column, grown(part.kind, column.type) if grows else part.kind)
+        kind, evolution = part.kind, self._how.evolution
+        if name == VALUE and evolution is not Evolution.NONE:
+            kind = grown(kind, column.type, widen=evolution is Evolution.WIDEN)
+        conformed, misfit = conform(column, kind)
         if misfit is not None and misfit.true_count:
             reason = f"its schema has {column.type}, which the table's {part.kind} does not take"[:REASON_SIZE]
             reasons = dict.fromkeys(pc.indices_nonzero(misfit).to_pylist(), reason) | reasons

@@ -1,9 +1,10 @@
-"""Types that grow: fields are added, and nothing else is changed."""
+"""Types that grow: by fields, and, where the table allows it, into wider types. Nothing else is changed."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.formats.conform import widens
 
 _GROWN = b"grown"
@@ -19,21 +20,24 @@ def is_grown(schema: pa.Schema) -> bool:
     return _GROWN in (schema.metadata or {})
 
 
-def grown(planned: pa.DataType, shown: pa.DataType) -> pa.DataType:
-    """The planned type with the fields that `shown` has more, nested ones too, each after those that were there."""
+def grown(planned: pa.DataType, shown: pa.DataType, *, widen: bool = False) -> pa.DataType:
+    """The planned type with the fields that `shown` has more, nested ones too, each after those that were there.
+
+    `widen`: and with its types where they are wider.
+    """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
-        return pa.struct(_fields(planned, shown))
+        return pa.struct(_fields(planned, shown, widen=widen))
     if pa.types.is_list(planned) and pa.types.is_list(shown):
-        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type)))
+        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, widen=widen)))
     if pa.types.is_map(planned) and pa.types.is_map(shown):
-        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type))
-    return planned
+        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, widen=widen))
+    return shown if widen and widens(planned, shown) else planned
 
 
-def _fields(planned: pa.StructType, shown: pa.StructType) -> list[pa.Field]:
+def _fields(planned: pa.StructType, shown: pa.StructType, *, widen: bool) -> list[pa.Field]:
     there = {each.name.lower() for each in planned}
     kept = [
-        pa.field(each.name, grown(each.type, shown.field(at).type))
+        pa.field(each.name, grown(each.type, shown.field(at).type, widen=widen))
         if (at := shown.get_field_index(each.name)) >= 0
         else each
         for each in planned
@@ -41,18 +45,51 @@ def _fields(planned: pa.StructType, shown: pa.StructType) -> list[pa.Field]:
     return [*kept, *(pa.field(each.name, each.type) for each in shown if each.name.lower() not in there)]
 
 
-def adopted(planned: pa.DataType, table: pa.DataType) -> pa.DataType:
-    """The planned type as a table already has it: the table's wider numbers, and its fields that are not planned."""
+def adopted(planned: pa.DataType, table: pa.DataType, *, add: bool = True) -> pa.DataType:
+    """The planned type as a table already has it: the table's wider numbers, and its fields that are not planned.
+
+    `add`: whether those fields are wanted.
+    """
     if pa.types.is_struct(planned) and pa.types.is_struct(table):
         fields = [
-            pa.field(each.name, adopted(each.type, table.field(at).type))
+            pa.field(each.name, adopted(each.type, table.field(at).type, add=add))
             if (at := table.get_field_index(each.name)) >= 0
             else each
             for each in planned
         ]
-        return grown(pa.struct(fields), table)
+        return grown(pa.struct(fields), table) if add else pa.struct(fields)
     if pa.types.is_list(planned) and pa.types.is_list(table):
-        return pa.list_(pa.field("element", adopted(planned.value_type, table.value_type)))
+        return pa.list_(pa.field("element", adopted(planned.value_type, table.value_type, add=add)))
     if pa.types.is_map(planned) and pa.types.is_map(table):
-        return pa.map_(planned.key_type, adopted(planned.item_type, table.item_type))
+        return pa.map_(planned.key_type, adopted(planned.item_type, table.item_type, add=add))
     return table if widens(planned, table) else planned
+
+
+def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type that takes values of both, which have grown from one.
+
+    Raises:
+        UnsupportedDataError: a number has become wider in two ways. Which came first must not say what is a row.
+    """
+    if torn := _torn(one, other, ""):
+        raise UnsupportedDataError(
+            f"{torn}, and no column takes both: widen it to one of them by ALTER TABLE, then values of the other are "
+            "kept aside as those that do not decode (ingest.onDecodeError)"
+        )
+    return grown(one, other, widen=True)
+
+
+def _torn(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
+    """The first number whose types do not go together, and those types."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        shared = ((each, other.field(at)) for each in one if (at := other.get_field_index(each.name)) >= 0)
+        found = (_torn(mine.type, others.type, f"{path}.{mine.name}") for mine, others in shared)
+        return next(filter(None, found), None)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return _torn(one.value_type, other.value_type, f"{path}.element")
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return _torn(one.item_type, other.item_type, f"{path}.value")
+    numbers = all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in (one, other))
+    if not numbers or one == other or widens(one, other) or widens(other, one):
+        return None
+    return f"{path.removeprefix('.') or 'the value'} becomes wider as {one} and as {other}"

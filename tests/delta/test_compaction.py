@@ -1,0 +1,112 @@
+"""Small files become larger ones beside the query, and no record is lost, doubled or told to be new."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.delta.archive import LONG, everything, landed, options
+from tests.delta.committing import QUERY, log_of, offsets, planned, table, written
+from tests.delta.made_batches import DAY_MS, ORDERS, plain
+from tiered_stream import land
+from tiered_stream.delta.commit import LandingTable, TableCommits
+from tiered_stream.delta.compaction import Compaction
+from tiered_stream.delta.data_files import DataFile
+from tiered_stream.delta.deltalake_commit import DeltalakeTable, make_table
+from tiered_stream.delta.deltalake_compaction import MANY, compact_crowded
+from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.lane import table_schema
+from tiered_stream.delta.table_writer import TableWriter
+
+RECORDS = 5
+"""Of each batch."""
+
+
+def files_at(folder: Path, day_column: str | None = None) -> TableFiles:
+    made = TableFiles((folder / "table with blanks").as_uri(), day_column=day_column)
+    make_table(made, table_schema(True, day_column), {"delta.appendOnly": "true"})
+    return made
+
+
+def commit_batches(files: TableFiles, compaction: Compaction, batches: range) -> None:
+    commits = TableCommits(
+        DeltalakeTable(files), replace(planned(files), compaction=compaction), lambda *_: None, sleep=lambda _: None
+    )
+    for batch in batches:
+        commits.commit(QUERY, batch, written(files, RECORDS, batch * RECORDS))
+
+
+def test_commits_and_compactions_side_by_side_keep_every_record_once(tmp_path: Path) -> None:
+    files = files_at(tmp_path)
+    compaction = Compaction(files.uri, 3, lambda: compact_crowded(files))
+    commit_batches(files, compaction, range(40))
+    compaction.wait()
+    compact_crowded(files)
+    assert offsets(files) == list(range(40 * RECORDS))
+    assert len(table(files).file_uris()) < MANY
+    log = [each for version in range(table(files).version() + 1) for each in log_of(files, version)]
+    assert [each["txn"]["version"] for each in log if "txn" in each] == list(range(40))
+    removed = [each["remove"] for each in log if "remove" in each]
+    assert len(removed) >= 33 and not any(each["dataChange"] for each in removed)
+    assert sum(each["add"]["dataChange"] for each in log if "add" in each) == 40
+    # A query that goes on finds its last batch behind the compaction.
+    commit_batches(files, compaction, range(39, 42))
+    assert offsets(files) == list(range(42 * RECORDS))
+
+
+def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
+    files = files_at(tmp_path, "day")
+    commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
+    of_days: dict[int, list[DataFile]] = {0: [], 1: []}
+    for batch in range(MANY + 2):
+        writer = TableWriter(files, 0)
+        day = int(batch >= MANY)
+        writer.add(ORDERS, plain(RECORDS, batch * RECORDS, 1_700_000_000_000 + day * DAY_MS))
+        of_days[day] += (made := writer.finish())
+        commits.commit(QUERY, batch, made)
+    compact_crowded(files)
+    left = {Path(uri).name for uri in table(files).file_uris()}
+    assert {Path(file.path).name for file in of_days[1]} <= left and len(left) == 3
+    assert offsets(files) == list(range((MANY + 2) * RECORDS))
+    version = table(files).version()
+    compact_crowded(files)
+    assert table(files).version() == version
+
+
+def table_of_days(files: TableFiles) -> LandingTable:
+    return replace(planned(files), schema=table_schema(True, "day"))
+
+
+def test_a_compaction_that_fails_is_told_and_leaves_the_query_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise OSError("no room\nand more")
+
+    files = files_at(tmp_path)
+    compaction = Compaction(files.uri, 1, fail)
+    with caplog.at_level(logging.WARNING):
+        commit_batches(files, compaction, range(3))
+        compaction.wait()
+    assert offsets(files) == list(range(3 * RECORDS))
+    assert "was not compacted, and is tried again later: no room" in caplog.text and "and more" not in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["spark", "deltalake"])
+def test_a_query_compacts_what_it_lands(spark: SparkSession, tmp_path: Path, by: str) -> None:
+    given = {"maxOffsetsPerTrigger": "800", "ingest.commit": by, "ingest.compactEvery": "9"}
+    query = land(
+        spark, options=options(LONG, given), table=str(tmp_path / "table"), checkpoint=str(tmp_path / "checkpoint"),
+        lane="direct",
+    )  # fmt: skip
+    query.awaitTermination()
+    assert landed(tmp_path / "table").equals(everything(LONG))
+    history = DeltaTable(tmp_path / "table").history()
+    compacted = [each for each in history if each["operation"] == "OPTIMIZE"]
+    assert compacted and len(history) - len(compacted) == 1 + -(-everything(LONG).num_rows // 800)

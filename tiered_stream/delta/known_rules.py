@@ -1,0 +1,57 @@
+"""The rules of tables in a query of many, found by its planner: of tables that are to get rows, once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+
+import orjson
+
+from tiered_stream.delta.lane import table_rules
+from tiered_stream.delta.routing import TableTarget
+from tiered_stream.errors import TableError
+from tiered_stream.formats.table_rules import RowRules, TableRules, UncertainCheckError
+
+_OPENED_AT_ONCE = 16
+
+
+class KnownRules:
+    """What tables ask of their rows. The driver compares it with what they ask when it commits."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, TableRules] = {}
+
+    def of(self, targets: Iterable[TableTarget]) -> Mapping[str, TableRules]:
+        """By the table's key, of those that have rules which tasks can check.
+
+        A table that is not there yet has none. What cannot be opened, or asks more, is left to the driver to refuse.
+        """
+        wanted = {target.key: target for target in targets if target.rows is not None}
+        missing = [target for key, target in wanted.items() if key not in self._known]
+        if missing and find_spec("deltalake"):
+            with ThreadPoolExecutor(_OPENED_AT_ONCE, "table-rules") as threads:
+                found = zip(missing, threads.map(_look_up, missing), strict=True)
+            self._known |= {target.key: rules for target, rules in found if rules is not None}
+        return {key: self._known[key] for key in wanted if self._known.get(key)}
+
+
+def _look_up(target: TableTarget) -> TableRules | None:
+    """None: there is no table, or nobody knows."""
+    from tiered_stream.delta.deltalake_commit import describe, open_table
+
+    assert target.rows
+    try:
+        table = open_table(target.files)
+        if table is None:
+            return None
+        rules = table_rules(describe(table))
+        RowRules(rules, target.rows.written)
+    except (TableError, UncertainCheckError):
+        return None
+    return rules if set(rules.not_null) <= set(target.rows.written.names) else None
+
+
+def rules_text(rules: TableRules) -> str:
+    """By which files and tables are compared; nothing where there are none."""
+    return orjson.dumps([rules.not_null, rules.checks]).decode() if rules else ""
