@@ -10,6 +10,7 @@ import pytest
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.delta.data_files_source import FilesPartition, TasksWrite
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.known_rules import KnownRules
 from tiered_stream.delta.routing import Route, Routing, routing_of, routing_options
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_choices import Format
@@ -90,11 +91,11 @@ def test_a_registry_is_asked_once_for_each_topic_and_a_partition_has_the_answer_
             registry.versions[subject, "latest"] = {"schema": '"long"', "id": 1}
         login = {"url": registry.url, "basic.auth.user.info": "user:secret"}
         how = RowFormat((), value=PartFormat(Format.AVRO, registered=True), registry=login)
-        known = replace(routing(), rows={"": how, "own": plain_rows(False)})
+        known = replace(routing(), rows={"": how, "own": plain_rows(False)}, has_rules=True)
         splits = [Split(TopicPartition(topic, 0), OffsetRange(0, 9)) for topic in ("a", "b", "own")]
         write = TasksWrite(known, park=False, parked_file="", only=None)
         for _ in range(2):
-            (task,) = write.partitions(splits)
+            (task,) = write.partitions(splits, KnownRules())
     assert isinstance(task, FilesPartition)
     assert sorted(registry.asked) == [f"/subjects/{topic}-value/versions/latest" for topic in ("a", "b")]
     assert {topic: rows.value.schema for topic, rows in task.rows.items()} == {"a": '"long"', "b": '"long"'}
