@@ -6,8 +6,12 @@ import pytest
 
 from tests.storage.segment import segment
 from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
+from tiered_stream.limits import Limit
+from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.fetcher import IndexType
+from tiered_stream.storage.file_store import FileStore
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.open_fetcher import open_fetcher
 
 FOLDER = "orders-3-AAAAAAAAAAAAAAAAAAAAAQ"
@@ -57,3 +61,35 @@ def test_a_missing_offset_index_is_an_error(tier: Path) -> None:
     (tier / FOLDER / f"{NAME}.index").unlink()
     with pytest.raises(StorageObjectNotFoundError, match=rf"{NAME}\.index does not exist"):
         open_fetcher(StorageOptions(uri=tier.as_uri())).fetch_indexes(segment(7, 40), [IndexType.OFFSET])
+
+
+class MomentarilyEmptyStore(FileStore):
+    """Its first answer about an object whose name ends in `suffix` is that there is none."""
+
+    def __init__(self, root: Path, suffix: str) -> None:
+        super().__init__(root)
+        self._suffix = suffix
+        self._asked = False
+
+    def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
+        if key.endswith(self._suffix) and not self._asked:
+            self._asked = True
+            raise StorageObjectNotFoundError(f"{key} does not exist")
+        return super().get(key, wanted)
+
+
+@pytest.mark.parametrize(
+    ("index_type", "suffix"), [(IndexType.TRANSACTION, "txnindex"), (IndexType.PRODUCER_SNAPSHOT, "snapshot")]
+)
+def test_an_index_that_is_not_found_for_a_moment_is_not_taken_for_absent(
+    tier: Path, index_type: IndexType, suffix: str
+) -> None:
+    (tier / FOLDER / f"{NAME}.{suffix}").write_bytes(b"its entries")
+    fetcher = LocalLayoutFetcher(MomentarilyEmptyStore(tier, f".{suffix}"))
+    assert fetcher.fetch_indexes(segment(7, 40), [index_type]) == {index_type: b"its entries"}
+
+
+def test_of_a_segment_that_is_being_deleted_no_index_is_absent(tier: Path) -> None:
+    (tier / FOLDER / f"{NAME}.log").unlink()
+    with pytest.raises(StorageObjectNotFoundError, match=rf"{NAME}\.log does not exist"):
+        open_fetcher(StorageOptions(uri=tier.as_uri())).fetch_indexes(segment(7, 40), [IndexType.TRANSACTION])

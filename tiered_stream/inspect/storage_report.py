@@ -102,7 +102,7 @@ class StorageReport:
         """The whole of it, for programs."""
         partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
         found = {"partitions": partitions, "equal": self.equal, "records": self.records}
-        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+        return orjson.dumps(found, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
 def render_storage(report: StorageReport) -> RenderableType:

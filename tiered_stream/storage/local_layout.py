@@ -10,6 +10,7 @@ folders (`kafka-tiered-storage`). Objects are as the broker wrote them: no trans
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 
 from tiered_stream.errors import StorageObjectNotFoundError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
@@ -39,17 +40,29 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
         return self._store.get(object_key(segment, ".log"), wanted)
 
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        indexes = {}
-        for index_type in types:
-            if index_type is IndexType.TRANSACTION and segment.transaction_index_empty:
-                continue
-            try:
-                limit = self._limits.snapshot if index_type in SNAPSHOTS else self._limits.index
-                indexes[index_type] = self._store.get(object_key(segment, _SUFFIXES[index_type]), limit)
-            except StorageObjectNotFoundError:
-                if index_type not in _OPTIONAL:
-                    raise
-        return indexes
+        if segment.transaction_index_empty:
+            types = set(types) - {IndexType.TRANSACTION}
+        found = {each: self._index(segment, each) for each in types}
+        return {each: data for each, data in found.items() if data is not None}
+
+    def _index(self, segment: RemoteLogSegment, index_type: IndexType) -> bytes | None:
+        """None: the segment has none.
+
+        By a transaction index that is wrongly taken for absent, aborted records would pass for committed ones. So one
+        that is missing is asked for again when it is sure that the segment itself is there: storage may answer 404 for
+        a moment, and whoever deletes the segment may have begun.
+        """
+        key = object_key(segment, _SUFFIXES[index_type])
+        limit = self._limits.snapshot if index_type in SNAPSHOTS else self._limits.index
+        try:
+            return self._store.get(key, limit)
+        except StorageObjectNotFoundError:
+            if index_type not in _OPTIONAL:
+                raise
+        self.fetch_log_segment(segment, 0, 1)
+        with suppress(StorageObjectNotFoundError):
+            return self._store.get(key, limit)
+        return None
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         return self._store.signed_url(object_key(segment, ".log"), seconds)

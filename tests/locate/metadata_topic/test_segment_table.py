@@ -71,7 +71,7 @@ def test_a_deleted_partition_has_no_segments_whatever_is_said_later() -> None:
 def test_a_summary_of_a_table_adds_up_to_the_same(states: tuple[RemoteLogSegmentState, ...]) -> None:
     first, again = table(*states), SegmentTable()
     first.apply(SegmentMetadata(HERE, segment(2, 100, 200), FINISHED))
-    first.apply(PartitionDelete(replace(HERE, topic_partition=replace(PARTITION, partition=9))))
+    first.apply(PartitionDelete(HERE._replace(topic_partition=PARTITION._replace(partition=9))))
     for each in first.summary():
         again.apply(each)
     assert {each: again.tracked(each) for each in again.partitions()} == {
