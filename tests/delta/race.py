@@ -155,7 +155,7 @@ class Race:
                 try:
                     spark.sql(statement)
                 except (PySparkException, Py4JJavaError) as error:
-                    if "Concurrent" not in str(error):  # those are no news: who loses tries again
+                    if "concurrent" not in str(error).lower():  # those are no news: who loses tries again
                         console.print(f"{statement}: {str(error)[:500]}", markup=False)
 
         threading.Thread(target=again_and_again, daemon=True).start()

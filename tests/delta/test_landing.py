@@ -338,5 +338,5 @@ def _until_committed(statement: Any) -> None:
             statement()
             return
         except Exception as error:
-            if "Concurrent" not in str(error) or attempt == 19:
+            if "concurrent" not in str(error).lower() or attempt == 19:
                 raise
