@@ -89,9 +89,9 @@ def test_names_like_ours_are_refused() -> None:
 
 
 def test_a_proto_file_is_a_schema(tmp_path: Path) -> None:
-    file = tmp_path / "order.proto"
+    file = tmp_path / "an order.proto"
     given = {"ingest.value.format": "protobuf", "ingest.value.schema": str(file), "ingest.value.message": "Order"}
-    with pytest.raises(ConfigurationError, match=r"ingest.value.schema: the file .*order.proto cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"ingest.value.schema: the file .*an order.proto cannot be read"):
         plan_rows(given, include_headers=False)
     file.write_text("message {")
     with pytest.raises(ConfigurationError, match=r"ingest.value.schema: a .proto file cannot be compiled"):

@@ -43,7 +43,8 @@ from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
 """In a column's name, without column mapping (Delta: `SchemaUtils.checkFieldNames`)."""
-_FILE = re.compile(r"[^\s{}<>()]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
+_FILE = re.compile(r"[^\r\n{}\"]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
+"""A path: no schema that is a text of its own ends so."""
 
 
 def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> RowFormat:
