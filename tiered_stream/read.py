@@ -78,7 +78,6 @@ class SplitReader:
         self._max_rows = max_rows
         self._columns = columns
         self._position = split.offsets.start
-        self._kernels_are_loaded = False
         self._pace = pace_of("fetch", options.max_bytes_per_second)
         self.metrics = ReadMetrics()
 
@@ -125,9 +124,7 @@ class SplitReader:
             if batch is None:
                 return
             yield batch
-            if not self._kernels_are_loaded:
-                self._kernels_are_loaded = True  # those of who took the batch, too
-                release_compiler()
+            release_compiler()  # once who took the batch has loaded its kernels, too
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
         with naming(partial(fetcher.describe, location.segment)):

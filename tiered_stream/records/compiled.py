@@ -119,8 +119,9 @@ def inlined(function: _Function) -> _Function:
     return _compiled(function, forceinline=True)
 
 
+@cache
 def release_compiler() -> None:
-    """Take the compiler's code out of this process's memory: 50 MiB, most of which only loading kernels needs.
+    """Take the compiler's code out of this process's memory, once: 50 MiB, most of which only loading kernels needs.
 
     These are pages of a file, never written to. What is needed again comes back from the page cache by itself.
     """
