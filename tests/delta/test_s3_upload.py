@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -14,9 +14,9 @@ from tests.delta.made_batches import ORDERS, plain
 from tests.stack.s3_client import REGION
 from tests.stack.versitygw import VersityGateway
 from tiered_stream.delta import s3_upload
-from tiered_stream.delta.file_systems import open_data_folder
+from tiered_stream.delta.file_systems import DataFolder, open_data_folder
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.s3_upload import S3Uploads
+from tiered_stream.delta.s3_upload import PART_BYTES
 from tiered_stream.delta.table_writer import TableWriter
 from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.errors import TableError
@@ -46,6 +46,25 @@ def stored(lake: VersityGateway, files: TableFiles, path: str) -> bytes:
     return lake.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
 
 
+def keys(lake: VersityGateway, files: TableFiles) -> list[str]:
+    prefix = files.uri.removeprefix(f"s3://{BUCKET}/") + "/"
+    found = lake.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
+    return [each["Key"].removeprefix(prefix) for each in found]
+
+
+def unfinished(lake: VersityGateway, files: TableFiles) -> list[str]:
+    """Objects of which there are parts."""
+    prefix = files.uri.removeprefix(f"s3://{BUCKET}/") + "/"
+    found = lake.client().list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
+    return [each["Key"] for each in found if each["Key"].startswith(prefix)]
+
+
+def write(folder: DataFolder, path: str, content: bytes) -> None:
+    file = folder.open(path)
+    file.write(content)
+    folder.finish(path, file)
+
+
 def rows(files: TableFiles, lake: VersityGateway, paths: list[str]) -> int:
     return sum(pq.read_metadata(io.BytesIO(stored(lake, files, path))).num_rows for path in paths)
 
@@ -54,12 +73,9 @@ def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
     files: TableFiles, lake: VersityGateway
 ) -> None:
     folder = open_data_folder(files, UploadThreads())
-    assert isinstance(folder, S3Uploads)
-    written = {f"part-{number}": bytes([number]) * (number * 1_500_000) for number in range(5)}
+    written = {f"part-{number}": bytes([number]) * (number * PART_BYTES // 2) for number in range(5)}
     for path, content in written.items():
-        file = folder.open(path)
-        file.write(content)
-        folder.finish(path, file)
+        write(folder, path, content)
     folder.wait()
     folder.close()
     assert {path: stored(lake, files, path) for path in written} == written
@@ -80,7 +96,7 @@ def test_a_file_that_is_not_finished_is_never_seen(files: TableFiles, lake: Vers
     folder = open_data_folder(files, UploadThreads())
     folder.open("part-0").write(b"half of")
     folder.close()
-    assert "Contents" not in lake.client().list_objects_v2(Bucket=BUCKET, Prefix=files.uri.rpartition("/")[2])
+    assert keys(lake, files) == []
 
 
 def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableFiles) -> None:
@@ -92,7 +108,10 @@ def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableFiles) -> 
     writer.close()
 
 
-def test_a_bit_that_flips_on_the_way_is_noticed_without_tls(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("content", [b"all of it", bytes(2 * PART_BYTES)], ids=["small", "parts"])
+def test_a_bit_that_flips_on_the_way_is_noticed_without_tls(
+    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
     class Flipped(s3_upload._Body):
         reads = 0
 
@@ -105,17 +124,54 @@ def test_a_bit_that_flips_on_the_way_is_noticed_without_tls(files: TableFiles, m
 
     monkeypatch.setattr(s3_upload, "_Body", Flipped)
     folder = open_data_folder(files, UploadThreads())
-    file = folder.open("part-0")
-    file.write(b"all of it")
-    folder.finish("part-0", file)
     with pytest.raises(OSError, match="part-0 could not be uploaded: .*(BadDigest|checksum)"):
+        write(folder, "part-0", content)
         folder.wait()
+    folder.close()
+    assert keys(lake, files) == unfinished(lake, files) == []
+
+
+def test_a_large_file_takes_no_more_memory_than_a_part(files: TableFiles, lake: VersityGateway) -> None:
+    folder = open_data_folder(files, UploadThreads())
+    content = random.Random(8).randbytes(5 * PART_BYTES // 2)
+    file, most = folder.open("part-0"), 0
+    for at in range(0, len(content), 1_000_003):
+        file.write(content[at : at + 1_000_003])
+        most = max(most, folder.waiting_bytes(file))
+    assert PART_BYTES // 2 < most < PART_BYTES
+    folder.finish("part-0", file)
+    folder.wait()
+    folder.close()
+    assert stored(lake, files, "part-0") == content
+    assert unfinished(lake, files) == []
+
+
+def test_parts_of_a_file_that_is_not_finished_are_taken_back(files: TableFiles, lake: VersityGateway) -> None:
+    folder = open_data_folder(files, UploadThreads())
+    write(folder, "part-0", bytes(2 * PART_BYTES))
+    folder.wait()
+    for number in range(1, 3):
+        folder.open(f"part-{number}").write(bytes(3 * PART_BYTES))
+    folder.close()
+    assert stored(lake, files, "part-0") == bytes(2 * PART_BYTES)
+    assert unfinished(lake, files) == []
+    assert keys(lake, files) == ["part-0"]
+
+
+def test_a_part_that_is_refused_fails_the_task_before_the_file_ends(files: TableFiles) -> None:
+    refused = replace(files, storage=replace(files.storage, secret_access_key="a wrong secret"))
+    folder = open_data_folder(refused, UploadThreads())
+    file = folder.open("part-0")
+    with pytest.raises(OSError, match="part-0 could not be uploaded: .*SignatureDoesNotMatch"):
+        for _ in range(100):
+            file.write(bytes(PART_BYTES))
     folder.close()
 
 
-@pytest.mark.parametrize("changed", [{"day_column": "day"}, {"target_bytes": s3_upload.MOST_BYTES + 1}])
-def test_many_open_files_and_large_ones_do_not_wait_in_memory(files: TableFiles, changed: dict[str, object]) -> None:
-    folder = open_data_folder(replace(files, **changed), UploadThreads())  # type: ignore[arg-type]
-    assert not isinstance(folder, S3Uploads)
-    with folder.open("day=2026-01-01/part-0") as file:
-        assert isinstance(file, pa.NativeFile)
+def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway) -> None:
+    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer.add(ORDERS, plain(10))
+    written = writer.finish()
+    writer.close()
+    assert [file.path.partition("/")[0] for file in written] == [f"day={file.day}" for file in written]
+    assert rows(files, lake, [file.path for file in written]) == 10

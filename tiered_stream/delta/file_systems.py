@@ -1,4 +1,4 @@
-"""A table's folder as `pyarrow` writes to it, and as the `deltalake` library opens it: local, or in S3."""
+"""A table's folder, local or in S3: as tasks write to it, as `pyarrow` reads it, as the `deltalake` library opens it."""
 
 from __future__ import annotations
 
@@ -65,11 +65,12 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 class DataFolder(Protocol):
     """Where one task's data files of a table go; paths are relative to the table's folder. Errors are `OSError`."""
 
-    in_memory: bool
-    """Whether a file waits there until it is finished."""
-
     def open(self, path: str) -> Any:
         """A new file, to be written as pyarrow does it."""
+        ...
+
+    def waiting_bytes(self, file: Any) -> int:
+        """What was written to the file, and is still in memory."""
         ...
 
     def finish(self, path: str, file: Any) -> None:
@@ -86,31 +87,27 @@ class DataFolder(Protocol):
 
 
 def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
-    """A table's folder, for a task with these threads.
+    """A table's folder, for a task with these threads."""
+    if urlsplit(files.uri).scheme == "s3":
+        from tiered_stream.delta.s3_upload import S3Uploads
 
-    Into S3 a file goes as a whole where it fits into memory and the table has one open at a time.
-    """
-    if urlsplit(files.uri).scheme == "s3" and files.day_column is None:
-        from tiered_stream.delta import s3_upload
-
-        if files.target_bytes <= s3_upload.MOST_BYTES:
-            return s3_upload.S3Uploads(files.uri, files.storage, threads)
-    return _StreamedFiles(open_folder(files.uri, files.storage))
+        return S3Uploads(files.uri, files.storage, threads)
+    return _LocalFiles(Path(unquote(urlsplit(files.uri).path)))
 
 
-class _StreamedFiles:
-    """Files that are written while they grow: local ones, and into S3 in parts."""
+class _LocalFiles:
+    """Files that are written while they grow."""
 
-    in_memory = False
-
-    def __init__(self, folder: fs.FileSystem) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._local = isinstance(folder.base_fs, fs.LocalFileSystem)
 
     def open(self, path: str) -> pa.NativeFile:
-        if self._local:  # a new table is made when its first files are committed
-            self._folder.base_fs.create_dir(f"{self._folder.base_path}/{path.rpartition('/')[0]}")
-        return self._folder.open_output_stream(path)
+        file = self._folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)  # a new table is made when its first files are committed
+        return pa.OSFile(str(file), "wb")
+
+    def waiting_bytes(self, file: pa.NativeFile) -> int:
+        return 0
 
     def finish(self, path: str, file: pa.NativeFile) -> None:
         file.close()
@@ -123,8 +120,7 @@ class _StreamedFiles:
 
 
 def _s3(storage: TableStorage) -> fs.FileSystem:
-    # A small file, of which there may be thousands, is then one request and not three.
-    given: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous, "allow_delayed_open": True}
+    given: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous}
     if storage.access_key_id:
         given |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
         given |= {"session_token": storage.session_token}

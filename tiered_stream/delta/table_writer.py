@@ -156,7 +156,7 @@ class _OpenFile:
 
     @property
     def bytes_in_memory(self) -> int:
-        return self.waiting_bytes + (int(self._sink.tell()) if self._folder.in_memory else 0)
+        return self.waiting_bytes + self._folder.waiting_bytes(self._sink)
 
     def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
         self._statistics.add(partition, batch)
