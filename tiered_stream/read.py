@@ -180,6 +180,7 @@ class SplitReader:
             ) from error
         log_start = end if isinstance(error, TopicRecreatedError) else self._log_start()
         self._position = log_start if start < log_start < end else end
+        self.metrics.lost_offsets += self._position - start
         log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
 
     def _log_start(self) -> int:

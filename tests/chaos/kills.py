@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tests.chaos.rig import Query, Rig
@@ -69,9 +70,15 @@ def kill_gateway(rig: Rig, query: Query) -> None:
 
 
 def _kill_one(rig: Rig, pids: Sequence[int]) -> None:
-    """None, if there is none this moment: the last one may just have been killed."""
+    """None, if there is none this moment: the last one may just have been killed.
+
+    Those that it has forked go with it. Spark closes the stderr of who is left behind, and what they log would be lost.
+    """
     if pids:
-        os.kill(rig.chance.choice(pids), signal.SIGKILL)
+        chosen = rig.chance.choice(pids)
+        for pid in [*(each for each in pids if _parent(each) == chosen), chosen]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _processes() -> Iterator[tuple[int, str]]:
@@ -87,6 +94,14 @@ def _session(pid: int) -> int:
     try:
         return os.getsid(pid)
     except ProcessLookupError:
+        return 0
+
+
+def _parent(pid: int) -> int:
+    try:
+        # proc(5): the parent comes second after the name, which may have blanks.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
         return 0
 
 

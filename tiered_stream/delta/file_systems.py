@@ -1,4 +1,4 @@
-"""A table's folder, local or in S3: as tasks write to it, as `pyarrow` reads it, as the `deltalake` library opens it."""
+"""A table's folder, local or in S3: as tasks write to it, `pyarrow` reads it, and the `deltalake` library opens it."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ class ReadMetrics:
     fallbacks_other: int = 0
     broker_fetch_requests: int = 0
     broker_fetch_bytes: int = 0
+    lost_offsets: int = 0
 
     def on_remote_fetch(self, size: int, seconds: float) -> None:
         self.remote_fetch_requests += 1
@@ -104,7 +105,7 @@ def within(bound_ms: int) -> str:
 
 
 def describe(metrics: ReadMetrics) -> str:
-    """The bytes and where they came from, how quick the storage was, errors and fallbacks when there were any."""
+    """The bytes and where they came from, how quick storage was, errors, fallbacks and losses when there were any."""
     text = f"{_mib(metrics.remote_fetch_bytes)} from storage, {_mib(metrics.broker_fetch_bytes)} from brokers"
     if metrics.remote_fetch_requests:
         average = metrics.remote_fetch_latency_total / metrics.remote_fetch_requests
@@ -116,6 +117,8 @@ def describe(metrics: ReadMetrics) -> str:
         text += f", {metrics.remote_fetch_errors} storage errors"
     if metrics.remote_fetch_fallbacks:
         text += f", {metrics.remote_fetch_fallbacks} splits fell back to brokers ({_reasons(metrics)})"
+    if metrics.lost_offsets:
+        text += f", {metrics.lost_offsets:,} offsets lost (the tasks' logs name them)"
     return text
 
 
