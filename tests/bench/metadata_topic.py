@@ -21,10 +21,8 @@ from kafka.admin import NewTopic
 from tests.bench.figures import Row
 from tests.bench.rig import Rig
 from tests.bench.turns import Claim, Contender, allowance, rows_of
-from tests.locate.metadata_topic.messages import (
-    RemoteLogSegmentMetadataRecord,
-    RemoteLogSegmentMetadataUpdateRecord,
-)
+from tests.locate.metadata_topic.messages import RemoteLogSegmentMetadataUpdateRecord
+from tests.locate.metadata_topic.messages.appeared import COPYING, FINISHED, segment_appeared, segment_name
 from tests.stack.batches import record_batch
 from tests.stack.broker import KafkaBroker
 from tests.stack.rows import Record
@@ -77,29 +75,19 @@ class MetadataTimes:
 
 def _templates() -> tuple[bytes, bytes]:
     """A batch for each of a segment's records, with marks where they differ."""
-    appeared, changed = RemoteLogSegmentMetadataRecord, RemoteLogSegmentMetadataUpdateRecord
-    numbers = {"start_offset": _START, "end_offset": _END}
-    began = appeared(
-        remote_log_segment_id=_segment_name(appeared), broker_id=1, max_timestamp_ms=1, event_timestamp_ms=1,
-        segment_leader_epochs=[appeared.SegmentLeaderEpochEntry(leader_epoch=0, offset=0)],
-        segment_size_in_bytes=1 << 30, custom_metadata=None, remote_log_segment_state=0, txn_index_empty=True,
-        **{name: int.from_bytes(mark, "big") for name, mark in numbers.items()},
-    )  # fmt: skip
+    partition = TopicIdPartition(UUID(bytes=_ID), TopicPartition(_NAME.decode(), int.from_bytes(_PARTITION, "big")))
+    offsets = int.from_bytes(_START, "big"), int.from_bytes(_END, "big")
+    segment_id, changed = UUID(bytes=_SEGMENT_ID), RemoteLogSegmentMetadataUpdateRecord
     ended = changed(
-        remote_log_segment_id=_segment_name(changed), broker_id=1, event_timestamp_ms=1, custom_metadata=None,
-        remote_log_segment_state=1,
+        remote_log_segment_id=segment_name(changed, partition, segment_id), broker_id=1, event_timestamp_ms=1,
+        custom_metadata=None, remote_log_segment_state=FINISHED,
     )  # fmt: skip
     values = (
-        bytes((1, key, 0)) + bytes(each.encode(version=0, header=False)) for key, each in ((0, began), (1, ended))
+        segment_appeared(partition, segment_id, offsets, 1 << 30, state=COPYING),
+        b"\x01\x01\x00" + bytes(ended.encode(version=0, header=False)),
     )
     began_batch, ended_batch = (record_batch([Record(None, value)]) for value in values)
     return began_batch, ended_batch
-
-
-def _segment_name(kind: Any) -> Any:
-    entry = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
-    partition = entry(name=_NAME.decode(), id=UUID(bytes=_ID), partition=int.from_bytes(_PARTITION, "big"))
-    return kind.RemoteLogSegmentIdEntry(topic_id_partition=partition, id=UUID(bytes=_SEGMENT_ID))
 
 
 def metadata_log(told: list[TopicIdPartition], segments: int) -> bytes:

@@ -25,7 +25,7 @@ from kafka.protocol.consumer import (
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from tests.locate.metadata_topic.messages import RemoteLogSegmentMetadataRecord
+from tests.locate.metadata_topic.messages.appeared import segment_appeared
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
@@ -39,7 +39,6 @@ TOPIC = "made-up"
 METADATA_TOPIC_ID = UUID(int=8)
 METADATA_PARTITIONS = 50
 OFFSETS, BYTES = 1_000, 100_000
-FINISHED = 1
 LATEST = -1
 _NOT_TIERED = record_batch([Record()])
 
@@ -62,32 +61,10 @@ def topic_names(count: int) -> list[str]:
 
 def metadata_records(partition: TopicIdPartition, segments: int) -> Iterable[bytes]:
     """The values of the metadata topic's records that say that the partition has so many finished segments."""
-    kind = RemoteLogSegmentMetadataRecord
     for number in range(segments):
         key = (partition.topic_id.int << 64) + (partition.topic_partition.partition << 32) + number + 1
-        message = kind(
-            version=0,
-            remote_log_segment_id=kind.RemoteLogSegmentIdEntry(
-                topic_id_partition=_topic_id_partition(kind, partition), id=UUID(int=key)
-            ),
-            start_offset=number * OFFSETS,
-            end_offset=(number + 1) * OFFSETS - 1,
-            broker_id=1,
-            max_timestamp_ms=0,
-            event_timestamp_ms=0,
-            segment_leader_epochs=[kind.SegmentLeaderEpochEntry(leader_epoch=0, offset=0)],
-            segment_size_in_bytes=BYTES,
-            custom_metadata=None,
-            remote_log_segment_state=FINISHED,
-            txn_index_empty=True,
-        )
-        yield b"\x01\x00\x00" + message.encode(version=0, header=False)
-
-
-def _topic_id_partition(kind: Any, partition: TopicIdPartition) -> Any:
-    entry = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
-    named = partition.topic_partition
-    return entry(name=named.topic, id=partition.topic_id, partition=named.partition)
+        offsets = number * OFFSETS, (number + 1) * OFFSETS - 1
+        yield segment_appeared(partition, UUID(int=key), offsets, BYTES)
 
 
 class MadeUpCluster:

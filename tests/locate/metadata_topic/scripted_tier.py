@@ -21,7 +21,7 @@ from kafka.protocol.consumer import (
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tests.broker.scripted import ScriptedClient
-from tests.locate.metadata_topic.messages import RemoteLogSegmentMetadataRecord
+from tests.locate.metadata_topic.messages.appeared import segment_appeared
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
@@ -44,18 +44,9 @@ def segment_record(
     topic: str, topic_id: UUID, number: int, end_offset: int | None = None, state: int = 1, epoch: int = 0
 ) -> bytes:
     """The metadata record that says that the partition's segment of this number is finished, or in another state."""
-    kind = RemoteLogSegmentMetadataRecord
-    entry = kind.fields["remote_log_segment_id"].fields["topic_id_partition"].data_class
-    message = kind(
-        remote_log_segment_id=kind.RemoteLogSegmentIdEntry(
-            topic_id_partition=entry(name=topic, id=topic_id, partition=0), id=UUID(int=topic_id.int + number + 1)
-        ),
-        start_offset=number * OFFSETS, end_offset=end_offset or (number + 1) * OFFSETS - 1, broker_id=1,
-        max_timestamp_ms=0, event_timestamp_ms=0,
-        segment_leader_epochs=[kind.SegmentLeaderEpochEntry(leader_epoch=epoch, offset=0)],
-        segment_size_in_bytes=100, custom_metadata=None, remote_log_segment_state=state, txn_index_empty=True,
-    )  # fmt: skip
-    return b"\x01\x00\x00" + bytes(message.encode(version=0, header=False))
+    offsets = number * OFFSETS, end_offset or (number + 1) * OFFSETS - 1
+    partition = TopicIdPartition(topic_id, TopicPartition(topic, 0))
+    return segment_appeared(partition, UUID(int=topic_id.int + number + 1), offsets, 100, state=state, epoch=epoch)
 
 
 class _Client(ScriptedClient):
