@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.chaos.rig import Query, Rig
@@ -17,14 +16,22 @@ def kill_driver(rig: Rig, query: Query) -> None:
     rig.driver.kill()
 
 
-def kill_python(module: str) -> Callable[[Rig, Query], None]:
-    """Kill a Python process of this driver's that runs the module, or was forked by one that does."""
+def kill_worker(rig: Rig, query: Query) -> None:
+    """Kill a process that a daemon of this driver's has forked for tasks.
 
-    def kill(rig: Rig, query: Query) -> None:
-        found = [pid for pid, words in _processes() if module in words and _session(pid) == rig.driver.pid]
-        _kill_one(rig, found)
+    Never the daemon: Spark does not get over that, and closes the stderr of the workers that are left behind.
+    """
+    found = _python_processes(rig, "pyspark.daemon")
+    _kill_one(rig, [pid for pid in found if _parent(pid) in found])
 
-    return kill
+
+def kill_planner(rig: Rig, query: Query) -> None:
+    _kill_one(rig, _python_processes(rig, "streaming_source_runner"))
+
+
+def _python_processes(rig: Rig, module: str) -> list[int]:
+    """Those of this driver's that run the module, or were forked by one that does."""
+    return [pid for pid, words in _processes() if module in words and _session(pid) == rig.driver.pid]
 
 
 def kill_executor(rig: Rig, query: Query) -> None:
@@ -70,15 +77,9 @@ def kill_gateway(rig: Rig, query: Query) -> None:
 
 
 def _kill_one(rig: Rig, pids: Sequence[int]) -> None:
-    """None, if there is none this moment: the last one may just have been killed.
-
-    Those that it has forked go with it. Spark closes the stderr of who is left behind, and what they log would be lost.
-    """
+    """None, if there is none this moment: the last one may just have been killed."""
     if pids:
-        chosen = rig.chance.choice(pids)
-        for pid in [*(each for each in pids if _parent(each) == chosen), chosen]:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        os.kill(rig.chance.choice(pids), signal.SIGKILL)
 
 
 def _processes() -> Iterator[tuple[int, str]]:
