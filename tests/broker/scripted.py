@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 
 TOPIC_ID = UUID(int=7)

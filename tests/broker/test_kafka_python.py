@@ -21,7 +21,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
-from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
@@ -226,41 +226,6 @@ def test_what_is_said_again_is_not_decoded_again() -> None:
     another = answered(protocol, MetadataRequest(topics=None), 12, content.replace(b"\2c", b"\2d"))
     assert (first.cluster_id, another.cluster_id) == ("c", "d")
     assert answered(protocol, MetadataRequest(topics=None), 12, content) is first, "several questions take turns"
-
-
-LISTED = ListOffsetsResponse(
-    throttle_time_ms=1,
-    topics=[
-        ListOffsetsResponse.ListOffsetsTopicResponse(
-            name="t",
-            partitions=[
-                ListOffsetsResponse.ListOffsetsTopicResponse.ListOffsetsPartitionResponse(
-                    partition_index=number, error_code=number, timestamp=-1, offset=7 << 40, leader_epoch=3
-                )
-                for number in range(3)
-            ],
-        )
-    ],
-)
-
-
-@pytest.mark.parametrize("version", range(1, 12))
-def test_listed_offsets_are_what_the_generated_decoders_read(version: int) -> None:
-    content = b"\0" * (version >= 6) + bytes(LISTED.encode(version=version))
-    theirs, ours = (
-        answered(kind(client_id="us"), ListOffsetsRequest(), version, content)
-        for kind in (KafkaProtocol, PlainProtocol)
-    )
-    names = ("partition_index", "error_code", "timestamp", "offset")
-    assert listed(ours, names) == listed(theirs, names) and len(listed(ours, names)) == 3
-    assert ours.throttle_time_ms == theirs.throttle_time_ms and ours.API_VERSION == theirs.API_VERSION == version
-
-
-def listed(response: Any, names: tuple[str, ...]) -> list[tuple[Any, ...]]:
-    return [
-        (topic.name, *(getattr(each, name) for name in names))
-        for topic in response.topics for each in topic.partitions
-    ]  # fmt: skip
 
 
 def test_our_connections_read_with_the_plain_decoders() -> None:

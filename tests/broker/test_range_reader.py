@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.broker.scripted import (
     TOPIC_ID,
     FetchRequest,
-    ListOffsetsRequest,
     MetadataRequest,
     ScriptedClient,
     fetched,
@@ -25,6 +24,7 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
+from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.broker.range_reader import _Position, offset_after, read_range
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
 from tiered_stream.errors import (

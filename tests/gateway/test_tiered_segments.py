@@ -8,12 +8,12 @@ from typing import cast
 from urllib.request import urlopen
 
 import pytest
-from kafka.protocol.consumer import ListOffsetsRequest
 
 from tests.locate.metadata_topic.scripted_tier import LOG_END, ScriptedTier, segment_record
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, recreate_topic
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.gateway import faulty_partitions, tiered_segments
 from tiered_stream.gateway.counters import GatewayMetrics

@@ -26,13 +26,11 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
 from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
-from tiered_stream.broker.listed_offsets import FIRST_FLEXIBLE, read_listed_offsets
 from tiered_stream.single_flight import SingleFlightCache
 
 __all__ = ["AbstractTokenProvider", "ConnectionManager", "NetworkSelector", "OwnRequest"]
@@ -55,8 +53,8 @@ class OwnRequest(ABC):
 
     API_KEY: ClassVar[int]
     name: ClassVar[str]
-    min_version: ClassVar[int]
-    max_version: ClassVar[int]
+    min_version: int
+    max_version: int
     _min_version: ClassVar[None] = None
     _max_version: ClassVar[None] = None
     API_VERSION: int | None = None
@@ -211,8 +209,6 @@ class _PlainHeader:
         kind, content, version = self.header.get_response_class()[None], buffer.read(), self.api_version
         if kind is ApiVersionsResponse and content[:2] != b"\0\0":  # an error comes in version 0
             version = 0
-        if kind is ListOffsetsResponse and version >= FIRST_FLEXIBLE:
-            return read_listed_offsets(content, version)
         if kind is not MetadataResponse:
             return self._decoded(kind, content, version)
         return self.said.get((version, content), lambda: (len(content), self._decoded(kind, content, version)))[1]

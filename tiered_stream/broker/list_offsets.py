@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from kafka.protocol.consumer import ListOffsetsRequest
-
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
+from tiered_stream.broker.offset_messages import FIRST_FLEXIBLE, ListOffsetsRequest, WantedPartition, WantedTopic
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -21,10 +20,9 @@ EARLIEST_LOCAL = -4
 _NO_OFFSET = -1
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
-# ListOffsets versions: 1 = one offset and its timestamp, 2 = isolation level, 7 = that of the latest timestamp
-# (KIP-734), 8 = EARLIEST_LOCAL (KIP-405), 9 = the latest that is tiered (KIP-1005). A user may give them as timestamps.
+# ListOffsets versions: 7 = the offset of the latest timestamp (KIP-734), 8 = EARLIEST_LOCAL (KIP-405), 9 = the latest
+# that is tiered (KIP-1005). A user may give them as timestamps.
 _VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, -5: 9}
-_VERSION_WITH_ISOLATION = 2
 
 
 def isolation_code(isolation: IsolationLevel) -> int:
@@ -129,29 +127,17 @@ class ListOffsets(LeaderRequest[int]):
         self._timeout_ms = timeout_ms
 
     def message(self, leaders: Leaders) -> Any:
+        timestamps = self._timestamps
+        topics = [
+            WantedTopic(
+                topic,
+                [WantedPartition(each.partition, leaders[each].leader_epoch, timestamps[each]) for each in listed],
+            )
+            for topic, listed in by_topic(leaders).items()
+        ]
+        least = max(_VERSION_OF_TIMESTAMP.get(each, FIRST_FLEXIBLE) for each in {timestamps[one] for one in leaders})
         return ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=self._isolation,
-            topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],
-            timeout_ms=self._timeout_ms,
-            min_version=max(
-                _VERSION_WITH_ISOLATION,
-                *(_VERSION_OF_TIMESTAMP.get(self._timestamps[partition], 1) for partition in leaders),
-            ),
-        )
-
-    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> Any:
-        kind = ListOffsetsRequest.ListOffsetsTopic
-        return kind(
-            name=topic,
-            partitions=[
-                kind.ListOffsetsPartition(
-                    partition_index=partition.partition,
-                    current_leader_epoch=leaders[partition].leader_epoch,
-                    timestamp=self._timestamps[partition],
-                )
-                for partition in partitions
-            ],
+            isolation_level=self._isolation, topics=topics, timeout_ms=self._timeout_ms, min_version=least
         )
 
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest
-from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.client import open_client, supported_feature
@@ -17,6 +16,7 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_reques
 from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
+from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
