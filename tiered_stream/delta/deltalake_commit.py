@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import orjson
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 from pyspark.sql.types import StructType
@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.file_systems import delta_storage_options
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.local_times import LOCAL_TIMES, hides_local_times, made_first
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.errors import TableAccessError, TableError
 
@@ -62,15 +63,20 @@ def make_table(files: TableFiles, schema: StructType, properties: Mapping[str, s
     Raises:
         TableError: the place cannot be written to, or a property is unknown.
     """
+    first, others = made_first(schema, files.day_column)
     with _table_errors(files.uri, "made"):
-        return DeltaTable.create(
+        table = DeltaTable.create(
             files.uri,
-            Schema.from_json(schema.json()),
+            Schema.from_json(first.json()),
             mode="ignore",
             partition_by=[files.day_column] if files.day_column else None,
             configuration=dict(properties),
             storage_options=delta_storage_options(files.storage),
         )
+        if others.fields and len(table.schema().fields) == len(first):
+            _add_columns(table, others)
+            table.update_incremental()
+    return table
 
 
 def add_columns(files: TableFiles, columns: StructType) -> None:
@@ -80,7 +86,14 @@ def add_columns(files: TableFiles, columns: StructType) -> None:
         TableError: it refuses them.
     """
     with _table_errors(files.uri, "changed"):
-        _open(files).alter.add_columns(Schema.from_json(columns.json()).fields)
+        _add_columns(_open(files), columns)
+
+
+def _add_columns(table: DeltaTable, columns: StructType) -> None:
+    if any(map(hides_local_times, columns)) and LOCAL_TIMES not in (table.protocol().writer_features or ()):
+        table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        table.update_incremental()
+    table.alter.add_columns(Schema.from_json(columns.json()).fields)
 
 
 def describe(table: DeltaTable) -> TableDescription:
