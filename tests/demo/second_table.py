@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from jobs import ingest_to_delta
 from tests.demo.runs import Run, job_settings, run_here
 from tests.gateway.running import RunningGateway
@@ -30,9 +28,3 @@ def signed_only(gateway: RunningGateway, table: Path) -> Mapping[str, str]:
         "remote.signed.location.hosts": gateway.storage_endpoint,
     }
     return {**job_settings(broker, table), ingest_to_delta.LANE: "spark"}
-
-
-def count_differences(spark: SparkSession, one: Path, other: Path) -> int:
-    """Rows that one of the Delta tables has and the other has not, or less often."""
-    tables = [spark.read.format("delta").load(str(path)) for path in (one, other)]
-    return tables[0].exceptAll(tables[1]).count() + tables[1].exceptAll(tables[0]).count()
