@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +19,7 @@ from tests.stack.versitygw import VersityGateway
 from tiered_stream.delta import s3_upload
 from tiered_stream.delta.file_systems import DataFolder, open_data_folder
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.s3_upload import PART_BYTES
+from tiered_stream.delta.s3_upload import MEMORY_BYTES
 from tiered_stream.delta.table_writer import TableWriter
 from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.errors import TableError
@@ -52,13 +55,6 @@ def keys(lake: VersityGateway, files: TableFiles) -> list[str]:
     return [each["Key"].removeprefix(prefix) for each in found]
 
 
-def unfinished(lake: VersityGateway, files: TableFiles) -> list[str]:
-    """Objects of which there are parts."""
-    prefix = files.uri.removeprefix(f"s3://{BUCKET}/") + "/"
-    found = lake.client().list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])
-    return [each["Key"] for each in found if each["Key"].startswith(prefix)]
-
-
 def write(folder: DataFolder, path: str, content: bytes) -> None:
     file = folder.open(path)
     file.write(content)
@@ -73,7 +69,7 @@ def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
     files: TableFiles, lake: VersityGateway
 ) -> None:
     folder = open_data_folder(files, UploadThreads())
-    written = {f"part-{number}": bytes([number]) * (number * PART_BYTES // 2) for number in range(5)}
+    written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES // 2) for number in range(5)}
     for path, content in written.items():
         write(folder, path, content)
     folder.wait()
@@ -108,64 +104,64 @@ def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableFiles) -> 
     writer.close()
 
 
-@pytest.mark.parametrize("content", [b"all of it", bytes(2 * PART_BYTES)], ids=["small", "parts"])
+@pytest.mark.parametrize("content", [b"all of it", bytes(2 * MEMORY_BYTES)], ids=["small", "large"])
 def test_a_bit_that_flips_on_the_way_is_noticed_without_tls(
     files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
     class Flipped(s3_upload._Body):
-        reads = 0
+        times_read = 0
 
         def read(self, size: int = -1) -> bytes:
-            sent = bytearray(super().read(size))
-            self.reads += 1
-            if self.reads > 2:  # those before are the checksum's
-                sent[:1] = b"A"
-            return bytes(sent)
+            read = super().read(size)
+            self.times_read += not read
+            return read and (b"A" if self.times_read else read[:1]) + read[1:]  # the first time is the checksum's
 
     monkeypatch.setattr(s3_upload, "_Body", Flipped)
     folder = open_data_folder(files, UploadThreads())
+    write(folder, "part-0", content)
     with pytest.raises(OSError, match="part-0 could not be uploaded: .*(BadDigest|checksum)"):
-        write(folder, "part-0", content)
         folder.wait()
     folder.close()
-    assert keys(lake, files) == unfinished(lake, files) == []
+    assert keys(lake, files) == []
 
 
-def test_a_large_file_takes_no_more_memory_than_a_part(files: TableFiles, lake: VersityGateway) -> None:
+def test_a_large_file_waits_on_the_disk(
+    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'gone'}")
     folder = open_data_folder(files, UploadThreads())
-    content = random.Random(8).randbytes(5 * PART_BYTES // 2)
+    content = random.Random(8).randbytes(3 * MEMORY_BYTES)
     file, most = folder.open("part-0"), 0
     for at in range(0, len(content), 1_000_003):
         file.write(content[at : at + 1_000_003])
         most = max(most, folder.waiting_bytes(file))
-    assert PART_BYTES // 2 < most < PART_BYTES
+    assert 0 < most <= MEMORY_BYTES and folder.waiting_bytes(file) == 0
+    (place,) = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if str(tmp_path) in link(each))
+    assert place.endswith(" (deleted)"), "nothing is left behind, however the task ends"
     folder.finish("part-0", file)
     folder.wait()
     folder.close()
     assert stored(lake, files, "part-0") == content
-    assert unfinished(lake, files) == []
 
 
-def test_parts_of_a_file_that_is_not_finished_are_taken_back(files: TableFiles, lake: VersityGateway) -> None:
-    folder = open_data_folder(files, UploadThreads())
-    write(folder, "part-0", bytes(2 * PART_BYTES))
-    folder.wait()
-    for number in range(1, 3):
-        folder.open(f"part-{number}").write(bytes(3 * PART_BYTES))
-    folder.close()
-    assert stored(lake, files, "part-0") == bytes(2 * PART_BYTES)
-    assert unfinished(lake, files) == []
-    assert keys(lake, files) == ["part-0"]
+def link(descriptor: Path) -> str:
+    try:
+        return os.readlink(descriptor)
+    except OSError:
+        return ""
 
 
-def test_a_part_that_is_refused_fails_the_task_before_the_file_ends(files: TableFiles) -> None:
-    refused = replace(files, storage=replace(files.storage, secret_access_key="a wrong secret"))
-    folder = open_data_folder(refused, UploadThreads())
-    file = folder.open("part-0")
-    with pytest.raises(OSError, match="part-0 could not be uploaded: .*SignatureDoesNotMatch"):
-        for _ in range(100):
-            file.write(bytes(PART_BYTES))
-    folder.close()
+def test_a_full_disk_fails_the_task_by_name(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(s3_upload, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
+    writer = TableWriter(files, 0)
+    writer.add(ORDERS, plain(10_000))
+    with pytest.raises(TableError, match=rf"{files.uri} cannot be written to: .*No space left on device"):
+        writer.finish()
+    writer.close()
 
 
 def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway) -> None:

@@ -91,7 +91,7 @@ def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
     if urlsplit(files.uri).scheme == "s3":
         from tiered_stream.delta.s3_upload import S3Uploads
 
-        return S3Uploads(files.uri, files.storage, threads)
+        return S3Uploads(files, threads)
     return _LocalFiles(Path(unquote(urlsplit(files.uri).path)))
 
 

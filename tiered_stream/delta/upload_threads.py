@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 MOST_IN_FLIGHT = 8
 """Requests of one task at once: what a small one takes is the wait for an answer."""
-MOST_BYTES = 32 << 20
+MOST_BYTES = 256 << 20
 """Of all of them together; the next one waits before it is handed over. One alone may have more."""
 
 
