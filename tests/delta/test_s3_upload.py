@@ -19,7 +19,7 @@ from tests.stack.versitygw import VersityGateway
 from tiered_stream.delta import s3_upload
 from tiered_stream.delta.file_systems import DataFolder, open_data_folder
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.s3_upload import MEMORY_BYTES
+from tiered_stream.delta.s3_upload import MEMORY_BYTES, S3Uploads
 from tiered_stream.delta.table_writer import TableWriter
 from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.errors import TableError
@@ -85,6 +85,20 @@ def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles, lak
     writer.close()
     assert len(written) > 1
     assert [len(stored(lake, files, file.path)) for file in written] == [file.size for file in written]
+    assert rows(files, lake, [file.path for file in written]) == 40_000
+
+
+def test_a_file_gets_no_larger_than_one_put_may_be(
+    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3Uploads, "most_bytes", 150_000)
+    monkeypatch.setattr("tiered_stream.delta.table_writer.ROW_GROUP_BYTES", 100_000)
+    writer = TableWriter(replace(files, target_bytes=8 << 30, compression="none"), 0)
+    for start in range(0, 40_000, 10_000):
+        writer.add(ORDERS, plain(10_000, start))
+    written = writer.finish()
+    writer.close()
+    assert len(written) > 1
     assert rows(files, lake, [file.path for file in written]) == 40_000
 
 

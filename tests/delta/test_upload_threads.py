@@ -8,10 +8,10 @@ from threading import Event, Lock, Thread
 import pytest
 
 from tests.stack.processes import wait_until
-from tiered_stream.delta.upload_threads import MOST_BYTES, MOST_IN_FLIGHT, UploadThreads
+from tiered_stream.delta.upload_threads import LARGE_IN_FLIGHT, SMALL_BYTES, SMALL_IN_FLIGHT, UploadThreads
 
 
-@pytest.mark.parametrize(("size", "most"), [(MOST_BYTES // 4, 4), (MOST_BYTES * 2, 1), (100, MOST_IN_FLIGHT)])
+@pytest.mark.parametrize(("size", "most"), [(SMALL_BYTES, LARGE_IN_FLIGHT), (100, SMALL_IN_FLIGHT)])
 def test_so_many_are_on_their_way_and_the_next_waits(size: int, most: int) -> None:
     threads, may_end, lock, begun = UploadThreads(), Event(), Lock(), 0
     futures: list[Future[None]] = []
@@ -44,6 +44,6 @@ def test_an_upload_that_fails_makes_room() -> None:
     def fail() -> None:
         raise OSError("refused")
 
-    futures = [threads.begin(MOST_BYTES, fail) for _ in range(5)]
+    futures = [threads.begin(SMALL_BYTES, fail) for _ in range(5)]
     assert [str(each.exception()) for each in futures] == ["refused"] * 5
     threads.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -65,6 +66,9 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 class DataFolder(Protocol):
     """Where one task's data files of a table go; paths are relative to the table's folder. Errors are `OSError`."""
 
+    most_bytes: int
+    """Of one file; one that has so many is to be finished."""
+
     def open(self, path: str) -> Any:
         """A new file, to be written as pyarrow does it."""
         ...
@@ -97,6 +101,8 @@ def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
 
 class _LocalFiles:
     """Files that are written while they grow."""
+
+    most_bytes = sys.maxsize
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

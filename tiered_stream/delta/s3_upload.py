@@ -23,7 +23,7 @@ from botocore.config import Config
 
 from tiered_stream.delta.file_systems import region_of
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
-from tiered_stream.delta.upload_threads import MOST_IN_FLIGHT, UploadThreads
+from tiered_stream.delta.upload_threads import SMALL_IN_FLIGHT, UploadThreads
 from tiered_stream.process import PerProcess, muted
 from tiered_stream.storage.object_store import ATTEMPTS
 from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
@@ -38,6 +38,8 @@ _AT_A_TIME = 1 << 20
 
 class S3Uploads:
     """One task's files of a table, see `file_systems.DataFolder`."""
+
+    most_bytes = 4 << 30  # by one PUT S3 takes 5 GiB, and a row group may come on top
 
     def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
         parts, storage = urlsplit(files.uri), files.storage
@@ -120,7 +122,7 @@ def _make_client(storage: TableStorage) -> S3Client:
     config = Config(
         signature_version=UNSIGNED if storage.anonymous else "s3v4",
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        max_pool_connections=MOST_IN_FLIGHT,
+        max_pool_connections=SMALL_IN_FLIGHT,
         request_checksum_calculation="when_required",
         s3={"addressing_style": "path" if storage.s3_path_style else style, "payload_signing_enabled": False},
     )

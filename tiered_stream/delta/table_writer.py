@@ -50,6 +50,7 @@ class TableWriter:
         self._pace = pace
         with _named_errors(files):
             self._folder = open_data_folder(files, self._threads)
+        self._file_bytes = min(files.target_bytes, self._folder.most_bytes)
         self._most = min(ROW_GROUP_BYTES, files.target_bytes)
         self._waiting = WaitingRows(by_day=files.day_column is not None)
         self._open: dict[str | None, _OpenFile] = {}
@@ -118,7 +119,7 @@ class TableWriter:
             self._write_row_group(rows.day)
 
     def _write_row_group(self, day: str | None) -> None:
-        if self._open[day].write_row_group() >= self._files.target_bytes:
+        if self._open[day].write_row_group() >= self._file_bytes:
             self._finish(day)
 
     def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
