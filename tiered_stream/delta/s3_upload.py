@@ -7,6 +7,7 @@ in memory, a larger one on the local disk, as with Hadoop's S3A.
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import random
@@ -17,6 +18,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urlsplit
 
+import google_crc32c
 from botocore import UNSIGNED
 from botocore import exceptions as aws
 from botocore.config import Config
@@ -44,23 +46,20 @@ class S3Uploads:
     def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
         parts, storage = urlsplit(files.uri), files.storage
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
-        over_tls = not (storage.s3_endpoint_url or "").startswith("http:")
-        # What TLS does not protect carries a CRC of its own; not every service knows those that come after the body.
-        self._checksum: dict[str, Any] = {} if over_tls else {"ChecksumAlgorithm": "CRC32"}
         self._client = _clients.get(storage, lambda: _make_client(storage))
         self._threads = threads
         self._running: list[Future[None]] = []
 
-    def open(self, path: str) -> SpooledTemporaryFile[bytes]:
+    def open(self, path: str) -> WaitingFile:
         """A new file, without a name: it goes with the task."""
-        return SpooledTemporaryFile(MEMORY_BYTES, dir=_local_folder())
+        return WaitingFile()
 
     def waiting_bytes(self, file: Any) -> int:
         """What of it is in memory."""
         size = int(file.tell())
         return size if size <= MEMORY_BYTES else 0
 
-    def finish(self, path: str, file: Any) -> None:
+    def finish(self, path: str, file: WaitingFile) -> None:
         """Begin to upload the file; returns when it is on its way.
 
         Raises:
@@ -80,15 +79,31 @@ class S3Uploads:
         for each in self._running:
             each.cancel()
 
-    def _put(self, path: str, file: IO[bytes]) -> None:
+    def _put(self, path: str, file: WaitingFile) -> None:
         key = f"{self._prefix}/{path}" if self._prefix else path
         try:
             with file, muted(*LOGGERS_WITH_SECRETS):
                 file.seek(0)
                 body = cast(IO[bytes], _Body(file))
-                self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._checksum)
+                self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum())
         except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
+
+
+class WaitingFile(SpooledTemporaryFile[bytes]):
+    """A file until it is uploaded. It is only appended to, and what was written is what has to arrive."""
+
+    def __init__(self) -> None:
+        super().__init__(MEMORY_BYTES, dir=_local_folder())
+        self._crc = 0
+
+    def write(self, data: Any) -> int:
+        self._crc = google_crc32c.extend(self._crc, data)
+        return super().write(data)
+
+    def checksum(self) -> str:
+        """As the header `x-amz-checksum-crc32c` has it; a service that does not know it lets it be."""
+        return base64.b64encode(self._crc.to_bytes(4)).decode()
 
 
 def _local_folder() -> str | None:
