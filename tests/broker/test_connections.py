@@ -1,14 +1,18 @@
-"""What kafka-python logs: of our connections nothing, of the user's everything."""
+"""What kafka-python logs: of our connections nothing, of the user's everything. And their end."""
 
 from __future__ import annotations
 
 import logging
+from threading import Thread
+from typing import Any
 
 import pytest
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.config.client_properties import BrokerConfig
+from tiered_stream.broker.connections import Connections
 from tiered_stream.errors import BrokerUnavailableError
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "client.id": "one name", "default.api.timeout.ms": "200"}
@@ -48,3 +52,26 @@ def test_the_levels_of_kafka_pythons_loggers_stay_as_they_are() -> None:
     with BrokerClient(NOBODY):
         names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "kafka"]
         assert {logging.getLogger(name).level for name in names} == {logging.NOTSET}
+
+
+def test_work_that_comes_as_they_are_closed_is_done_or_refused_and_never_waited_for_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections = Connections(BrokerConfig.parse(NOBODY))
+    closer = Thread(target=connections.close)
+    hand_over = NetworkSelector.call_soon_threadsafe
+
+    def meanwhile(net: NetworkSelector, *work: Any) -> Any:
+        monkeypatch.undo()
+        closer.start()
+        closer.join(0.2)  # as far as it gets
+        return hand_over(net, *work)
+
+    async def answer() -> str:
+        return "done"
+
+    monkeypatch.setattr(NetworkSelector, "call_soon_threadsafe", meanwhile)
+    assert connections.start(answer).result(60) == "done"
+    closer.join()
+    with pytest.raises(BrokerUnavailableError, match="the client was closed"):
+        connections.start(answer)

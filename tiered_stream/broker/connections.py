@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import copy
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -58,13 +59,13 @@ class Connections:
         with muted("kafka"):
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
+        self._closing = threading.RLock()  # the garbage collector may close us in this very thread
+        """Held from the look at `_closed` until the loop has the work: what comes after its end is never run."""
         self._last_fault: dict[Any, str] = {}  # by node, while no request to it has succeeded since
         self._net.start()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
         """Runs `work` on the network thread; the future holds its result or error."""
-        if self._closed:
-            raise _closed()
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         async def settle() -> None:
@@ -78,7 +79,10 @@ class Connections:
             else:
                 future.set_result(result)
 
-        self._net.call_soon_threadsafe(settle)
+        with self._closing:
+            if self._closed:
+                raise _closed()
+            self._net.call_soon_threadsafe(settle)
         return future
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -170,9 +174,10 @@ class Connections:
 
     def close(self) -> None:
         """Closes all connections and ends the network thread; what still waits fails."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
         with muted("kafka"):
             try:
                 self._net.run(self._manager.close)
