@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
-EXTRAS = ("delta", "kafka-sink", "otel")
+EXTRAS = ("delta", "formats", "kafka-sink", "otel")
 OF_SPARK = {"pyspark", "py4j"}
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -34,6 +34,8 @@ UNUSED_MODULES = ("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3"
 UNUSED_OF_PACKAGES = (
     "*.pyc", "*/tests/*", "Crypto/SelfTest/*", "numba/cuda/*", "numpy/f2py/*", "numpy/distutils/*",
     "pyarrow/include/*", "pyarrow/src/*", "pyarrow/*flight*",
+    # protoc, of grpcio-tools, runs without what it names as its dependencies
+    "grpc/*", "setuptools/*", "pkg_resources/*", "_distutils_hack/*", "distutils-precedence.pth",
     # two copies of each library, as a wheel has no links: for who links programs, not for who loads them
     "pyarrow/libarrow*.so", "pyarrow/lib*.so.*.*.*",
 )  # fmt: skip

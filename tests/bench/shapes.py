@@ -64,7 +64,8 @@ SHAPES = {
         Shape("D", 10_000_000, values="transactions"),
         Shape("E", 20_000_000, segment_bytes=1 << 20),
         Shape("G", 10_000_000, tiered=False),
-        Shape("K", 1_000_000, producer={"batch.size": "0", "linger.ms": "0"}),
+        # Of the producer's memory a batch takes far more than its one record: a slow broker would fill its heap.
+        Shape("K", 1_000_000, producer={"batch.size": "0", "linger.ms": "0", "buffer.memory": str(1 << 20)}),
         Shape("M", 24_000_000, partitions=2, segment_bytes=1 << 30),
         Shape("N", 1_500, 900_000),
         Shape("T-json", 5_000_000, 200, values="rows-json"),

@@ -21,6 +21,16 @@ from tests.stack.processes import LONG, ServiceProcess, free_ports
 from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 from tests.stack.spark_cluster import BARE_PATH, SparkCluster
 
+COMPILES_AND_DECODES = """
+import pyarrow as pa
+from tiered_stream.formats.proto_compiler import compiled_proto
+from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
+
+proto = 'syntax = "proto3"; message Note { string text = 1; }'
+decoder = ProtobufDecoder(compiled_proto({"note.proto": proto}), "Note")
+print([each["text"] for each in decoder.decode(pa.array([b"\\n\\x06a note"], pa.binary())).column.to_pylist()])
+"""
+
 CONNECT_SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
@@ -34,12 +44,24 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archive
 
 
+@pytest.fixture(scope="module")
+def environment(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """It, unpacked."""
+    folder = tmp_path_factory.mktemp("environment")
+    with tarfile.open(packed) as archive:
+        archive.extractall(folder, filter="tar")
+    return folder
+
+
 def test_the_environment_has_the_compiled_decoder_and_nothing_that_tasks_do_not_run(packed: Path) -> None:
     with tarfile.open(packed) as archive:
         files = {each.name: each.size for each in archive.getmembers()}
     assert [name for name in files if "/kernel_cache/" in name and name.endswith(".nbc")]
     assert [name for name in files if "/botocore/data/s3/" in name]
-    unneeded = ("/pyspark/", "pyvenv.cfg", "/pytest/", "/mypy/", "/grpc/", "/polars/", "/tests/", "arrow_flight", "/botocore/data/ec2/")
+    unneeded = (
+        "/pyspark/", "pyvenv.cfg", "/pytest/", "/mypy/", "/grpc/", "/setuptools/", "/polars/", "/tests/",
+        "arrow_flight", "/botocore/data/ec2/",
+    )  # fmt: skip
     assert [name for name in files if any(each in name for each in unneeded)] == []
     assert sum(files.values()) < 800e6
 
@@ -68,10 +90,15 @@ def submit(master: str, packed: Path, folder: Path) -> int:
         ).returncode  # fmt: skip
 
 
-def test_a_client_of_a_connect_server_with_nothing_but_the_environment(packed: Path, tmp_path: Path) -> None:
-    environment = tmp_path / "environment"
-    with tarfile.open(packed) as archive:
-        archive.extractall(environment, filter="tar")
+def test_a_worker_compiles_a_schema_of_protobuf_and_decodes_by_it(environment: Path) -> None:
+    done = subprocess.run(
+        [environment / "bin" / "python", "-c", COMPILES_AND_DECODES],
+        env={"PATH": BARE_PATH}, cwd="/", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout.strip(), done.returncode) == ("['a note']", 0), done.stderr
+
+
+def test_a_client_of_a_connect_server_with_nothing_but_the_environment(environment: Path, tmp_path: Path) -> None:
     with connect_server(tmp_path, environment / "bin" / "python") as address:
         check_client(tmp_path, address)
 
