@@ -109,6 +109,17 @@ def test_the_last_reason_is_told_when_time_is_up() -> None:
         latest(client)
 
 
+def test_the_reason_before_the_last_one_is_told_too() -> None:
+    answers = itertools.chain([offsets(-1, error_code=NOT_LEADER)], itertools.repeat(None))
+    client = ScriptedClient(
+        lambda _, message: metadata() if isinstance(message, MetadataRequest) else next(answers),
+        {"default.api.timeout.ms": "1000"},
+    )
+
+    with pytest.raises(BrokerUnavailableError, match="last: .*; before that: NOT_LEADER_OR_FOLLOWER$"):
+        latest(client)
+
+
 def each_latest(client: ScriptedClient, patience_ms: int | None) -> Any:
     return BrokerOffsetReader(client, IsolationLevel.READ_COMMITTED).each(LATEST, [PARTITION, OTHER], patience_ms)
 

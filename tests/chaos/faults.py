@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,6 +46,12 @@ class Fault:
     errors: str | None = None
     suits: Callable[[Query], bool] = lambda query: True
     final: bool = False
+    of_the_gateway: str | None = None
+    """A pattern of what a query says besides whose gateway it strikes."""
+
+    def explains(self, query: Query, error: str) -> bool:
+        patterns = (self.errors, self.of_the_gateway if query.locator == "broker" else None)
+        return any(each is not None and re.search(each, error) for each in patterns)
 
 
 def _storage(kind: str, make: Callable[[Rig], Effect], errors: str) -> Fault:
@@ -54,7 +61,8 @@ def _storage(kind: str, make: Callable[[Rig], Effect], errors: str) -> Fault:
         fails = query.fallback == "fail" and rig.chance.random() < 0.5
         return _through(rig, rig.storage, make(rig), UNTIL_IT_FAILS if fails else rig.chance.choice(MOST_STRIKES))
 
-    return Fault(f"S3: {kind}", strike, errors)
+    # A gateway that cannot read an index names no location of the segment, however often it is asked.
+    return Fault(f"S3: {kind}", strike, errors, of_the_gateway="BrokerUnavailableError")
 
 
 def _brokers(kind: str, make: Callable[[Rig], Effect]) -> Fault:

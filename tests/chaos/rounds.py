@@ -105,7 +105,7 @@ class Rounds:
             struck += len(in_this_run)
             error = rig.answer(query)
             _say(f"{query.table.name} {_shortened(error) or 'landed'}")
-            right = self._judge_end(in_this_run, error)
+            right = self._judge_end(query, in_this_run, error)
             wrong_errors += not right
             ended = not (error or query.grows) or any(fault.final for fault in in_this_run)
             verdict = compare(query.table, query.expected, query.gone, query.said, complete=ended and not error)
@@ -136,9 +136,9 @@ class Rounds:
         self.tally.failures.append(what)
         _say(f"NOT WELL: {what}")
 
-    def _judge_end(self, struck: Sequence[Fault], error: str) -> bool:
+    def _judge_end(self, query: Query, struck: Sequence[Fault], error: str) -> bool:
         """Count how a run ended; whether rightly."""
-        blamed = [number for number, each in enumerate(struck) if each.errors and re.search(each.errors, error)][-1:]
+        blamed = [number for number, each in enumerate(struck) if each.explains(query, error)][-1:]
         wrong = [len(struck) - 1] if error and not blamed else []
         for number, fault in enumerate(struck):
             self.tally.count(fault.kind, RIGHT if number in blamed else WRONG if number in wrong else RECOVERED)

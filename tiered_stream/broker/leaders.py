@@ -25,6 +25,7 @@ T = TypeVar("T")
 Leaders = Mapping[TopicPartition, PartitionMetadata]
 
 _NO_LEADER = "the partition has no leader"
+_BEFORE = "; before that: "
 
 
 class LeaderRequest(ABC, Generic[A]):
@@ -67,7 +68,7 @@ async def ask_leaders(
         if answers.faults:
             raise answers.faults[min(answers.faults)]
         answered.update(answers.found)
-        reasons = answers.waiting
+        reasons = _joined(answers.waiting, reasons)
         if reasons:
             await client.back_off(attempt, deadline)
         attempt += 1
@@ -87,19 +88,19 @@ async def ask_each_leader(
     """
     found: dict[TopicPartition, A] = {}
     faults: dict[TopicPartition, TieredStreamError] = {}
-    waiting = dict.fromkeys(partitions, "")
+    reasons = dict.fromkeys(partitions, "")
     deadline = client.deadline(patience_ms)
     attempt = 0
-    while waiting:
-        answers = await _ask_once(client, request, waiting, deadline, refresh=attempt > 0)
+    while reasons:
+        answers = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
         found.update(answers.found)
         faults.update(answers.faults)
         if answers.waiting:
             await client.back_off(attempt, deadline)
         late, give_up = not deadline.remaining_ms, attempt and patience_ms is not None
-        hopeless = {each: why for each, why in answers.waiting.items() if late or (give_up and why == _NO_LEADER)}
-        faults.update({each: _unavailable(request, {each: why}, deadline) for each, why in hopeless.items()})
-        waiting = {each: why for each, why in answers.waiting.items() if each not in hopeless}
+        hopeless = [each for each, why in answers.waiting.items() if late or (give_up and why == _NO_LEADER)]
+        reasons = _joined(answers.waiting, reasons)
+        faults.update({each: _unavailable(request, {each: reasons.pop(each)}, deadline) for each in hopeless})
         attempt += 1
     return PartialAnswer(found, faults)
 
@@ -168,6 +169,16 @@ async def _ask_once(
         answers.faults.update(each.faults)
         answers.waiting.update(each.waiting)
     return answers
+
+
+def _joined(now: Mapping[TopicPartition, str], before: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
+    """Why to ask again, and why the time before: the last attempt may have had no time for an answer."""
+    joined: dict[TopicPartition, str] = {}
+    for partition, why in now.items():
+        known = before[partition]
+        earlier = known.partition(_BEFORE)[0]
+        joined[partition] = known if earlier == why else why + (_BEFORE + earlier if earlier else "")
+    return joined
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
