@@ -68,7 +68,7 @@ def test_a_table_that_asks_nothing_special_takes_the_direct_lane(found: TableDes
         ),
         (
             described(writer_features=frozenset(("rowTracking", "domainMetadata", "appendOnly"))),
-            "the table has the features domainMetadata, rowTracking",
+            "the table has the feature rowTracking",
         ),
         (described(writer_features=frozenset(("inCommitTimestamp",))), "the table has the feature inCommitTimestamp"),
         (described(writer_features=frozenset(("of tomorrow",))), "the table has the feature of tomorrow"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -82,7 +82,12 @@ def path_uri(path: str, default_fs: Callable[[], str]) -> str:
 
 
 def make_by_spark(
-    spark: SparkSession, address: TableAddress, schema: StructType, day_column: str | None, given: Mapping[str, str]
+    spark: SparkSession,
+    address: TableAddress,
+    schema: StructType,
+    day_column: str | None,
+    given: Mapping[str, str],
+    cluster_by: Sequence[str] = (),
 ) -> None:
     """Let Spark make the table, unless it is there.
 
@@ -91,11 +96,12 @@ def make_by_spark(
         TableError: Spark cannot.
     """
     check_table(spark, address.path)
-    partitioned = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
+    layout = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
+    layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
     with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
     with spark_errors(str(address), "made"):
         table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{partitioned}{with_properties}")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
 
 
 def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:
@@ -106,6 +112,16 @@ def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[st
     """
     with spark_errors(str(address), "changed"):
         spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(given)})")
+
+
+def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
+    """Let `OPTIMIZE` cluster a table that is in its folder, whether or not the catalog has it yet.
+
+    Raises:
+        TableError: Spark cannot.
+    """
+    with spark_errors(str(address), "clustered"):
+        spark.sql(f"ALTER TABLE {address.sql_path(spark)} CLUSTER BY ({_columns(columns)})")
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:
@@ -131,6 +147,11 @@ def spark_path(address: TableAddress) -> str:
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
     return unquote(urlsplit(uri).path) if local else address.path or ""
+
+
+def _columns(names: Sequence[str]) -> str:
+    """As SQL has them; a dot leads to a field of a column."""
+    return ", ".join(".".join(f"`{part.replace('`', '``')}`" for part in name.split(".")) for name in names)
 
 
 def _properties(given: Mapping[str, str]) -> str:

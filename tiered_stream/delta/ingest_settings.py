@@ -23,6 +23,19 @@ COMPRESSION = option(
 DAY_COLUMN = optional(
     "ingest.dayColumn", types.text, "A column with the UTC day of `timestamp`, by which to partition."
 )
+
+
+def _columns(value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("must name columns, separated by commas, each once")
+    return names
+
+
+CLUSTER_BY: Option[tuple[str, ...]] = Option(
+    "ingest.clusterBy", _columns, (), "",
+    "Columns, separated by commas, by which `OPTIMIZE` clusters a table that is made (Delta's liquid clustering).",
+)  # fmt: skip
 COMPACT_EVERY = optional(
     "ingest.compactEvery", types.integer(1),
     "After so many versions of the table its small files become larger ones, beside the query.",
@@ -57,8 +70,10 @@ ON_TABLE_ERROR = option(
     "What becomes of a table that cannot be written: it fails the query, or is parked: the other tables go on, and it "
     "is caught up when it can be written again.",
 )  # fmt: skip
-INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR)
-TOPIC_OPTIONS: tuple[Option[Any], ...] = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, COMPACT_EVERY, *ROW_OPTIONS)
+INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR)
+TOPIC_OPTIONS: tuple[Option[Any], ...] = (
+    TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, *ROW_OPTIONS,
+)  # fmt: skip
 """Those that a topic may have for itself: `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
@@ -113,6 +128,7 @@ class TableFiles:
     day_column: str | None = of(DAY_COLUMN)
     target_bytes: int = of(TARGET_FILE_SIZE)
     compression: str = of(COMPRESSION)
+    cluster_by: tuple[str, ...] = of(CLUSTER_BY)
     compact_every: int | None = of(COMPACT_EVERY)
     tasks: int = of(_TASKS)
     """How many tasks run at once: a micro-batch is not cut finer than these can use."""
@@ -141,10 +157,15 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
     """What the settings say of a table's files, but not where it is; how it is reached comes from `as_options`.
 
     Raises:
-        ConfigurationError: a setting is malformed, or as `table_storage`.
+        ConfigurationError: a setting is malformed, two exclude each other, or as `table_storage`.
     """
     given = GivenOptions(settings)
-    return TableFiles("", table_storage(settings), **read_fields(TableFiles, given))
+    files = TableFiles("", table_storage(settings), **read_fields(TableFiles, given))
+    if files.day_column and files.cluster_by:
+        raise ConfigurationError(
+            f"{DAY_COLUMN.name} and {CLUSTER_BY.name} exclude each other: Delta clusters no table that is partitioned"
+        )
+    return files
 
 
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:

@@ -289,7 +289,10 @@ def plan_landing(
         options = with_inferred(options, known, include_headers=parsed.include_headers)
     rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
     schema = shared_columns(rows.values(), files.day_column)
-    make = partial(make_by_spark, spark, schema=schema, day_column=files.day_column, given=table_properties(options))
+    make = partial(
+        make_by_spark, spark, schema=schema, day_column=files.day_column, given=table_properties(options),
+        cluster_by=files.cluster_by,
+    )  # fmt: skip
     if address.uri is None:
         make(address)
         address = find_address(spark, table)

@@ -14,7 +14,14 @@ from uuid import uuid4
 import orjson
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.address import TableAddress, find_address, register_table, set_properties, table_uri
+from tiered_stream.delta.address import (
+    TableAddress,
+    cluster_table,
+    find_address,
+    register_table,
+    set_properties,
+    table_uri,
+)
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.compaction import compaction_of
 from tiered_stream.delta.ingest_settings import (
@@ -234,6 +241,8 @@ def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> No
     make_table(target.files, target.schema, properties)
     if added:
         set_properties(spark, address, added)
+    if target.files.cluster_by:
+        cluster_table(spark, address, target.files.cluster_by)
 
 
 @dataclass(frozen=True)

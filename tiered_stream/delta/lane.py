@@ -29,9 +29,11 @@ class Lane(Enum):
     SPARK = "spark"
 
 
-HARMLESS_FEATURES = type_widening.FEATURES | {
-    "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns", "invariants",
-    "timestampNtz",
+CLUSTERED = frozenset({"clustering"})
+"""The feature of tables that `OPTIMIZE` clusters: who appends writes statistics of the columns by which it does."""
+HARMLESS_FEATURES = type_widening.FEATURES | CLUSTERED | {
+    "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "domainMetadata", "generatedColumns",
+    "invariants", "timestampNtz",
 }  # fmt: skip
 """Writer features that ask nothing of one who only appends, where the table does not use them on a column."""
 
@@ -42,6 +44,7 @@ _COLUMN_FEATURES = {
     "CURRENT_DEFAULT": "a default",
     "delta.columnMapping.physicalName": "a physical name of its own (column mapping)",
 }
+_STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols")
 _FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
 _CONSTRAINT = "delta.constraints."
 
@@ -129,6 +132,8 @@ def why_not_direct(
         return unchecked
     if found.configuration.get("delta.columnMapping.mode", "none") != "none":
         return "the table has column mapping"
+    if found.writer_features & CLUSTERED and any(name in found.configuration for name in _STATISTICS):
+        return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
     foreign = sorted(found.writer_features - HARMLESS_FEATURES - {"columnMapping"})
     if foreign:
         return f"the table has the feature{'s' * (len(foreign) > 1)} {', '.join(foreign)}"

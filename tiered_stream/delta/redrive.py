@@ -218,7 +218,8 @@ class _Redrive:
     def _fitted(self, how: RowFormat, target: TableTarget) -> RowFormat:
         address, day = find_address(self._spark, target.name), target.files.day_column
         if not self._dry_run:
-            make_by_spark(self._spark, address, target.schema, day, table_properties(target.settings))
+            given = table_properties(target.settings)
+            make_by_spark(self._spark, address, target.schema, day, given, target.files.cluster_by)
             address = find_address(self._spark, target.name)
         found = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
         if found is None:

@@ -22,7 +22,7 @@ from tiered_stream.delta.ingest_settings import (
     table_properties,
     table_storage,
 )
-from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, why_not_direct
+from tiered_stream.delta.lane import CLUSTERED, TableDescription, check_fit, table_rules, why_not_direct
 from tiered_stream.delta.row_schema import fit_to_table, shared_columns
 from tiered_stream.delta.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.delta.s3a import find_storage, session_settings
@@ -88,7 +88,7 @@ def look_at(
     properties = table_properties(settings)
     try:
         table = open_table(files)
-        found = describe(table) if table else TableDescription((), configuration=properties)
+        found = describe(table) if table else _to_be_made(files, properties)
         committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
         if table is None and (why_not := committer.why_not_direct(found)):
             return Suitability(None, why_not)
@@ -119,6 +119,12 @@ def look_at(
     check_fit(files.uri, found, schema, files.day_column)
     why_not = why_not_direct(found, files.day_column, schema, None if rows or checked else NO_RULES)
     return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {})
+
+
+def _to_be_made(files: TableFiles, properties: Mapping[str, str]) -> TableDescription:
+    return TableDescription(
+        (), configuration=properties, writer_features=CLUSTERED if files.cluster_by else frozenset()
+    )
 
 
 def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:

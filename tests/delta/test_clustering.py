@@ -1,0 +1,96 @@
+"""Tables that Delta clusters (`ingest.clusterBy`): both lanes make them and land in them, and `OPTIMIZE` clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta.archive import LONG, everything, in_order, landed, options
+from tiered_stream import land
+from tiered_stream.delta.ingest_settings import table_files
+from tiered_stream.delta.landing import Landing, plan_landing
+from tiered_stream.delta.lane import Lane
+from tiered_stream.errors import ConfigurationError
+
+BY_KEY = {"ingest.clusterBy": "topic, timestamp"}
+
+
+def plan(spark: SparkSession, table: Path, given: Mapping[str, str], lane: str = "auto") -> Landing:
+    return plan_landing(spark, options=options(LONG, given), table=str(table), checkpoint="/not/yet", lane=lane)
+
+
+def clustered_by(spark: SparkSession, table: Path) -> list[str]:
+    (detail,) = spark.sql(f"DESCRIBE DETAIL delta.`{table}`").collect()
+    return list(detail["clusteringColumns"])
+
+
+def check(spark: SparkSession, table: Path) -> None:
+    """All rows are there, before and after Delta has clustered them."""
+    assert landed(table).equals(everything(LONG))
+    (done,) = spark.sql(f"OPTIMIZE delta.`{table}`").collect()
+    assert done["metrics"]["numFilesAdded"] > 0
+    assert done["metrics"]["clusteringStats"] is not None
+    rows = spark.read.format("delta").load(str(table)).toArrow()
+    assert in_order(rows).num_rows == everything(LONG).num_rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_a_new_table_is_clustered_and_each_lane_lands_in_it(spark: SparkSession, tmp_path: Path, lane: str) -> None:
+    table = tmp_path / "a table"
+    given = {**BY_KEY, "maxOffsetsPerTrigger": "8000"}
+    query = land(
+        spark, options=options(LONG, given), table=str(table), checkpoint=str(tmp_path / "checkpoint"), lane=lane
+    )
+    query.awaitTermination()
+    assert clustered_by(spark, table) == ["topic", "timestamp"]
+    check(spark, table)
+
+
+@pytest.mark.slow
+def test_one_query_makes_the_tables_of_some_topics_clustered(spark: SparkSession, tmp_path: Path) -> None:
+    given = {f"ingest.topic.{LONG}.clusterBy": "offset"}
+    query = land(
+        spark, options=options(f"{LONG},s32-codecs", given), table=f"{tmp_path}/lake/{{topic}}",
+        checkpoint=str(tmp_path / "checkpoint"),
+    )  # fmt: skip
+    query.awaitTermination()
+    assert clustered_by(spark, tmp_path / "lake" / LONG) == ["offset"]
+    assert clustered_by(spark, tmp_path / "lake" / "s32-codecs") == []
+    check(spark, tmp_path / "lake" / LONG)
+
+
+def test_a_table_that_is_clustered_already_takes_the_direct_lane_by_commits_of_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = tmp_path / "table"
+    plan(spark, table, BY_KEY)
+    planned = plan(spark, table, {})
+    assert planned.lane is Lane.DIRECT and "spark commits (the table is clustered)" in planned.reason
+
+
+def test_who_would_not_keep_it_clustered_does_not_commit(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the table is clustered, which ingest.commit=spark alone keeps"):
+        plan(spark, tmp_path / "table", {**BY_KEY, "ingest.commit": "deltalake"}, "direct")
+
+
+def test_a_table_that_chooses_its_statistics_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    given = {**BY_KEY, "ingest.tableProperty.delta.dataSkippingStatsColumns": "topic,timestamp"}
+    planned = plan(spark, tmp_path / "table", given)
+    assert planned.lane is Lane.SPARK and "statistics of columns of its own choice" in planned.reason
+
+
+def test_a_table_by_day_is_not_clustered() -> None:
+    with pytest.raises(ConfigurationError, match="ingest.dayColumn and ingest.clusterBy exclude each other"):
+        table_files({"ingest.dayColumn": "day", "ingest.clusterBy": "offset"})
+
+
+@pytest.mark.parametrize("text", ["", "a,", "a,b,a", " , "])
+def test_columns_are_named_each_once(text: str) -> None:
+    with pytest.raises(
+        ConfigurationError, match="ingest.clusterBy: .* must name columns, separated by commas, each once"
+    ):
+        table_files({"ingest.clusterBy": text})
