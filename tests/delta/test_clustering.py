@@ -69,11 +69,13 @@ def test_a_table_that_is_clustered_already_takes_the_direct_lane_by_commits_of_s
     table = tmp_path / "table"
     plan(spark, table, BY_KEY)
     planned = plan(spark, table, {})
-    assert planned.lane is Lane.DIRECT and "spark commits (the table is clustered)" in planned.reason
+    assert (
+        planned.lane is Lane.DIRECT and "spark commits (the table has clustering and domainMetadata)" in planned.reason
+    )
 
 
 def test_who_would_not_keep_it_clustered_does_not_commit(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="the table is clustered, which ingest.commit=spark alone keeps"):
+    with pytest.raises(ConfigurationError, match="the table has clustering, which ingest.commit=spark alone honours"):
         plan(spark, tmp_path / "table", {**BY_KEY, "ingest.commit": "deltalake"}, "direct")
 
 

@@ -25,7 +25,7 @@ from tiered_stream.delta.ingest_settings import (
     TYPE_WIDENING,
     TableFiles,
 )
-from tiered_stream.delta.lane import CLUSTERED, TableDescription
+from tiered_stream.delta.lane import KEPT_BY_SPARK, TableDescription
 from tiered_stream.delta.s3a import session_settings
 from tiered_stream.errors import ConfigurationError
 
@@ -48,8 +48,8 @@ class Committer:
         """What the table asks of its writers that this one does not do; None: nothing."""
         if self.by == COMMIT_BY_DELTALAKE and _compacts(found):
             return f"the table has {_AUTO_COMPACT[0]}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
-        if self.by == COMMIT_BY_DELTALAKE and found.writer_features & CLUSTERED:
-            return f"the table is clustered, which {COMMIT.name}={COMMIT_BY_SPARK} alone keeps"
+        if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(found)):
+            return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         if self.by == COMMIT_BY_DELTALAKE and _widens(found):
             return f"the table has {TYPE_WIDENING}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
@@ -86,8 +86,8 @@ def choose_committer(
         return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
     if not _local(files):
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
-    if found.writer_features & CLUSTERED:
-        return Committer(COMMIT_BY_SPARK, "the table is clustered")
+    if names := _kept_by_spark(found):
+        return Committer(COMMIT_BY_SPARK, f"the table has {names}")
     if _widens(found):
         return Committer(COMMIT_BY_SPARK, "columns of the table may become wider")
     if _compacts(found) or (spark.conf.get(_SESSION_AUTO_COMPACT, None) or "").lower() not in _OFF:
@@ -113,6 +113,10 @@ def _lockable(spark: SparkSession, files: TableFiles) -> bool:
 
 def _local(files: TableFiles) -> bool:
     return urlsplit(files.uri).scheme == "file"
+
+
+def _kept_by_spark(found: TableDescription) -> str:
+    return " and ".join(sorted(found.writer_features & KEPT_BY_SPARK))
 
 
 def _widens(found: TableDescription) -> bool:

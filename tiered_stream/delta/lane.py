@@ -29,11 +29,13 @@ class Lane(Enum):
     SPARK = "spark"
 
 
-CLUSTERED = frozenset({"clustering"})
-"""The feature of tables that `OPTIMIZE` clusters: who appends writes statistics of the columns by which it does."""
-HARMLESS_FEATURES = type_widening.FEATURES | CLUSTERED | {
-    "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "domainMetadata", "generatedColumns",
-    "invariants", "timestampNtz",
+CLUSTERING = "clustering"
+"""Of tables that `OPTIMIZE` clusters: who appends writes statistics of the columns by which it does."""
+KEPT_BY_SPARK = frozenset({CLUSTERING, "domainMetadata"})
+"""Writer features that ask more of who commits than deltalake does."""
+HARMLESS_FEATURES = type_widening.FEATURES | KEPT_BY_SPARK | {
+    "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns", "invariants",
+    "timestampNtz",
 }  # fmt: skip
 """Writer features that ask nothing of one who only appends, where the table does not use them on a column."""
 
@@ -132,7 +134,7 @@ def why_not_direct(
         return unchecked
     if found.configuration.get("delta.columnMapping.mode", "none") != "none":
         return "the table has column mapping"
-    if found.writer_features & CLUSTERED and any(name in found.configuration for name in _STATISTICS):
+    if CLUSTERING in found.writer_features and any(name in found.configuration for name in _STATISTICS):
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
     foreign = sorted(found.writer_features - HARMLESS_FEATURES - {"columnMapping"})
     if foreign:

@@ -22,7 +22,7 @@ from tiered_stream.delta.ingest_settings import (
     table_properties,
     table_storage,
 )
-from tiered_stream.delta.lane import CLUSTERED, TableDescription, check_fit, table_rules, why_not_direct
+from tiered_stream.delta.lane import CLUSTERING, TableDescription, check_fit, table_rules, why_not_direct
 from tiered_stream.delta.row_schema import fit_to_table, shared_columns
 from tiered_stream.delta.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.delta.s3a import find_storage, session_settings
@@ -122,9 +122,8 @@ def look_at(
 
 
 def _to_be_made(files: TableFiles, properties: Mapping[str, str]) -> TableDescription:
-    return TableDescription(
-        (), configuration=properties, writer_features=CLUSTERED if files.cluster_by else frozenset()
-    )
+    features = [CLUSTERING] if files.cluster_by else []
+    return TableDescription((), configuration=properties, writer_features=frozenset(features))
 
 
 def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
