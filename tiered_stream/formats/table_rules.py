@@ -8,6 +8,7 @@ one that is NULL does not.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -28,8 +29,8 @@ _COMPARED = {
     ">": pc.greater, ">=": pc.greater_equal,
 }  # fmt: skip
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_EXACT_IN_FLOAT = 1 << 24
-"""Spark compares a float with a whole number as floats."""
+_LARGEST_CERTAIN = {pa.float32(): float(1 << 24), pa.float64(): sys.float_info.max}
+"""Of what a column is compared with. Spark compares a float with a whole number as floats, so it has to be exact."""
 _DEEPEST = 50
 _LONGEST = 10_000
 
@@ -259,7 +260,8 @@ def _compare(schema: pa.Schema, name: str, operator: str, literal: int | Decimal
         if not fits:
             raise UncertainCheckError(f"{name} is {kind}, compared with {literal!r}")
         return lambda batch: compared(batch.column(name), pa.scalar(literal))
-    if pa.types.is_float64(kind) or (pa.types.is_float32(kind) and -_EXACT_IN_FLOAT <= literal <= _EXACT_IN_FLOAT):
+    most = _LARGEST_CERTAIN.get(kind)
+    if most is not None and -most <= literal <= most:
         number = pa.scalar(float(literal))
         above = operator in (">", ">=", "<>", "!=")
 
