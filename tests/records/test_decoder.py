@@ -292,3 +292,14 @@ def test_a_batch_larger_than_the_pieces_it_comes_in_is_read() -> None:
     log = record_batch([Record(b"k", struct.pack(">q", each) * 5000) for each in range(50)])
     pieces = [log[start : start + 10_000] for start in range(0, len(log), 10_000)]
     assert rows_of(decode(pieces)) == read_by_kafka_python(log)
+
+
+@pytest.mark.parametrize("codec", sorted(set(CODECS) - {"none"}))
+def test_a_compressed_batch_after_a_plain_one_waits_for_room(codec: str) -> None:
+    """In memory that it shares with a compressed one before both: it unpacks to more than is left of it."""
+    values = [b"small", b"plain", b"large" * 400_000]
+    batches = [
+        record_batch([Record(None, value)], "none" if value == b"plain" else codec, base_offset=offset)
+        for offset, value in enumerate(values)
+    ]
+    assert [row[4] for row in rows_of(decode([b"".join(batches)]))] == values

@@ -217,7 +217,8 @@ class RecordBatchDecoder:
                 target_bytes -= end - start
                 if target_bytes <= 0:
                     break
-        batches[: len(places), kernels.RECORDS_START :] = places
+        if places:  # of none NumPy does not know how wide they are
+            batches[: len(places), kernels.RECORDS_START :] = places
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> int:
