@@ -238,7 +238,7 @@ GENERATED = "day DATE GENERATED ALWAYS AS (CAST(timestamp AS DATE))"
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')", None),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')", None),
         (f"({COLUMNS}, {GENERATED}) USING delta PARTITIONED BY (day)", "day"),
-        (f"({COLUMNS}) USING delta CLUSTER BY (offset)", "clustering"),
+        (f"({COLUMNS}) USING delta CLUSTER BY (offset)", None),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "column mapping"),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')", "rowTracking"),
         (f"({COLUMNS}) USING delta TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')", "inCommitTimestamp"),
