@@ -54,15 +54,14 @@ class Fault:
         return any(each is not None and re.search(each, error) for each in patterns)
 
 
-def _storage(kind: str, make: Callable[[Rig], Effect], errors: str) -> Fault:
+def _storage(kind: str, make: Callable[[Rig], Effect], errors: str, of_the_gateway: str | None = None) -> Fault:
     """What the S3 endpoint does to some requests; to all, where the query may not fall back to brokers."""
 
     def strike(rig: Rig, query: Query) -> bool:
         fails = query.fallback == "fail" and rig.chance.random() < 0.5
         return _through(rig, rig.storage, make(rig), UNTIL_IT_FAILS if fails else rig.chance.choice(MOST_STRIKES))
 
-    # A gateway that cannot read an index names no location of the segment, however often it is asked.
-    return Fault(f"S3: {kind}", strike, errors, of_the_gateway="BrokerUnavailableError")
+    return Fault(f"S3: {kind}", strike, errors, of_the_gateway=of_the_gateway)
 
 
 def _brokers(kind: str, make: Callable[[Rig], Effect]) -> Fault:
@@ -136,7 +135,8 @@ ANSWERS = (
     _storage("short body", lambda rig: effects.shortened, TRUNCATED),
     _storage("cut", lambda rig: effects.cut(_share(rig)), CUT),
     _storage("reset", lambda rig: effects.reset(_share(rig)), CUT),
-    _storage("stall", lambda rig: effects.stalled(_share(rig)), READ_TIMEOUT),
+    # The gateway waits longer for an index than its clients for its answer (`kafka.request.timeout.ms` of the rig).
+    _storage("stall", lambda rig: effects.stalled(_share(rig)), READ_TIMEOUT, of_the_gateway="BrokerUnavailableError"),
     _storage("delay", lambda rig: effects.delayed(rig.chance.uniform(0.1, 1)), READ_TIMEOUT),
     _storage("clock skew, old signature", lambda rig: effects.signed_long_ago, ACCESS),
     _brokers("cut", lambda rig: effects.cut(_share(rig))),
