@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,11 +102,13 @@ def plan_query(
     lane: str = "auto",
     name: str | None = None,
 ) -> Landing | TopicsLanding:
-    """What `land` starts; arguments and errors as there. Of many tables none is looked at yet."""
+    """What `land` starts; arguments and errors as there.
+
+    Of many tables none is looked at yet. One that is missing may be made as late as at the start.
+    """
     if not is_by_topic(options, table):
-        return plan_landing(
-            spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
-        )
+        run = QueryRun(checkpoint, trigger, name)
+        return _plan_landing(spark, options, table, run, lane, None, makes_later=True)
     check_settings(options, lane)
     check_file_system(spark, "the checkpoint", checkpoint)
     return TopicsLanding(spark, plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
@@ -124,6 +127,8 @@ class Landing:
     bounded: BoundedRun | None
     found: Suitability
     rows: Mapping[str, RowFormat]
+    again: Callable[[], Landing]
+    """Plans it once more, after the table was made."""
 
     @property
     def lane(self) -> Lane:
@@ -152,6 +157,28 @@ class Landing:
         return lane.start()
 
     def _start_direct(self) -> StreamingQuery:
+        commits: Future[TableCommits] = Future()
+        if self.found.make is None:
+            commits.set_result(self._commits())
+            return self._start_query(commits)
+        query = self._start_query(commits)
+        try:
+            # Meanwhile Spark starts the query's planner, a Python process.
+            made = self.found.make()
+            if made.why_not is None and made.rows == self.found.rows:
+                commits.set_result(replace(self, found=made)._commits())
+                return query
+        except BaseException as error:
+            commits.set_exception(error)
+            query.stop()
+            raise
+        log.info("%s: it is not as it was to be made, so the query starts anew", self.address)
+        commits.cancel()
+        query.stop()
+        return self.again().start()
+
+    def _start_query(self, commits: Future[TableCommits]) -> StreamingQuery:
+        """Start it; no task runs before the table can be committed to."""
         tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
         files, bounded = replace(self.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
@@ -160,17 +187,18 @@ class Landing:
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
         rows = self.spark.readStream.format(SOURCE).options(**routing_options(routing)).load()
-        commits, dead_letters = self._commits(), self._dead_letters(routing)
+        dead_letters = self._dead_letters(routing)
 
         def commit(batch: DataFrame, batch_id: int) -> None:
+            table = commits.result()
             query_id = bounded.transaction_id if bounded else query_id_of(batch)
-            if commits.is_committed(query_id, batch_id):
+            if table.is_committed(query_id, batch_id):
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
                 return
             files = data_files(batch.collect())
             if dead_letters:
                 files = dead_letters.commit(query_id, batch_id, files)
-            commits.commit(query_id, batch_id, files)
+            table.commit(query_id, batch_id, files)
 
         rows = bounded.limited(rows) if bounded else rows
         return self.run.configured(observed(rows).writeStream.foreachBatch(commit)).start()
@@ -274,13 +302,29 @@ def plan_landing(
     bounded: BoundedRun | None = None,
 ) -> Landing:
     """Choose the lane, and make the table when it is missing; arguments and errors as `land`."""
+    run = QueryRun(checkpoint, trigger, name)
+    return _plan_landing(spark, options, table, run, lane, bounded, makes_later=False)
+
+
+def _plan_landing(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    table: str,
+    run: QueryRun,
+    lane: str,
+    bounded: BoundedRun | None,
+    *,
+    makes_later: bool,
+) -> Landing:
+    """`makes_later`: a table that Spark has to make for the direct lane is made when the query starts."""
+    again = partial(_plan_landing, spark, options, table, run, lane, bounded, makes_later=False)
     parsed = check_settings(options, lane)
     replaces = bounded is not None and bounded.replace_where is not None
     if replaces and lane == "direct":
         raise ConfigurationError(
             "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
         )
-    check_file_system(spark, "the checkpoint", checkpoint)
+    check_file_system(spark, "the checkpoint", run.checkpoint)
     address = find_address(spark, table)
     files = table_files(options)
     if infers(options):
@@ -304,6 +348,8 @@ def plan_landing(
         found = Suitability(None, "the direct lane only appends, and rows are to be replaced")
     else:
         found = look_at(spark, address, options, files, schema, make, rows)
+        if found.make and (found.why_not or not makes_later):
+            found = found.make()
     if lane == "direct" and found.why_not:
         raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
     if found.why_not:
@@ -311,10 +357,9 @@ def plan_landing(
     if found.table is None:
         make(address)
         found = replace(found, table=_description(spark, address, files))
-    run = QueryRun(checkpoint, trigger, name)
     rows = found.rows or (fitted(rows, found.table) if found.table else rows)
     schema = shared_columns(rows.values(), files.day_column)
-    return Landing(spark, options, address, files, schema, run, bounded, found, rows)
+    return Landing(spark, options, address, files, schema, run, bounded, found, rows, again)
 
 
 def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:

@@ -185,6 +185,8 @@ class TopicTables:
         make = partial(_make, self.spark, target)
         checked = self.checked and target.rows is not None
         found = look_at(self.spark, address, target.settings, target.files, target.schema, make, checked=checked)
+        if found.make:
+            found = found.make()
         if found.why_not or found.committer is None or found.table is None:
             raise TableError(
                 f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -26,13 +29,16 @@ from tiered_stream.delta.lane import CLUSTERING, TableDescription, check_fit, ta
 from tiered_stream.delta.row_schema import fit_to_table, shared_columns
 from tiered_stream.delta.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.delta.s3a import find_storage, session_settings
-from tiered_stream.delta.table_growth import growth_of
+from tiered_stream.delta.table_growth import Grow, growth_of
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.formats.table_rules import NO_RULES
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.spark_session import is_connect
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _NO_JVM = "with Spark Connect nobody can commit files that tasks have written: that takes the driver's own JVM"
 NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stream[delta]')"
@@ -49,6 +55,8 @@ class Suitability:
     committer: Committer | None = None
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
     """What was planned, as the table has it, with its rules."""
+    make: Callable[[], Suitability] | None = None
+    """The table is missing: lets Spark make it, and tells what it has become, which `table` only foretells."""
 
 
 def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
@@ -72,7 +80,7 @@ def look_at(
     *,
     checked: bool = False,
 ) -> Suitability:
-    """Open the table, or make it, and see what it allows.
+    """Open the table and see what it allows; one that deltalake commits to is made when it is missing.
 
     `rows`, by topic, may still become what the table asks for; without them, rows of `schema` are written already,
     `checked` by the table's rules or not.
@@ -85,24 +93,16 @@ def look_at(
         return Suitability(None, NO_DELTALAKE)
     from tiered_stream.delta.deltalake_commit import describe, make_table, open_table
 
+    look = partial(look_at, spark, address, settings, files, schema, make, rows, checked=checked)
     properties = table_properties(settings)
     try:
         table = open_table(files)
-        found = describe(table) if table else _to_be_made(files, properties)
+        found = describe(table) if table else _to_be_made(files, schema, properties)
         committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
         if table is None and (why_not := committer.why_not_direct(found)):
             return Suitability(None, why_not)
-        if table is None:
-            if committer.by == COMMIT_BY_SPARK:
-                # With the checksum from which Delta's commits go on: without one the first reads the table's state.
-                make(address)
-                table = open_table(files)
-                if table is None:
-                    raise TableAccessError(
-                        f"Spark has made the table {address}, but tasks do not find it at {files.uri}"
-                    )
-            else:
-                table = make_table(files, schema, properties)
+        if table is None and committer.by != COMMIT_BY_SPARK:
+            table = make_table(files, schema, properties)
             found = describe(table)
     except TableAccessError:
         raise  # Spark would be refused too, or would find another table
@@ -113,17 +113,45 @@ def look_at(
         schema = shared_columns(rows.values(), files.day_column)
     grow = growth_of(spark, address, files, committer, evolution_of(settings))
     _check_widening(address, settings, found)
-    if grow is not None and grow(found.fields, schema):
-        table.update_incremental()
-        found = describe(table)
+    found = _grown(table, found, grow, schema)
     check_fit(files.uri, found, schema, files.day_column)
     why_not = why_not_direct(found, files.day_column, schema, None if rows or checked else NO_RULES)
-    return Suitability(found, why_not or committer.why_not_direct(found), committer, rows or {})
+    why_not = why_not or committer.why_not_direct(found)
+    suits = Suitability(found, why_not, committer, rows or {})
+    if table is not None:
+        return suits
+    return replace(suits, make=partial(_make_and_look, address, files, make, look))
 
 
-def _to_be_made(files: TableFiles, properties: Mapping[str, str]) -> TableDescription:
-    features = [CLUSTERING] if files.cluster_by else []
-    return TableDescription((), configuration=properties, writer_features=frozenset(features))
+def _make_and_look(
+    address: TableAddress, files: TableFiles, make: Callable[[TableAddress], None], look: Callable[[], Suitability]
+) -> Suitability:
+    # With the checksum from which Delta's commits go on: without one the first reads the table's state.
+    make(address)
+    made = look()
+    if made.make is not None:
+        raise TableAccessError(
+            f"Spark was asked to make the table {address}, but tasks do not find it at {files.uri}: either other files "
+            "are in its folder, or the session reaches another store than they do"
+        )
+    return made
+
+
+def _grown(
+    table: DeltaTable | None, found: TableDescription, grow: Grow | None, schema: StructType
+) -> TableDescription:
+    if table is None or grow is None or not grow(found.fields, schema):
+        return found
+    from tiered_stream.delta.deltalake_commit import describe
+
+    table.update_incremental()
+    return describe(table)
+
+
+def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
+    partition_columns = (files.day_column,) if files.day_column else ()
+    features = frozenset([CLUSTERING] if files.cluster_by else [])
+    return TableDescription(tuple(orjson.loads(schema.json())["fields"]), partition_columns, properties, features)
 
 
 def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
