@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.bench.core_seconds import core_seconds, since
 from tests.bench.figures import Row, spread
 
 
@@ -18,6 +20,8 @@ class Contender:
     run: Callable[[], float]
     records: int
     more: dict[str, float] = field(default_factory=dict)
+    spent: list[Mapping[str, float]] = field(default_factory=list)
+    """Core seconds of each run, by who used them."""
 
     def tell(self, **found: float) -> None:
         for name, value in found.items():
@@ -49,9 +53,11 @@ def take_turns(contenders: Mapping[str, Contender], runs: int) -> dict[str, list
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for counted in range(runs + 1):
         for name, contender in contenders.items():
+            before = core_seconds()
             took = contender.run()
             if counted:
                 seconds[name].append(took)
+                contender.spent.append(since(before))
     return seconds
 
 
@@ -69,5 +75,11 @@ def _row(claim: Claim, contenders: Mapping[str, Contender], seconds: Mapping[str
     ]
     return Row(
         claim.workload, claim.subject, claim.against, spread(seconds[claim.subject]), spread(seconds[claim.against]),
-        spread(ratios), claim.floor, claim.aim, dict(ours.more),
+        spread(ratios), claim.floor, claim.aim, {**ours.more, **_core_seconds(ours)},
     )  # fmt: skip
+
+
+def _core_seconds(contender: Contender) -> dict[str, float]:
+    """The median of each kind's, of those that had a share worth to be told."""
+    kinds = {kind: statistics.median(each[kind] for each in contender.spent) for kind in contender.spent[0]}
+    return {f"core s {kind}": round(spent, 1) for kind, spent in kinds.items() if spent >= 0.05}
