@@ -39,7 +39,7 @@ LAYERS = (
     {"read", "pushdown"},
     {"source", "scanner"},
     {"delta", "gateway", "reporting"},
-    {"inspect"},
+    {"inspect", "worker_daemon"},
     {"replay", "doctor"},
     {"cli"},
 )
@@ -138,7 +138,17 @@ def test_the_log_format_knows_nobody() -> None:
 def test_each_library_is_imported_in_its_place() -> None:
     assert users_of("boto3") == {"storage/s3_store.py"}
     assert users_of("opentelemetry") == {"observe/open_telemetry.py"}
-    spark_users = {"spark_session", "pushdown", "source", "observe", "delta", "replay", "reporting", "cli"}
+    spark_users = {
+        "spark_session",
+        "pushdown",
+        "source",
+        "observe",
+        "delta",
+        "replay",
+        "reporting",
+        "cli",
+        "worker_daemon",
+    }
     assert {package(path) for path in users_of("pyspark")} <= spark_users
     assert {package(path) for path in users_of("deltalake")} <= {"delta"}
     assert {package(path) for path in users_of("confluent_kafka")} <= {"replay"}

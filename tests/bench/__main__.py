@@ -1,7 +1,7 @@
 """`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
-them, and F, I, J, L, O, P, T, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs of
+them, and F, I, J, L, O, P, S, T, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs of
 each.
 """
 
@@ -23,6 +23,7 @@ from tests.bench import (
     scanning,
     slow_storage,
     small_reads,
+    straight,
     typed_rows,
     verify,
 )
@@ -53,6 +54,7 @@ def workloads() -> dict[str, Measure]:
         "L": job_starts.measure,
         "O": slow_storage.measure,
         "P": planner.measure,
+        "S": straight.measure,
         **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
         "scan": scanning.measure,
         "verify": verify.measure,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -82,12 +83,12 @@ def _memory(workload: str, contenders: Mapping[str, Contender]) -> Iterator[Row]
 
 def _contender(rig: Rig, lake: Lake, side: str, shape: Shape) -> Contender:
     if side == BARE:
-        return Contender(lambda: read_and_write(rig, shape), shape.rows)
+        return Contender(lambda: read_and_write(rig, shape), shape.rows, partial(rig.settle, shape))
     start = kafka_into(rig, shape) if side == KAFKA_TUNED else lane_into(rig, shape, side)
-    return landing(start, lake, shape.rows)
+    return landing(start, lake, shape.rows, partial(rig.settle, shape))
 
 
-def landing(start: Start, lake: Lake, records: int) -> Contender:
+def landing(start: Start, lake: Lake, records: int, settle: Callable[[], None]) -> Contender:
     """Each run lands everything in a new table, with a new checkpoint; every record must be there."""
 
     def run() -> float:
@@ -103,7 +104,7 @@ def landing(start: Start, lake: Lake, records: int) -> Contender:
         shutil.rmtree(checkpoint)
         return seconds
 
-    contender = Contender(run, records)
+    contender = Contender(run, records, settle)
     return contender
 
 

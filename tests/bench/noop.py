@@ -63,7 +63,7 @@ def _contender(rig: Rig, side: str, shape: Shape) -> Contender:
     }
     if side == HAND_OVER:
         rig.spark.dataSource.register(ReadyMade)
-    return Contender(partial(noop_seconds, rig.spark, *sources[side]), shape.rows)
+    return Contender(partial(noop_seconds, rig.spark, *sources[side]), shape.rows, partial(rig.settle, shape))
 
 
 def noop_seconds(spark: SparkSession, source: str, options: Mapping[str, str]) -> float:

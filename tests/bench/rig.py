@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,7 +47,11 @@ class Rig:
 
     @cached_property
     def spark(self) -> SparkSession:
-        return spark_session("bench", ("delta", "spark-kafka", "spark-avro", "s3a"), self.lakes[1].session)
+        """With workers as docs/tuning.md has them: many a peer's run is longer than the minute after which they end."""
+        workers = {"spark.python.daemon.module": "tiered_stream.worker_daemon"}
+        return spark_session(
+            "bench", ("delta", "spark-kafka", "spark-avro", "s3a"), {**self.lakes[1].session, **workers}
+        )
 
     def options(self, shape: Shape) -> dict[str, str]:
         """With which ours reads all of a topic."""
@@ -61,6 +65,19 @@ class Rig:
     def tier_files(self, shape: Shape) -> list[Path]:
         """The topic's segments in the object store's folder."""
         return sorted(self.stack.tier_dir.glob(f"{shape.topic}-*/*.log"))
+
+    def settle(self, shape: Shape) -> None:
+        """Bring the topic into the page cache, and the last run's writes to the disk.
+
+        What a kernel drops meanwhile, or still has to write, is no side's business: it would be that of whoever comes
+        after the longest run.
+        """
+        os.sync()
+        block = bytearray(1 << 20)
+        for path in (*self.tier_files(shape), *self.stack.broker.logs_dir.glob(f"{shape.topic}-*/*.log")):
+            with suppress(FileNotFoundError), open(path, "rb", buffering=0) as file:  # retention takes local ones
+                while file.readinto(block):
+                    pass
 
 
 @contextmanager

@@ -6,10 +6,12 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from tests.bench.figures import Row
 from tests.bench.landing import DIRECT, landing, lane_into
 from tests.bench.rig import WARM_UP, Rig
+from tests.bench.shapes import Shape
 from tests.bench.turns import Claim, Contender, rows_of
 from tests.stack.build import ROOT
 from tests.stack.processes import ServiceProcess, free_ports
@@ -38,13 +40,17 @@ def measure(rig: Rig, runs: int, others: Mapping[str, str] | None = None) -> Ite
         for name, speed in SPEEDS.items():
             endpoint = proxies.enter_context(slowed(rig, *speed))
             through = {**(others or {}), "remote.storage.s3.endpoint.url": endpoint}
-            contenders[name] = landing(lane_into(rig, shape, DIRECT, through), rig.lakes[0], shape.rows)
-            warm_up = rig.topic(WARM_UP)
-            landing(lane_into(rig, warm_up, DIRECT, through), rig.lakes[0], warm_up.rows).run()
+            contenders[name] = _direct(rig, shape, through)
+            _direct(rig, rig.topic(WARM_UP), through).run()
         yield from rows_of(CLAIMS, contenders, runs)
     for name, contender in contenders.items():
         fetched = contender.more["fetched bytes"]
         assert fetched <= most, f"{name}: {fetched} bytes were asked for, more than {most}"
+
+
+def _direct(rig: Rig, shape: Shape, options: Mapping[str, str]) -> Contender:
+    start = lane_into(rig, shape, DIRECT, options)
+    return landing(start, rig.lakes[0], shape.rows, partial(rig.settle, shape))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,8 +16,10 @@ import pytest
 from tests.bench.__main__ import wanted
 from tests.bench.core_seconds import BROKER, JVM, PYTHON, S3, core_seconds, kind_of, parse_stat, since
 from tests.bench.figures import Row, Spread, drawn, kept
+from tests.bench.rig import WARM_UP
 from tests.bench.shapes import SHAPES, scaled
 from tests.bench.slow_proxy import SlowProxy
+from tests.bench.straight import straight
 from tests.bench.turns import Claim, Contender, rows_of
 
 
@@ -125,3 +128,11 @@ def test_the_slow_endpoint_waits_for_the_first_byte_and_then_keeps_its_rate() ->
                 assert client.recv(100, socket.MSG_WAITALL) == b"y" * 100
         proxy.close()
     assert slept[:2] == [0.25, 0.25] and slept[2] == pytest.approx(0.75)
+
+
+def test_growth_is_straight_where_a_record_takes_as_long_as_one_of_the_smaller_topic() -> None:
+    base, larger = SHAPES["A"], replace(SHAPES["A"], name="A16", records=16 * SHAPES["A"].records)
+    seconds = {WARM_UP: [1.0, 1.0], "A": [3.0, 2.0], "16 times A": [33.0, 21.0]}
+    row = straight("S", seconds, larger, base, "16 times A")
+    assert row.ratio.min == pytest.approx(0.8, abs=1e-6) and row.ratio.max == pytest.approx(1, abs=1e-6)
+    assert row.against_seconds.max == pytest.approx(33, abs=1e-4)

@@ -12,13 +12,14 @@ from tests.bench.figures import Row, spread
 
 @dataclass
 class Contender:
-    """Who is measured: `run` runs it once and tells its seconds; it reads `records`.
+    """Who is measured: `run` runs it once and tells its seconds; it reads `records`. `settle` comes before each run.
 
     What else is told of its runs comes into `more`, of which the largest counts.
     """
 
     run: Callable[[], float]
     records: int
+    settle: Callable[[], None] = lambda: None
     more: dict[str, float] = field(default_factory=dict)
     spent: list[Mapping[str, float]] = field(default_factory=list)
     """Core seconds of each run, by who used them."""
@@ -53,6 +54,7 @@ def take_turns(contenders: Mapping[str, Contender], runs: int) -> dict[str, list
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for counted in range(runs + 1):
         for name, contender in contenders.items():
+            contender.settle()
             before = core_seconds()
             took = contender.run()
             if counted:

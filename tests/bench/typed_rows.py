@@ -5,6 +5,7 @@ its `from_json` or `from_avro`, and its Delta sink.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import Column
@@ -29,9 +30,10 @@ CLAIMS = (
 def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
     """The row of one format; what is no document, as the record that closes a segment, gives nulls on both sides."""
     lake, shape = rig.lakes[0], rig.topic(name)
+    settle = partial(rig.settle, shape)
     contenders: dict[str, Contender] = {
-        DIRECT: landing(ours_into(rig, shape, name), lake, shape.rows),
-        KAFKA_TUNED: landing(sparks_into(rig, shape, name), lake, shape.rows),
+        DIRECT: landing(ours_into(rig, shape, name), lake, shape.rows, settle),
+        KAFKA_TUNED: landing(sparks_into(rig, shape, name), lake, shape.rows, settle),
     }
     yield from rows_of([claim for claim in CLAIMS if claim.workload == name], contenders, runs)
 

@@ -34,6 +34,11 @@ TARGET_BYTES = 16 << 20
 """Uncompressed bytes of record batches that are decoded together, unless one alone is larger."""
 _MOST_BATCHES = 1 << 16
 """Batches that are listed together."""
+ONE_RECORD = bytes.fromhex(
+    "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
+    "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
+)  # fmt: skip
+"""A record batch of one record, at offset 0."""
 
 _RECORDS = "the batch's records"
 
@@ -251,6 +256,14 @@ class RecordBatchDecoder:
         self._raise_error(data)
         if rows:
             yield from buffers.record_batches(self._topic, self._partition, rows, self._schema, self._max_rows)
+
+
+def compile_kernels(more: bytes = b"") -> pa.RecordBatch:
+    """Have the kernels compiled, or loaded, that decode `ONE_RECORD` and what follows in `more`; the one's row."""
+    for include_headers in (True, False):
+        decoder = RecordBatchDecoder("", 0, 0, 2, include_headers=include_headers)
+        row, *_ = decoder.feed(ONE_RECORD + more)
+    return row
 
 
 def _runs(batches: Table, marked: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[bool, Table]]:

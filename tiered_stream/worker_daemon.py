@@ -1,0 +1,61 @@
+"""Python workers that start with all imports done: `spark.python.daemon.module=tiered_stream.worker_daemon`.
+
+Spark forks the Python workers of an executor from one daemon that has imported next to nothing, and ends a worker that
+was idle for a minute. So each imports pyarrow, numba, boto3 and this package anew, and loads the compiled kernels. This
+daemon does it once for all of them. Workers of other queries are forked from it, too, and find the modules if they want
+them.
+
+Spark's own daemon imports nothing since a fork takes over no threads. What is imported here starts none, but for one of
+jemalloc, which provides for forks itself; should that ever change, Spark's own daemon takes this one's place.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+SPARKS_OWN = "pyspark.daemon"
+_SURVIVES_A_FORK = "jemalloc_bg_thd"
+
+
+def import_ahead() -> None:
+    """Import what tasks of any lane need, and load the kernels."""
+    import pyspark.worker  # noqa: F401
+
+    from tiered_stream.delta import data_files_source, task_writer  # noqa: F401
+    from tiered_stream.records.decoder import compile_kernels
+    from tiered_stream.storage import s3_store  # noqa: F401
+
+    compile_kernels()
+
+
+def may_fork(tasks: Path = Path("/proc/self/task")) -> bool:
+    """Whether a fork of this process has all of its threads that matter; `tasks` is as in proc(5)."""
+    names = [(task / "comm").read_text().strip() for task in tasks.iterdir() if task.name != str(os.getpid())]
+    return all(name == _SURVIVES_A_FORK for name in names)
+
+
+def main() -> None:
+    """Import, and serve as Spark's own daemon does; the arguments are its own."""
+    try:
+        import_ahead()
+        forkable = may_fork()
+    except Exception as error:  # noqa: BLE001 - workers do without, and tell what is wrong better
+        log.warning("workers import for themselves: %s", error)
+        forkable = False
+    if not forkable:
+        os.execv(sys.executable, [sys.executable, "-m", SPARKS_OWN, *sys.argv[1:]])
+    # What is here stays for good: a worker's collections leave it alone, and with it the memory that workers share.
+    gc.freeze()
+    from pyspark.daemon import manager
+
+    manager()
+
+
+if __name__ == "__main__":
+    main()
