@@ -44,11 +44,11 @@ def main() -> None:
     """Import, and serve as Spark's own daemon does; the arguments are its own."""
     try:
         import_ahead()
-        forkable = may_fork()
+        why_not = None if may_fork() else "what was imported has started threads"
     except Exception as error:  # noqa: BLE001 - workers do without, and tell what is wrong better
-        log.warning("workers import for themselves: %s", error)
-        forkable = False
-    if not forkable:
+        why_not = str(error)
+    if why_not is not None:
+        log.warning("workers import for themselves: %s", why_not)
         os.execv(sys.executable, [sys.executable, "-m", SPARKS_OWN, *sys.argv[1:]])
     # What is here stays for good: a worker's collections leave it alone, and with it the memory that workers share.
     gc.freeze()
