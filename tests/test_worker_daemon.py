@@ -38,6 +38,7 @@ def read_with(daemon: str, more: dict[str, str] | None = None) -> str:
     return next(line for line in done.stdout.splitlines() if line.startswith("found"))
 
 
+@pytest.mark.stack
 @pytest.mark.parametrize(
     ("daemon", "imported"), [("tiered_stream.worker_daemon", [True, True]), (SPARKS_OWN, [False, False])]
 )
@@ -45,6 +46,7 @@ def test_workers_have_the_imports_at_their_start_and_read_every_row(daemon: str,
     assert read_with(daemon) == f"found {imported} {everything(ODD).num_rows}"
 
 
+@pytest.mark.stack
 def test_where_an_import_fails_sparks_own_daemon_takes_its_place(tmp_path: Path) -> None:
     (tmp_path / "boto3.py").write_text("raise ImportError('not here')")
     path = os.pathsep.join((str(tmp_path), spark_environment()["PYTHONPATH"]))
