@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.table import Table
@@ -49,6 +49,8 @@ class Row:
     floor: float | None
     aim: float | None
     more: Mapping[str, float]
+    core_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of `subject`'s runs, by who used them."""
 
     @property
     def verdict(self) -> str:
@@ -64,7 +66,8 @@ def printed(rows: Sequence[Row]) -> Table:
         table.add_column(column, justify="left" if column in ("workload", "of", "beside", "more") else "right")
     for row in rows:
         promised = ["" if each is None else f"{each:g}" for each in (row.floor, row.aim)]
-        more = ", ".join(f"{name} {value:,.6g}" for name, value in row.more.items())
+        told = {**row.more, **{f"core s {name}": spent for name, spent in row.core_seconds.items()}}
+        more = ", ".join(f"{name} {value:,.6g}" for name, value in told.items())
         figures = row.subject, str(row.seconds), row.against, str(row.against_seconds), str(row.ratio)
         table.add_row(row.workload, *figures, *promised, row.verdict, more)
     return table

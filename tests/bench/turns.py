@@ -77,11 +77,11 @@ def _row(claim: Claim, contenders: Mapping[str, Contender], seconds: Mapping[str
     ]
     return Row(
         claim.workload, claim.subject, claim.against, spread(seconds[claim.subject]), spread(seconds[claim.against]),
-        spread(ratios), claim.floor, claim.aim, {**ours.more, **_core_seconds(ours)},
+        spread(ratios), claim.floor, claim.aim, dict(ours.more), _core_seconds(ours),
     )  # fmt: skip
 
 
 def _core_seconds(contender: Contender) -> dict[str, float]:
     """The median of each kind's, of those that had a share worth to be told."""
     kinds = {kind: statistics.median(each[kind] for each in contender.spent) for kind in contender.spent[0]}
-    return {f"core s {kind}": round(spent, 1) for kind, spent in kinds.items() if spent >= 0.05}
+    return {kind: round(spent, 1) for kind, spent in kinds.items() if spent >= 0.05}

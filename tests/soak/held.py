@@ -37,14 +37,17 @@ def _kib(file: Path, name: str) -> int:
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """Of processes that run, and of their children that have ended."""
-    ticks = 0
-    for pid in pids:
-        try:
-            fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(sum(own_and_childrens_seconds(pid)) for pid in pids)
+
+
+def own_and_childrens_seconds(pid: int) -> tuple[float, float]:
+    """Of CPU: a process's own, and those of its children that have ended; none of one that has ended itself."""
+    try:
+        fields = Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0, 0.0
+    ticks = list(map(int, fields[11:15]))
+    return sum(ticks[:2]) / os.sysconf("SC_CLK_TCK"), sum(ticks[2:]) / os.sysconf("SC_CLK_TCK")
 
 
 def family(root: int) -> dict[int, str]:
