@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+import random
+import select
 import socket
+import ssl
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,13 +25,14 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaTCPTransport
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
 
 import tiered_stream
+from tests.broker.certificates import CertificateAuthority
 from tiered_stream.broker.kafka_python import ConnectionManager, PlainProtocol
 from tiered_stream.broker.location_messages import (
     FetchTopic,
@@ -260,8 +267,86 @@ def test_bytes_that_come_together_with_the_connections_end_are_received() -> Non
         ours.close()
 
 
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+def test_answers_arrive_as_they_were_sent_in_whatever_pieces(tls: bool, tmp_path: Path) -> None:
+    """Large ones, of which most goes straight where it belongs, and small ones before and after them."""
+    log = [random.Random(size).randbytes(size) for size in (10, 3_000_000, 0, 70_000, 65_536, 1, 500_000)]
+    frames = [fetched(number, records) for number, records in enumerate(log, 1)]
+    identity = CertificateAuthority().issue("broker").write(tmp_path / "broker.pem") if tls else None
+    with connection_to(partial(send_in_pieces, b"".join(frames)), identity) as (transport, protocol):
+        for number in range(1, len(log) + 1):
+            request = FetchRequest(topics=[])
+            request.API_VERSION = 12
+            assert protocol.send_request(request) == number
+        answers: list[Any] = []
+        told = 0
+        while len(answers) < len(log):
+            select.select([transport._sock], [], [])
+            data, error = transport._sock_recv()
+            assert error is None
+            told += len(data)
+            answers += protocol.receive_bytes(data)
+    found = [response.responses[0].partitions[0].records for _, response in answers]
+    assert found == log and all(memoryview(each).readonly for each in found)
+    assert told < sum(map(len, frames)) / 5
+
+
+def fetched(correlation_id: int, records: bytes) -> bytes:
+    """A Fetch's answer, its size before it."""
+    kind = FetchResponse.FetchableTopicResponse
+    partition = kind.PartitionData(partition_index=0, error_code=0, high_watermark=0, records=records)
+    answer = FetchResponse(
+        throttle_time_ms=0, error_code=0, session_id=0, responses=[kind(topic="t", partitions=[partition])]
+    )
+    content = correlation_id.to_bytes(4, "big") + b"\0" + bytes(answer.encode(version=12))
+    return len(content).to_bytes(4, "big") + content
+
+
+def send_in_pieces(data: bytes, connection: socket.socket) -> None:
+    chosen, at = random.Random(0), 0
+    while at < len(data):
+        size = chosen.choice((1, 3, 100, 5_000, 200_000))
+        connection.sendall(data[at : at + size])
+        at += size
+
+
+@contextmanager
+def connection_to(
+    serve: Callable[[socket.socket], None], identity: Path | None
+) -> Iterator[tuple[KafkaTCPTransport, PlainProtocol]]:
+    """Our end of a connection whose other end `serve` has, on a thread; with TLS where that has an identity."""
+    ours, theirs = socket.socketpair()
+    net = NetworkSelector()
+    with ThreadPoolExecutor(1) as serving, theirs:
+        if identity is None:
+            transport, done = KafkaTCPTransport(net, ours, "127.0.0.1"), serving.submit(serve, theirs)
+        else:
+            trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+            transport = KafkaSSLTransport(net, ours, "127.0.0.1", ssl_context=trusting)
+            done = serving.submit(_serve_tls, serve, theirs, identity)
+            transport._sock.do_handshake()
+        with transport._sock as connected:
+            connected.setblocking(False)
+            manager = ConnectionManager(net, bootstrap_servers="127.0.0.1:1", receive_message_max_bytes=4_000_000)
+            connection = manager.get_connection(manager.cluster.bootstrap_brokers()[0].node_id)
+            connection.connection_made(transport)
+            yield transport, connection.parser
+        done.result()
+    net.close()
+
+
+def _serve_tls(serve: Callable[[socket.socket], None], connection: socket.socket, identity: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(identity)
+    with context.wrap_socket(connection, server_side=True) as wrapped:
+        serve(wrapped)
+
+
 class _Transport:
     """As much of a transport as a connection's beginning needs."""
+
+    _sock = None
 
     def get_protocol(self) -> None:
         return None

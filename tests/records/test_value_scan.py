@@ -30,7 +30,7 @@ def log(*values: bytes | None, codec: str = "none") -> bytes:
     return b"".join(record_batch([Record(None, each)], codec, base_offset=at) for at, each in enumerate(values))
 
 
-def scanned(data: bytes, *topic_ids: bytes) -> list[bytes | None]:
+def scanned(data: bytes | memoryview, *topic_ids: bytes) -> list[bytes | None]:
     return [value for _, values in scan_values(data, topic_ids or [OURS]) for _, value in values]
 
 
@@ -38,6 +38,12 @@ def test_values_of_other_topics_are_left_out() -> None:
     assert scanned(log(value(OTHER), value(OURS), value(OTHER, "another"))) == [value(OURS)]
     ids = [bytes(15) + bytes((number,)) for number in range(1, 200, 2)]
     assert scanned(log(*map(value, ids)), *ids[::3]) == [value(each) for each in ids[::3]]
+
+
+def test_values_are_bytes_of_their_own_also_where_the_log_is_a_view_of_a_brokers_answer() -> None:
+    """Bytes are looked for in them, which a view would seem not to have."""
+    (found,) = scanned(memoryview(bytearray(log(value(OTHER), value(OURS)))).toreadonly())
+    assert type(found) is bytes and found == value(OURS)
 
 
 @pytest.mark.parametrize(

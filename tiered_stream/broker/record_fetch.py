@@ -33,13 +33,14 @@ class FetchedRecords:
     """What one Fetch brought of a partition, from `fetch_offset` on.
 
     `records` are batches as they are in the log: the first may begin below `fetch_offset`, the last may be cut off.
-    Under read_committed they end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
+    Where they are many bytes, they are a view of the broker's answer, which can only be read. Under read_committed they
+    end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
     (producer id, first offset) for them; under read_uncommitted there are none.
     """
 
     topic_partition: TopicPartition
     fetch_offset: int
-    records: bytes = field(repr=False)
+    records: bytes | memoryview = field(repr=False)
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int

@@ -77,7 +77,7 @@ class RecordBatchDecoder:
         """The offset after the last whole batch that has been fed, 0 before the first."""
         return int(self._state[kernels.NEXT_OFFSET])
 
-    def feed(self, data: bytes) -> Iterator[pa.RecordBatch]:
+    def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
         """The records of the batches that `data` completes, in offset order, at most `max_rows` at a time.
 
         Raises:

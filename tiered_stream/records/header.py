@@ -53,7 +53,7 @@ def crc_is_right(batch: Any) -> bool:
     return bool(google_crc32c.value(batch[ATTRIBUTES_AT:]) == crc)
 
 
-def whole_batches(data: bytes) -> Iterator[tuple[int, int, int]]:
+def whole_batches(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
     """Position, base offset and magic of each batch that is whole; the last one may be cut off.
 
     Raises:

@@ -10,7 +10,7 @@ from tiered_stream.records.header import CONTROL_BIT, HEADER, MAGIC, whole_batch
 
 
 def aborted_in_fetched(
-    data: bytes, aborted: Collection[tuple[int, int]], end_offset: int
+    data: bytes | memoryview, aborted: Collection[tuple[int, int]], end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
     """The intervals of a Fetch answer's aborted transactions, which it gives as (producer id, first offset) alone.
 
@@ -37,7 +37,7 @@ def _following(markers: Sequence[int], first: int, end_offset: int) -> int:
     return markers[at] if at < len(markers) else end_offset
 
 
-def control_batches(data: bytes) -> Iterator[tuple[int, int]]:
+def control_batches(data: bytes | memoryview) -> Iterator[tuple[int, int]]:
     """Base offset and producer id of each whole control batch.
 
     Raises:

@@ -117,7 +117,7 @@ def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> Non
 
 
 def scan_values(
-    data: bytes, topic_ids: Collection[bytes], limits: Limits = DEFAULT_LIMITS
+    data: bytes | memoryview, topic_ids: Collection[bytes], limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[tuple[int, Iterator[Value]]]:
     """As `read_values`, several batches at a time, without values that are surely about none of the topics.
 
@@ -132,7 +132,7 @@ def scan_values(
         at, next_offset, count = state.tolist()
         if at > begin:
             places = found[:count].tolist()
-            yield next_offset, ((offset, data[place : place + size]) for offset, place, size in places)
+            yield next_offset, ((offset, bytes(data[place : place + size])) for offset, place, size in places)
         first = next(read_values(memoryview(data)[at:], limits), None)
         if first is None:
             return

@@ -288,7 +288,9 @@ def _apply(read: _ReadLog, where: TopicPartition, fetched: FetchedRecords, end: 
     return next_offset
 
 
-def _values(data: bytes, topic_ids: Collection[bytes], *, scans: bool) -> Iterator[tuple[int, Iterator[Value]]]:
+def _values(
+    data: bytes | memoryview, topic_ids: Collection[bytes], *, scans: bool
+) -> Iterator[tuple[int, Iterator[Value]]]:
     """By batch, or by several, the offset after it and the values that may tell of the topics."""
     if not scans:
         return read_values(data)
