@@ -136,17 +136,23 @@ _muted = _Muted()
 @contextmanager
 def muted(*packages: str) -> Iterator[None]:
     """Drop what libraries log in this thread meanwhile; what the user has from them, in other threads, is theirs."""
+    before = _muted.packages
+    _muted.packages = (*before, *_filtered(packages, len(logging.root.manager.loggerDict)))
+    try:
+        yield
+    finally:
+        _muted.packages = before
+
+
+@cache
+def _filtered(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
+    """How the names of their loggers begin, all of which hear of `_muted`; asked anew when there are more loggers."""
     prefixes = tuple(f"{package}." for package in packages)
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(prefixes):
             # A logger's filters do not see what its children log, so each has it; to add it again is no harm.
             logging.getLogger(name).addFilter(_is_heard)
-    before = _muted.packages
-    _muted.packages = (*before, *prefixes)
-    try:
-        yield
-    finally:
-        _muted.packages = before
+    return prefixes
 
 
 def _is_heard(record: logging.LogRecord) -> bool:
