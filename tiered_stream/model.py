@@ -67,6 +67,8 @@ class OffsetRange(_Range):
 
     def intersect(self, other: OffsetRange) -> OffsetRange:
         """The offsets in both; empty, at the larger start, when there are none."""
+        if self.start <= other.start and other.end <= self.end:
+            return other
         start = max(self.start, other.start)
         return OffsetRange(start, max(start, min(self.end, other.end)))
 

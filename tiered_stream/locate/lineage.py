@@ -117,5 +117,7 @@ def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
         if furthest.offsets.end <= cursor:
             reaching.clear()  # it reached furthest, so no other reaches the cursor
             continue
-        yield VisibleSegment(furthest.segment, OffsetRange(cursor, furthest.offsets.end))
+        if furthest.offsets.start < cursor:
+            furthest = VisibleSegment(furthest.segment, OffsetRange(cursor, furthest.offsets.end))
+        yield furthest
         cursor = furthest.offsets.end

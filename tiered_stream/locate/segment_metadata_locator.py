@@ -99,7 +99,9 @@ class SegmentMetadataLocator(Locator):
             beyond: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
             beyond.update({seam: across.get((partition, seam)) for seam in seams[partition]})
             with_beyond = ((location, beyond[seam]) for location, seam in found)
-            locations[partition] = tuple(with_aborted(each, more) for each, more in with_beyond if more is not None)
+            locations[partition] = tuple(
+                with_aborted(each, more) if more else each for each, more in with_beyond if more is not None
+            )
         return locations
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:

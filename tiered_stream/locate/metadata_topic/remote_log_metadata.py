@@ -127,7 +127,7 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
         return None
     reader = Reader(value)
     try:
-        frame, api_key, version = (reader.uvarint() for _ in range(3))
+        frame, api_key, version = reader.uvarint(), reader.uvarint(), reader.uvarint()
         if api_key == _SNAPSHOT_API_KEY:
             return None
         decode = _RECORDS.get(api_key)
