@@ -15,21 +15,23 @@ from rich.console import Console
 from tests.bench import (
     aiven_tier,
     decode,
+    first_row,
     job_starts,
     landing,
+    locating,
     metadata_topic,
     noop,
     planner,
     scanning,
     slow_storage,
     small_reads,
+    steady,
     straight,
     typed_rows,
     verify,
 )
 from tests.bench.figures import Row, drawn, kept, printed
 from tests.bench.rig import Rig, machine, running
-from tests.gateway.planning import planning_figures
 from tests.stack.build import ROOT
 
 REPORT, PICTURE = ROOT / "build" / "bench.json", ROOT / "build" / "bench.svg"
@@ -45,13 +47,17 @@ def workloads() -> dict[str, Measure]:
     noops = dict.fromkeys(claim.workload for claim in noop.CLAIMS)
     landings = dict.fromkeys(claim.workload for claim in landing.CLAIMS)
     return {
-        "decode": lambda rig, runs: decode.measure(runs),
+        "decode": decode.measure,
         **{name: _of(noop.measure, name) for name in noops},
         **{f"H-{name}": _of(landing.measure, name) for name in landings},
         "F": aiven_tier.measure,
-        "I": _locating,
-        "J": small_reads.measure,
-        "L": job_starts.measure,
+        "I-locate": locating.measure,
+        "I-topic": metadata_topic.measure,
+        "J-reads": small_reads.measure,
+        "J-steady": steady.measure,
+        "J-large": steady.measure_large,
+        "L-job": job_starts.measure,
+        "L-row": first_row.measure,
         "O": slow_storage.measure,
         "P": planner.measure,
         "S": straight.measure,
@@ -63,11 +69,6 @@ def workloads() -> dict[str, Measure]:
 
 def _of(measure: Callable[[Rig, str, int], Iterator[Row]], name: str) -> Measure:
     return lambda rig, runs: measure(rig, name, runs)
-
-
-def _locating(rig: Rig, runs: int) -> Iterator[Row]:
-    console.print(planning_figures())
-    yield from metadata_topic.measure(rig, runs)
 
 
 def wanted(only: str) -> dict[str, Measure]:

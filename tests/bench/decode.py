@@ -1,14 +1,19 @@
-"""How fast one core decodes a log of 100-byte values to Arrow, beside the readers of kafka-python."""
+"""How many core seconds it takes to decode a log of 100-byte values to Arrow, beside kafka-python's reader of the same
+bytes, and beside all that confluent-kafka takes for such records: it decodes nothing that it has not fetched.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from kafka.record.memory_records import MemoryRecords
 
 from tests.bench.figures import Row
-from tests.bench.turns import Claim, Contender, rows_of
+from tests.bench.plain_clients import CONFLUENT, KAFKA_PYTHON, SOME_RECORDS, confluent_reads
+from tests.bench.rig import Rig
+from tests.bench.turns import Claim, Contender, rows_of, timed
 from tests.stack import native_crc  # noqa: F401 - it is enough that it is imported
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
@@ -19,8 +24,12 @@ BATCHES = 8_000
 REQUEST_BYTES = 8 << 20
 KAFKA_PYTHONS_SHARE = 20
 """It reads one of so many batches: all of them would take minutes."""
-OURS, WITHOUT_CRC, KAFKA_PYTHON = "our decoder", "the same, no CRC", "kafka-python"
-CLAIMS = (Claim("decode, one core", OURS, KAFKA_PYTHON, 50, 60), Claim("decode, one core", OURS, WITHOUT_CRC))
+OURS, WITHOUT_CRC = "our decoder", "the same, no CRC"
+CLAIMS = (
+    Claim("decode, one core", OURS, KAFKA_PYTHON, 50, 60),
+    Claim("decode, one core", OURS, CONFLUENT, 5, 10),
+    Claim("decode, one core", OURS, WITHOUT_CRC),
+)
 
 
 def build_log(batches: int) -> bytes:
@@ -29,26 +38,29 @@ def build_log(batches: int) -> bytes:
     return b"".join((index * RECORDS_IN_BATCH).to_bytes(8, "big") + template[8:] for index in range(batches))
 
 
-def measure(runs: int) -> Iterator[Row]:
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """confluent-kafka reads a topic that is in its broker's own log."""
     log = build_log(BATCHES)
     pieces = [log[start : start + REQUEST_BYTES] for start in range(0, len(log), REQUEST_BYTES)]
     some = build_log(BATCHES // KAFKA_PYTHONS_SHARE)
     records = BATCHES * RECORDS_IN_BATCH
+    untiered = rig.topic("G")
+    fetched = min(SOME_RECORDS, untiered.records)
+    confluent = partial(confluent_reads, rig.stack.bootstrap_servers, untiered, fetched)
     contenders = {
-        OURS: _timed(lambda: _decode(pieces, check_crcs=True), records),
-        WITHOUT_CRC: _timed(lambda: _decode(pieces, check_crcs=False), records),
-        KAFKA_PYTHON: _timed(lambda: _read(some), records // KAFKA_PYTHONS_SHARE),
+        OURS: _decoding(lambda: _decode(pieces, check_crcs=True), records),
+        WITHOUT_CRC: _decoding(lambda: _decode(pieces, check_crcs=False), records),
+        KAFKA_PYTHON: _decoding(lambda: _read(some), records // KAFKA_PYTHONS_SHARE),
+        CONFLUENT: Contender(timed(confluent, time.process_time), fetched, partial(rig.settle, untiered)),
     }
     yield from rows_of(CLAIMS, contenders, runs)
 
 
-def _timed(work: Callable[[], int], records: int) -> Contender:
-    def run() -> float:
-        begin = time.process_time()
+def _decoding(work: Callable[[], int], records: int) -> Contender:
+    def decode() -> None:
         assert work() == records
-        return time.process_time() - begin
 
-    return Contender(run, records)
+    return Contender(timed(decode, time.process_time), records)
 
 
 def _decode(pieces: list[bytes], *, check_crcs: bool) -> int:

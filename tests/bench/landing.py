@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,15 +26,20 @@ from tests.bench.lakes import Lake
 from tests.bench.rig import TUNED, WARM_UP, Rig
 from tests.bench.shapes import Shape
 from tests.bench.turns import Claim, Contender, rows_of
+from tests.soak.held import MIB
 from tiered_stream import land
 from tiered_stream.delta.data_files import PEAK_MEMORY
+from tiered_stream.delta.query_run import AVAILABLE_NOW
 from tiered_stream.observe.metrics import OBSERVATION
 
 Start = Callable[[str, Path], StreamingQuery]
 """Where the table is to be, and a folder for the checkpoint."""
 
 DIRECT, DAYS, SPARK_LANE = "direct lane", "direct lane, day column, zstd", "Spark lane"
-WORKER_MIB, MOST_WORKER_MIB = "worker MiB", 400.0
+WORKER_MIB, MOST_WORKER_MIB = "worker MiB", {"N100": 1024.0}
+_BY_DEFAULT_MIB = 400.0
+FETCHED, MOST_FETCHED = "fetched bytes", 1.02
+"""Of S3, as a part of the topic's segments."""
 KAFKA_TUNED, BARE = "kafka, 16 MiB fetches", "bare read and Parquet write"
 
 CLAIMS = (
@@ -50,6 +56,7 @@ CLAIMS = (
     Claim("K", DIRECT, KAFKA_TUNED, 3, 4),
     Claim("M", DIRECT, KAFKA_TUNED, 9, 12),
     Claim("N", DIRECT, KAFKA_TUNED),
+    Claim("N100", DIRECT, BARE),
 )
 
 
@@ -68,17 +75,22 @@ def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
                 for each in claims
             ]
             yield from rows_of(titled, contenders, runs)
-            yield from _memory(f"H {name} {lake.where}", contenders)
+            yield from _bounds(rig, name, f"H {name} {lake.where}", contenders)
 
 
-def _memory(workload: str, contenders: Mapping[str, Contender]) -> Iterator[Row]:
-    """What a worker of the direct lane took at most, beside what it may take by default; not seconds, but MiB."""
-    for name, contender in contenders.items():
-        peak = contender.more.get(WORKER_MIB)
-        if peak is not None and name == DIRECT:
-            took, may = spread([peak]), spread([MOST_WORKER_MIB])
-            ratio = spread([MOST_WORKER_MIB / peak])
-            yield Row(f"{workload}, MiB", DIRECT, f"{MOST_WORKER_MIB:g} MiB", took, may, ratio, 1, 1.1, {})
+def _bounds(rig: Rig, name: str, workload: str, contenders: Mapping[str, Contender]) -> Iterator[Row]:
+    """What a worker of the direct lane took at most, and what all fetched, beside what they may; not seconds."""
+    told = contenders[DIRECT].more if DIRECT in contenders else {}
+    if WORKER_MIB in told:
+        yield _bound(f"{workload}, MiB of a worker", told[WORKER_MIB], MOST_WORKER_MIB.get(name, _BY_DEFAULT_MIB), 1.1)
+    tiered = sum(file.stat().st_size for file in rig.tier_files(rig.topic(name)))
+    if tiered:
+        yield _bound(f"{workload}, MiB of S3", told[FETCHED] / MIB, MOST_FETCHED * tiered / MIB, MOST_FETCHED)
+
+
+def _bound(workload: str, took: float, most: float, aim: float) -> Row:
+    ratio = spread([most / took])
+    return Row(workload, DIRECT, f"{most:.0f} MiB", spread([took]), spread([most]), ratio, 1, aim, {})
 
 
 def _contender(rig: Rig, lake: Lake, side: str, shape: Shape) -> Contender:
@@ -115,8 +127,8 @@ def told(query: StreamingQuery) -> dict[str, float]:
     if not observed:
         return {}
     return {
-        WORKER_MIB: max((each[PEAK_MEMORY] or 0) for each in observed) >> 20,
-        "fetched bytes": sum((each["remote_fetch_bytes"] or 0) for each in observed),
+        WORKER_MIB: max((each[PEAK_MEMORY] or 0) for each in observed) // MIB,
+        FETCHED: sum((each["remote_fetch_bytes"] or 0) for each in observed),
     }
 
 
@@ -127,14 +139,17 @@ def check_landed(uri: str, records: int | None, storage_options: Mapping[str, st
     assert records in (None, found), f"{found} records in the table, not {records}"
 
 
-def lane_into(rig: Rig, shape: Shape, side: str, others: Mapping[str, str] | None = None) -> Start:
+def lane_into(
+    rig: Rig, shape: Shape, side: str, others: Mapping[str, str] | None = None, trigger: str = AVAILABLE_NOW
+) -> Start:
     """`side`: which lane; `others` are options on top."""
     days = {"ingest.dayColumn": "day", "ingest.compression": "zstd"} if side == DAYS else {}
     options = {**rig.options(shape), **days, **(others or {})}
     lane = "spark" if side == SPARK_LANE else "direct"
 
     def start(table: str, checkpoint: Path) -> StreamingQuery:
-        return land(rig.spark, options=options, table=table, checkpoint=str(checkpoint), lane=lane)
+        given = {"table": table, "checkpoint": str(checkpoint), "trigger": trigger, "lane": lane}
+        return land(rig.spark, options=options, **given)
 
     return start
 
@@ -144,10 +159,13 @@ def kafka_into(rig: Rig, shape: Shape) -> Start:
     return kafka_lands(rig.spark, {**rig.kafka_options(shape), **TUNED})
 
 
-def kafka_lands(spark: SparkSession, options: Mapping[str, str]) -> Start:
+def kafka_lands(spark: SparkSession, options: Mapping[str, str], interval: str | None = None) -> Start:
+    """With a trigger so long, or what is there now."""
+    trigger: dict[str, Any] = {"processingTime": interval} if interval else {"availableNow": True}
+
     def start(table: str, checkpoint: Path) -> StreamingQuery:
         rows = spark.readStream.format("kafka").options(**options).load()
         writer = rows.writeStream.format("delta").option("checkpointLocation", str(checkpoint))
-        return writer.trigger(availableNow=True).start(table)
+        return writer.trigger(**trigger).start(table)
 
     return start

@@ -9,10 +9,11 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from tests.bench.figures import Row
+from tests.bench.plain_clients import KAFKA_PYTHON, SOME_RECORDS, kafka_python_reads
 from tests.bench.ready_made import ReadyMade
 from tests.bench.rig import TUNED, WARM_UP, Rig
 from tests.bench.shapes import Shape
-from tests.bench.turns import Claim, Contender, rows_of
+from tests.bench.turns import Claim, Contender, rows_of, timed
 
 OURS, KAFKA, KAFKA_TUNED, HAND_OVER = "tiered_stream", "kafka", "kafka, 16 MiB fetches", "ready Arrow batches"
 FOR_A_RECORD_OF_A = "A, for a record"
@@ -30,6 +31,7 @@ CLAIMS = (
     Claim("E", OURS, KAFKA_TUNED, 3.2, 4.2),
     Claim("G", OURS, KAFKA_TUNED, 2.8, 3.5),
     Claim("K", OURS, KAFKA_TUNED, 2.2, 3),
+    Claim("K", OURS, KAFKA_PYTHON, 10, 30),
     Claim("K", OURS, FOR_A_RECORD_OF_A, 0.3, 0.6),
     Claim("M", OURS, KAFKA_TUNED, 4, 5),
     Claim("N", OURS, KAFKA_TUNED),
@@ -55,6 +57,10 @@ def _titled(claim: Claim) -> Claim:
 def _contender(rig: Rig, side: str, shape: Shape) -> Contender:
     if side == FOR_A_RECORD_OF_A:
         return _contender(rig, OURS, rig.topic("A"))
+    if side == KAFKA_PYTHON:
+        some = min(SOME_RECORDS, shape.records)
+        reads = partial(kafka_python_reads, rig.stack.bootstrap_servers, shape, some)
+        return Contender(timed(reads), some, partial(rig.settle, shape))
     sources: Mapping[str, tuple[str, Mapping[str, str]]] = {
         OURS: ("tiered_stream", rig.options(shape)),
         KAFKA: ("kafka", rig.kafka_options(shape)),

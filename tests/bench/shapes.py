@@ -22,14 +22,16 @@ from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, delete_topic, ro
 _TIERING_SECONDS = 1800
 _TRANSACTION_RECORDS = 5_000
 _JSON_LINES = 10_000
+_BATCH_OVERHEAD = 1 << 10
 
 
 @dataclass(frozen=True)
 class Shape:
     """A topic: values of `record_bytes` each, without keys, over all partitions.
 
-    `values`: `letters`, `json` (which compress to a fifth), `transactions` (letters, a tenth of them aborted), or
-    `rows-json` and `rows-avro` (`typed_rows.documents`, of about `record_bytes`).
+    `values`: `letters`, `json` (which compress to a fifth), `transactions` (letters, a tenth of them aborted), `large`
+    (a batch each, and beyond what brokers take by default), or `rows-json` and `rows-avro` (`typed_rows.documents`, of
+    about `record_bytes`).
     """
 
     name: str
@@ -68,6 +70,7 @@ SHAPES = {
         Shape("K", 1_000_000, producer={"batch.size": "0", "linger.ms": "0", "buffer.memory": str(1 << 20)}),
         Shape("M", 24_000_000, partitions=2, segment_bytes=1 << 30),
         Shape("N", 1_500, 900_000),
+        Shape("N100", 24, 100_000_000, partitions=2, segment_bytes=1 << 30, values="large"),
         Shape("T-json", 5_000_000, 200, values="rows-json"),
         Shape("T-avro", 5_000_000, 100, values="rows-avro"),
     )
@@ -103,10 +106,12 @@ def fill(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
         left_over = shape.topic in admin.list_topics()
     if left_over:  # by a run that was stopped meanwhile
         delete_topic(broker, shape.topic)
-    kept = {} if shape.tiered else {"remote.storage.enable": "false", **KEEP_LOCAL}
-    create_tiered_topic(
-        broker, shape.topic, shape.partitions, {"segment.bytes": str(shape.segment_bytes), **kept}
-    )  # fmt: skip
+    config = {"segment.bytes": str(shape.segment_bytes)}
+    if not shape.tiered:
+        config |= {"remote.storage.enable": "false", **KEEP_LOCAL}
+    if shape.values == "large":
+        config["max.message.bytes"] = str(shape.record_bytes + _BATCH_OVERHEAD)
+    create_tiered_topic(broker, shape.topic, shape.partitions, config)
     _PRODUCE[shape.values](broker, shape, folder)
     if shape.tiered:
         roll(broker, shape.topic)
@@ -166,6 +171,17 @@ def _abort(producer: Producer) -> None:
     producer.abort_transaction()
 
 
+def _large(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
+    """One after the other: a broker has little memory."""
+    producer = Producer({
+        "bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": shape.record_bytes + _BATCH_OVERHEAD,
+    })  # fmt: skip
+    value = random.Random(0).randbytes(shape.record_bytes)
+    for number in range(shape.records):
+        producer.produce(shape.topic, value, partition=number % shape.partitions)
+        producer.flush()
+
+
 def _documents(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
     values = documents(shape.values, _JSON_LINES)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 20, "batch.size": 262144})
@@ -187,6 +203,7 @@ _PRODUCE: Mapping[str, Callable[[KafkaBroker, Shape, Path], None]] = {
     "letters": _letters,
     "json": _json,
     "transactions": _transactions,
+    "large": _large,
     "rows-json": _documents,
     "rows-avro": _documents,
 }

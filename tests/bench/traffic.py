@@ -23,11 +23,12 @@ _FLOWING = 500
 class Traffic:
     """Each record begins with the time of its making, of a clock that both sides share."""
 
-    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, records_per_second: int = RECORDS_PER_SECOND) -> None:
         self.produced: list[float] = []
         self.consumed: list[float] = []
         self._ended = threading.Event()
         self._topic = topic
+        self._records_per_second = records_per_second
         self._servers = {"bootstrap.servers": bootstrap_servers}
 
     def produce(self) -> None:
@@ -35,7 +36,7 @@ class Traffic:
         begin = time.monotonic()
         sent = 0
         while not self._ended.is_set():
-            due = int((time.monotonic() - begin) * RECORDS_PER_SECOND)
+            due = int((time.monotonic() - begin) * self._records_per_second)
             for _ in range(sent, due):
                 now = time.monotonic_ns()
                 value = now.to_bytes(8, "big").ljust(RECORD_BYTES, b".")

@@ -1,0 +1,90 @@
+"""How soon a query knows where 100,000 segments of 1,000 partitions are: by the metadata topic, and by a gateway.
+
+The cluster is made up. At first a query, or a gateway, has just been started and nothing is kept of an earlier one;
+again: the same asks once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+from tests.bench.figures import Row
+from tests.bench.rig import Rig
+from tests.bench.turns import Claim, Contender, allowance, rows_of, timed
+from tests.gateway.made_up_cluster import OFFSETS, TOPIC
+from tests.gateway.planning import SPLIT_BYTES, made_up_cluster, made_up_gateway
+from tiered_stream.broker.client import BrokerClient
+from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.locate.locator import Locator
+from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.storage.file_store import FileStore
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
+
+PARTITIONS, SEGMENTS = 1_000, 100
+FIRST, AGAIN = "at first", "again"
+_MAY_TAKE = {FIRST: (3.0, 1.0), AGAIN: (0.15, 0.1)}
+"""Seconds: floor and aim."""
+
+
+class _Query:
+    """One that `opened` begins, which has to be told where everything is."""
+
+    def __init__(self, opened: Callable[[ExitStack], Locator], segments: int) -> None:
+        self._opened = opened
+        self._ending = ExitStack()
+        self._wanted = {
+            TopicPartition(TOPIC, number): OffsetRange(0, segments * OFFSETS) for number in range(PARTITIONS)
+        }
+        self.segments = PARTITIONS * segments
+        self._locator: Locator
+
+    def begin(self) -> None:
+        self.close()
+        self._locator = self._opened(self._ending)
+
+    def locate(self) -> None:
+        found = sum(map(len, self._locator.locate(self._wanted).values()))
+        assert found == self.segments, f"{found} segments"
+
+    def close(self) -> None:
+        self._ending.close()
+
+
+def measure(rig: Rig, runs: int) -> Iterator[Row]:
+    """A row for each way and time."""
+    segments = max(1, round(SEGMENTS * rig.scale))
+    with made_up_cluster(PARTITIONS, segments) as (servers, folder):
+
+        def by_metadata_topic(ending: ExitStack) -> Locator:
+            client = ending.enter_context(BrokerClient({"bootstrap.servers": servers}))
+            fetcher = LocalLayoutFetcher(FileStore(folder))
+            return MetadataTopicLocator(client, fetcher, IsolationLevel.READ_COMMITTED)
+
+        def by_gateway(ending: ExitStack) -> Locator:
+            nothing_kept = {"remote.log.metadata.snapshot.dir": "none"}
+            gateway = ending.enter_context(made_up_gateway(PARTITIONS, segments, nothing_kept))
+            client = ending.enter_context(BrokerClient({"bootstrap.servers": gateway.bootstrap_servers}))
+            return BrokerLocator(client, IsolationLevel.READ_COMMITTED, part_bytes=SPLIT_BYTES)
+
+        for name, opened in {"metadata topic": by_metadata_topic, "gateway": by_gateway}.items():
+            query = _Query(opened, segments)
+            try:
+                yield from _rows(f"I {query.segments:,} segments, {name}", query, runs)
+            finally:
+                query.close()
+
+
+def _rows(workload: str, query: _Query, runs: int) -> list[Row]:
+    count = query.segments
+    contenders = {
+        FIRST: Contender(timed(query.locate), count, settle=query.begin),
+        AGAIN: Contender(timed(query.locate), count),
+    }
+    allowances = {f"{floor:g} s": allowance(floor, count) for floor, _ in _MAY_TAKE.values()}
+    claims = [
+        Claim(workload, name, f"{floor:g} s", 1, round(floor / aim, 1)) for name, (floor, aim) in _MAY_TAKE.items()
+    ]
+    return rows_of(claims, contenders | allowances, runs)
