@@ -35,6 +35,7 @@ class Segments:
     def __init__(self) -> None:
         self.failing: set[int] = set()
         self.located: list[int] = []
+        self.expected: list[OffsetRange] = []
         self.tier((0, 10, 20))
 
     def tier(self, bases: Iterable[int]) -> None:
@@ -46,6 +47,9 @@ class Segments:
 
     def visible(self, topic_ids: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Any]:
         return dict.fromkeys(topic_ids, self._visible)
+
+    def expect(self, visible: Mapping[TopicPartition, Any], ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+        self.expected += ranges.values()
 
     def location(self, visible: Any, at: int, part: OffsetRange, topic_id: UUID, committed: bool) -> SegmentLocation:
         self.located.append(part.start)
@@ -71,6 +75,7 @@ def test_an_answer_is_kept_for_the_next_request() -> None:
     made = answers(segments, metrics)
     assert named(made) == named(made) == [0, 10, 20]
     assert segments.located == [0, 10, 20]
+    assert segments.expected == [OffsetRange(0, 30)], "together, before the first, and not again"
     assert metrics.registry.get_sample_value("tiered_stream_gateway_named_segments_total") == 3
 
 

@@ -75,6 +75,7 @@ class GoldenLocator(SegmentMetadataLocator):
             if segments
         }
         self.seams: list[tuple[TopicPartition, int]] = []
+        self.ahead: dict[TopicPartition, int] = {}
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         return {partition: self.visible[partition] for partition in partitions if partition in self.visible}
@@ -84,6 +85,9 @@ class GoldenLocator(SegmentMetadataLocator):
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
         self.seams += seams
         return {(partition, seam): self._aborted_at(partition, seam) for partition, seam in seams}
+
+    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
+        self.ahead |= seams
 
     def _aborted_at(self, partition: TopicPartition, seam: int) -> list[AbortedTransaction]:
         last = self.visible[partition][-1].segment

@@ -157,6 +157,23 @@ def test_a_transaction_that_ends_beyond_the_tier_is_asked_for_at_the_seam(fresh:
     assert [(each.producer_id, each.first_offset) for each in location.aborted_transactions] == [(9001, 100)]
 
 
+def test_one_by_one_parts_are_located_as_together_and_their_seams_can_be_asked_for_ahead(
+    committed: GoldenLocator,
+) -> None:
+    everything = {partition: OffsetRange(0, tier_end(committed, partition)) for partition in committed.visible}
+    committed.expect(committed.visible, everything)
+    assert len(committed.ahead) > 1
+    committed.seams.clear()
+    one_by_one = {
+        partition: tuple(
+            committed.location(visible, at, part.offsets, committed=True) for at, part in enumerate(visible)
+        )
+        for partition, visible in committed.visible.items()
+    }
+    assert {each for each in committed.seams if each[0] in committed.ahead} == set(committed.ahead.items())
+    assert one_by_one == committed.locate(everything)
+
+
 def test_a_range_without_tiered_offsets_has_no_locations(fresh: GoldenLocator) -> None:
     end = tier_end(fresh, TXN)
     nowhere = TopicPartition("elsewhere", 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -118,17 +118,40 @@ class LocationAnswers:
         visible = self._segments.visible(topic_ids)
         starts = {} if request.local_too else self._segments.local_starts(list(named.values()))
         budget = _Budget(min(request.max_segments, LARGEST_ANSWER), time.monotonic() + _ANSWER_SECONDS)
-        answers: dict[TopicIdIndex, PartitionAnswer] = {}
+        asked: dict[TopicPartition, tuple[ReadablePartition, OffsetRange]] = {}
         for each in readable:
             partition = named.get(each.partition)
             if partition is None or partition not in visible:
                 continue
             if not request.local_too and partition not in starts:
                 continue
-            wanted = _tiered(each, visible[partition], starts.get(partition, _NOWHERE))
+            asked[partition] = each, _tiered(each, visible[partition], starts.get(partition, _NOWHERE))
+        if request.committed and not request.offsets_only:
+            self._segments.expect(visible, self._new(request, visible, asked, budget))
+        answers: dict[TopicIdIndex, PartitionAnswer] = {}
+        for partition, (each, wanted) in asked.items():
             answers[each.partition], count = self._partition(request, visible[partition], wanted, each, budget)
             budget.segments -= count
         return answers
+
+    def _new(
+        self,
+        request: LocationRequest,
+        visible: Mapping[TopicPartition, Visible],
+        asked: Mapping[TopicPartition, tuple[ReadablePartition, OffsetRange]],
+        budget: _Budget,
+    ) -> dict[TopicPartition, OffsetRange]:
+        """What is asked of the partitions of which no answer is kept."""
+        return {
+            partition: wanted
+            for partition, (each, wanted) in asked.items()
+            if len(wanted) and self._kept_of(_key(request, wanted, each), visible[partition], budget) is None
+        }
+
+    def _kept_of(self, key: tuple[object, ...], visible: Visible, budget: _Budget) -> _Kept | None:
+        with self._lock:
+            kept = self._kept.get(key)
+        return kept if kept is not None and kept.fits(visible, budget) else None
 
     def _named(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, TopicPartition]:
         names = self._segments.topic_names({each.topic_id for each in partitions})
@@ -140,14 +163,9 @@ class LocationAnswers:
         self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
     ) -> tuple[PartitionAnswer, int]:
         """The answer, and how many segments it names."""
-        key = (
-            each.partition, wanted.start, wanted.end, each.end,
-            request.committed, request.part_bytes, request.offsets_only,
-        )  # fmt: skip
-        with self._lock:
-            kept = self._kept.get(key)
-            if kept is not None and kept.fits(visible, budget):
-                return kept.answer, kept.count
+        key = _key(request, wanted, each)
+        if kept := self._kept_of(key, visible, budget):
+            return kept.answer, kept.count
         named = self._name(request, visible, wanted, each, budget)
         located_end = named.located_end if not named.complete else max(each.end, wanted.start)
         answer = PartitionAnswer(encode_segments(named.segments) if named.segments else None, located_end)
@@ -196,6 +214,14 @@ def _tiered(each: ReadablePartition, visible: Visible, local_start: int) -> Offs
     ends = [each.end, each.log_end_offset, visible[-1].offsets.end if visible else 0]
     end = min(ends if local_start == _NOWHERE else [*ends, local_start])
     return OffsetRange(each.start, max(each.start, end))
+
+
+def _key(request: LocationRequest, wanted: OffsetRange, each: ReadablePartition) -> tuple[object, ...]:
+    """What an answer depends on, beside the segments."""
+    return (
+        each.partition, wanted.start, wanted.end, each.end,
+        request.committed, request.part_bytes, request.offsets_only,
+    )  # fmt: skip
 
 
 def _cost(kept: _Kept) -> int:

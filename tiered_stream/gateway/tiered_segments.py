@@ -19,7 +19,7 @@ from tiered_stream.gateway.faulty_partitions import FaultyPartitions
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import PATIENCE_MS, MetadataTopicLocator, View
 from tiered_stream.locate.segment_metadata_locator import Visible
-from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.model import OffsetRange, PartitionRanges, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import LATEST
 from tiered_stream.single_flight import SingleFlightCache
@@ -182,6 +182,10 @@ class TieredSegments:
         # An id that we do not know the topic by is of a topic that was made again: the broker knows it.
         seen = self._seen.get(partition)
         return seen is not None and seen[0] >= oldest and seen[1].topic_id == topic_id
+
+    def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
+        """Spare `location` of these offsets, for read_committed, what can be asked for all of them together."""
+        self._locator.expect(visible, ranges)
 
     def location(
         self, visible: Visible, at: int, wanted: OffsetRange, topic_id: UUID, committed: bool

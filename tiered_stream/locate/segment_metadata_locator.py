@@ -78,6 +78,9 @@ class SegmentMetadataLocator(Locator):
         is left to the brokers.
         """
 
+    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
+        """Learn together what `_aborted_across` would ask one by one, as far as that can be had."""
+
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
@@ -147,6 +150,16 @@ class SegmentMetadataLocator(Locator):
         with ThreadPoolExecutor(min(INDEX_REQUESTS_IN_FLIGHT, len(cuts)), thread_name_prefix="cut") as pool:
             return list(pool.map(lambda each: self.cut(*each), cuts))
 
+    def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
+        """Ask together what `location` of these offsets asks one by one; it asks again where that fails."""
+        seams = {}
+        for partition, wanted in ranges.items():
+            for at in overlapping(visible[partition], wanted)[-1:]:
+                _, seam = self._whole(visible[partition], at, wanted, every_segment) or (None, None)
+                if seam is not None:
+                    seams[partition] = seam
+        self._ask_ahead(seams)
+
     def location(self, visible: Visible, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
         """Where `wanted`, which lies in `visible[at]`, is; `committed`: with the transactions that were aborted there.
 
@@ -155,7 +168,7 @@ class SegmentMetadataLocator(Locator):
         segment = visible[at].segment
         if not committed:
             return self._positions.location(segment, wanted)
-        location, seam_offset = self._locate_one(visible, at, wanted)
+        location, seam_offset = self._whole(visible, at, wanted, every_segment) or self._locate_one(visible, at, wanted)
         if seam_offset is None:
             return location
         seam = segment.topic_partition, seam_offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.first_batches import fetch_first_batches
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
-from tiered_stream.errors import BrokerUnavailableError, CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import BrokerError, BrokerUnavailableError, CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import Lineage, VisibleSegments, visible_segments
@@ -176,6 +177,12 @@ class MetadataTopicLocator(SegmentMetadataLocator):
                     raise
                 log.warning("%s is read from the broker around offset %d: %s", partition, seam, error)
         return found
+
+    def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
+        unknown = {partition: seam for partition, seam in seams.items() if self._known_at(partition, seam) is None}
+        if len(unknown) > 1:
+            with suppress(BrokerError):
+                self._ask_together(unknown)
 
     def _ask_together(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
         """Learn what is decided at the seams at whose offset a small enough batch lies; who gives no answer.
