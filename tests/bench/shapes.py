@@ -11,7 +11,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.bench.documents import documents
 from tests.stack.broker import KafkaBroker
@@ -178,8 +178,14 @@ def _large(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
     })  # fmt: skip
     value = random.Random(0).randbytes(shape.record_bytes)
     for number in range(shape.records):
-        producer.produce(shape.topic, value, partition=number % shape.partitions)
+        producer.produce(shape.topic, value, partition=number % shape.partitions, on_delivery=_check)
         producer.flush()
+
+
+def _check(error: KafkaError | None, _: Message) -> None:
+    """That a record was acknowledged; what this raises, `flush` does."""
+    if error is not None:
+        raise KafkaException(error)
 
 
 def _documents(broker: KafkaBroker, shape: Shape, folder: Path) -> None:
