@@ -19,6 +19,8 @@ import orjson
 from deltalake import DeltaTable, PostCommitHookProperties, Schema
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
 from tests.bench.lakes import Lake, serving
@@ -85,6 +87,19 @@ def fill(lake: Lake, name: str, files: int, versions: int) -> None:
     table.create_checkpoint()
 
 
+def ran(query: StreamingQuery, batches: int) -> list[StreamingQueryProgress]:
+    """What the query tells of its micro-batches with rows, after it was stopped behind so many of them."""
+
+    def enough() -> bool:
+        return not query.isActive or len(query.recentProgress) > batches
+
+    wait_until(enough, "batches", timeout=1e6)
+    query.stop()
+    if error := query.exception():
+        raise error
+    return [each for each in query.recentProgress if each.numInputRows]
+
+
 def measure(spark: SparkSession, folder: Path, lake: Lake, name: str, way: tuple[str, str], batches: int) -> Batches:
     """Land so many micro-batches in the table, a second or more apart."""
     lane, commit = way
@@ -98,15 +113,7 @@ def measure(spark: SparkSession, folder: Path, lake: Lake, name: str, way: tuple
         trigger="1 second",
         lane=lane,
     )
-
-    def enough() -> bool:
-        return not query.isActive or len(query.recentProgress) > batches + _WARM_UP
-
-    wait_until(enough, "batches", timeout=1e6)
-    query.stop()
-    if error := query.exception():
-        raise error
-    seconds = {each.batchId: each.durationMs["addBatch"] / 1000 for each in query.recentProgress if each.numInputRows}
+    seconds = {each.batchId: each.durationMs["addBatch"] / 1000 for each in ran(query, batches + _WARM_UP)}
     versions = {
         int(entry["operationParameters"]["epochId"]): entry["version"]
         for entry in opened(lake, name).history(2 * batches)

@@ -15,17 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from pyspark.sql.streaming.query import StreamingQuery
-
 from tests.bench.figures import Row, spread
 from tests.bench.landing import DIRECT, KAFKA_TUNED, SPARK_LANE, Start, kafka_lands, lane_into
-from tests.bench.large_table import fill
+from tests.bench.large_table import fill, ran
 from tests.bench.rig import TUNED, Rig
 from tests.bench.shapes import Shape
 from tests.bench.traffic import Traffic
 from tests.bench.turns import Claim, Contender, allowance, rows_of
 from tests.stack.build import ROOT
-from tests.stack.processes import wait_until
 from tests.stack.topics import create_tiered_topic, delete_topic
 
 RECORDS_PER_SECOND = 2_000
@@ -83,25 +80,11 @@ class _Steady:
     def run(self) -> float:
         name = str(uuid4())
         table, checkpoint = self._folder / (name if self._table == "new" else self._table), self._folder.parent / name
-        query = self._start(str(table), checkpoint)
-        seconds = _whole_batches(query)
+        batches = ran(self._start(str(table), checkpoint), _WARM_UP + _COUNTED)
+        seconds = [each.durationMs["triggerExecution"] / 1000 for each in batches[_WARM_UP:]]
         shutil.rmtree(checkpoint)
         self.of_99.append(statistics.quantiles(seconds, n=100)[98])
         return statistics.median(seconds)
-
-
-def _whole_batches(query: StreamingQuery) -> list[float]:
-    """The seconds of each, but for the first."""
-
-    def enough() -> bool:
-        return not query.isActive or len(query.recentProgress) > _WARM_UP + _COUNTED
-
-    wait_until(enough, "micro-batches", timeout=1e6)
-    query.stop()
-    if error := query.exception():
-        raise error
-    found = [each.durationMs["triggerExecution"] / 1000 for each in query.recentProgress if each.numInputRows]
-    return found[_WARM_UP:]
 
 
 @contextmanager
