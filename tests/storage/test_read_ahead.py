@@ -184,7 +184,7 @@ def test_of_a_consumer_who_may_stop_three_small_requests_are_made_until_two_are_
     pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight), may_stop=True)
     sizes = [len(next(pieces)[1]), len(next(pieces)[1])]
     wait_until_idle(fetcher, 3)
-    assert fetcher.begun == [0, 10, 20]
+    assert sorted(fetcher.begun) == [0, 10, 20]  # of two fetch threads either may be the first
     sizes += [len(data) for _, data in pieces]
     assert sizes == [10] * 100
     planned = requests_of(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight))
