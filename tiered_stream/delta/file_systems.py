@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from time import perf_counter
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +18,10 @@ from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.process import PerProcess
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
+_CACHED_BYTES = 32 << 20
+"""Of a file that grows, as much stays in the page cache; a smaller one is left to the kernel."""
+_MOST_TIME_WRITING_BACK = 0.2
+"""As a part of a task's: a disk that cannot keep up is left to the kernel, too."""
 
 
 def delta_storage_options(storage: TableStorage) -> dict[str, str]:
@@ -73,6 +80,10 @@ class DataFolder(Protocol):
         """A new file, to be written as pyarrow does it."""
         ...
 
+    def grown(self, file: Any) -> None:
+        """A row group was written to the file."""
+        ...
+
     def waiting_bytes(self, file: Any) -> int:
         """What was written to the file, and is still in memory."""
         ...
@@ -100,17 +111,34 @@ def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
 
 
 class _LocalFiles:
-    """Files that are written while they grow."""
+    """Files that are written while they grow.
+
+    Of large ones the page cache keeps the end alone, so that they take the same few pages again and again: the pages of
+    whole tables would displace those of others, and cost more than the table where a virtual machine has first to get
+    them from its host.
+    """
 
     most_bytes = sys.maxsize
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._begun = perf_counter()
+        self._writing_back = 0.0
 
     def open(self, path: str) -> pa.NativeFile:
         file = self._folder / path
         file.parent.mkdir(parents=True, exist_ok=True)  # a new table is made when its first files are committed
         return pa.OSFile(str(file), "wb")
+
+    def grown(self, file: pa.NativeFile) -> None:
+        """Drop what is written back, and begin to write back the rest, which the next call drops (posix_fadvise(2))."""
+        begin = perf_counter()
+        past = file.tell() - _CACHED_BYTES
+        keeps_up = self._writing_back <= (begin - self._begun) * _MOST_TIME_WRITING_BACK
+        if past > 0 and keeps_up and hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # advice: not every file system takes it
+                os.posix_fadvise(file.fileno(), 0, past, os.POSIX_FADV_DONTNEED)
+            self._writing_back += perf_counter() - begin
 
     def waiting_bytes(self, file: pa.NativeFile) -> int:
         return 0

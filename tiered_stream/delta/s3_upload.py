@@ -54,6 +54,9 @@ class S3Uploads:
         """A new file, without a name: it goes with the task."""
         return WaitingFile()
 
+    def grown(self, file: Any) -> None:
+        """All of it is wanted again, to be uploaded."""
+
     def waiting_bytes(self, file: Any) -> int:
         """What of it is in memory."""
         size = int(file.tell())

@@ -174,6 +174,7 @@ class _OpenFile:
         self._waiting.clear()
         self.waiting_bytes = 0
         self._parquet.write_table(rows, row_group_size=rows.num_rows)
+        self._folder.grown(self._sink)
         size = int(self._sink.tell())
         # How small a row group gets is known when it is written; the next one waits for it.
         self._pace(size - self._paced)
