@@ -163,6 +163,8 @@ def test_each_library_is_imported_in_its_place() -> None:
         ("tiered_stream.source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.options.parsing", {"pyspark", "boto3", "numba", "kafka", "pyarrow"}),
         ("tiered_stream.records.decoder", {"pyspark", "boto3", "kafka", "asyncio"}),
+        ("tiered_stream.delta.data_files_source", {"numpy", "pyarrow", "boto3", "numba", "kafka", "deltalake"}),
+        ("tiered_stream.delta.landing", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.replay.sums_source", {"boto3", "botocore", "numba", "kafka", "deltalake"}),
         ("tiered_stream.replay.verification", {"boto3", "botocore", "numba", "deltalake"}),
         ("tiered_stream.read", {"pyspark", "boto3", "kafka", "urllib3"}),

@@ -27,7 +27,7 @@ def import_ahead() -> None:
     """Import what tasks of any lane need, and load the kernels."""
     import pyspark.worker  # noqa: F401
 
-    from tiered_stream.delta import data_files_source, task_writer  # noqa: F401
+    from tiered_stream.delta import data_files_readers, task_writer  # noqa: F401
     from tiered_stream.records.decoder import compile_kernels
     from tiered_stream.storage import s3_store  # noqa: F401
 

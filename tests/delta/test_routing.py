@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.formats.scripted_registry import ScriptedRegistry
-from tiered_stream.delta.data_files_source import FilesPartition, TasksWrite
+from tiered_stream.delta.data_files_readers import FilesPartition, TasksWrite
 from tiered_stream.delta.ingest_settings import TableFiles, TableStorage
 from tiered_stream.delta.known_rules import KnownRules
 from tiered_stream.delta.routing import Route, Routing, routing_of, routing_options

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import numpy as np
 import orjson
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as sql
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
@@ -20,13 +18,17 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from tiered_stream.model import TopicPartition, uuid_from_text, uuid_to_text
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 PEAK_MEMORY = "peak_memory"
 _FILE_FIELDS: dict[str, type] = {
     "table": str, "path": str, "size": int, "modification_time": int, "day": str, "records": int, "stats": str,
     "offsets": str, "topic_ids": str, "schema": str, "rules": str, "held_why": str,
 }  # fmt: skip
 _TASK_FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)} | {PEAK_MEMORY: int}
-_ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+_ARROW = {str: "string", int: "int64", float: "double"}
+"""Names of types, as no more than the names is wanted where Spark looks the source up."""
 _SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
 _TASK_PREFIX = "task_"
 _COLUMNS = _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()}
@@ -73,6 +75,8 @@ def file_rows(
     files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int, held: Sequence[HeldRows] = ()
 ) -> pa.RecordBatch:
     """What a task has to say: its files, what it cost, and the largest memory (bytes) of its process so far."""
+    import pyarrow as pa
+
     spent = {_TASK_PREFIX + name: value for name, value in (asdict(metrics) | {PEAK_MEMORY: peak_memory}).items()}
     written: list[DataFile | HeldRows] = [*files, *held]
     rows: list[dict[str, Any]] = [_row(each) for each in written] or [{}]
@@ -83,6 +87,9 @@ def file_rows(
 
 def _array(kind: type, values: Sequence[Any]) -> pa.Array:
     """From buffers: to make an array of Python values pyarrow imports pandas (32 MiB, a third of a second)."""
+    import numpy as np
+    import pyarrow as pa
+
     known = pa.py_buffer(np.packbits([value is not None for value in values], bitorder="little"))
     if kind is str:
         texts = [(value or "").encode() for value in values]
@@ -90,7 +97,7 @@ def _array(kind: type, values: Sequence[Any]) -> pa.Array:
         data = [pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
     else:
         data = [pa.py_buffer(np.array([value or 0 for value in values], kind))]
-    return pa.Array.from_buffers(_ARROW[kind], len(values), [known, *data])
+    return pa.Array.from_buffers(pa.type_for_alias(_ARROW[kind]), len(values), [known, *data])
 
 
 def _row(written: DataFile | HeldRows) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tiered_stream.delta.data_files_source import FILES, SMALLEST_TASK_BYTES, tasks_of
+from tiered_stream.delta.data_files_readers import FILES, SMALLEST_TASK_BYTES, tasks_of
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, Split, TopicPartition
 
 MIB = 1 << 20
