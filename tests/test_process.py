@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
 import platform
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,7 +19,7 @@ from types import MappingProxyType
 import pytest
 
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.process import MOST_KEPT, PerProcess, muted
+from tiered_stream.process import MOST_KEPT, PerProcess, collection_paused, muted
 
 SECRET = "a-password-of-the-test"
 
@@ -121,6 +123,26 @@ _shared: PerProcess[int] = PerProcess()
 
 def _of_this_process() -> int:
     return _shared.get("key", os.getpid)
+
+
+def test_what_is_made_in_a_pause_of_collection_stays_until_it_ends_and_is_looked_through_then() -> None:
+    with collection_paused():
+        cycle = Thing()
+        garbage = weakref.ref(cycle)
+        cycle.itself = cycle  # type: ignore[attr-defined]
+        del cycle
+        made: list[list[int]] = [[] for _ in range(50_000)]
+        assert not gc.isenabled() and garbage() is not None
+    assert gc.isenabled() and garbage() is None
+    assert any(each is made[0] for each in gc.get_objects(generation=2))
+
+
+def test_a_pause_within_another_ends_with_the_outer_one() -> None:
+    with collection_paused():
+        with collection_paused():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()
 
 
 def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -27,6 +27,7 @@ _M_ARENA_MAX = -8
 MOST_KEPT = 16
 """Of one kind; one more, and the one that was longest without use goes."""
 
+_MANY_OBJECTS = 10_000  # made during a pause: a few milliseconds to look through
 _DIGEST_KEY = os.urandom(32)
 _FILES = (".location", ".file")
 """How the names of options end that name a file with keys or certificates."""
@@ -84,6 +85,8 @@ def collection_paused() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            if gc.get_count()[0] > _MANY_OBJECTS:
+                gc.collect(1)  # once, where it would be twice: as young ones, then as older ones
             gc.enable()
 
 

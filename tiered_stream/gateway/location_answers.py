@@ -27,6 +27,7 @@ from tiered_stream.gateway.tiered_segments import TieredSegments
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
 from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
+from tiered_stream.process import collection_paused
 
 log = logging.getLogger(__name__)
 
@@ -129,9 +130,10 @@ class LocationAnswers:
         if request.committed and not request.offsets_only:
             self._segments.expect(visible, self._new(request, visible, asked, budget))
         answers: dict[TopicIdIndex, PartitionAnswer] = {}
-        for partition, (each, wanted) in asked.items():
-            answers[each.partition], count = self._partition(request, visible[partition], wanted, each, budget)
-            budget.segments -= count
+        with collection_paused():  # from here on: while brokers are asked, others' garbage is not to wait
+            for partition, (each, wanted) in asked.items():
+                answers[each.partition], count = self._partition(request, visible[partition], wanted, each, budget)
+                budget.segments -= count
         return answers
 
     def _new(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any
+from itertools import pairwise, starmap
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
-from tiered_stream.broker.location_messages import decode_segments
+from tiered_stream.broker.location_messages import RemoteLogSegmentLocation, decode_segments
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
@@ -27,6 +26,7 @@ from tiered_stream.model import (
     TopicPartition,
 )
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.process import collection_paused
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class BrokerLocator(Locator):
         self._known: dict[tuple[TopicPartition, LocationTerms], tuple[bytes, UUID, Locations]] = {}
         self._warned = False
 
+    @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         found = self._ask(ranges, self._terms)
         if not self._signed_only:
@@ -176,8 +177,10 @@ def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Location
     return locations
 
 
-def _location(partition: TopicPartition, topic_id: UUID, entry: Any) -> SegmentLocation:
+def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegmentLocation) -> SegmentLocation:
     """Raises ValueError where the entry contradicts itself."""
+    if entry.remote_log_segment_id is None:
+        raise ValueError("a segment without an id")
     segment = RemoteLogSegment(
         topic_partition=partition,
         topic_id=topic_id,
@@ -185,22 +188,19 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: Any) -> SegmentL
         base_offset=entry.base_offset,
         end_offset=entry.last_offset,
         size=entry.size_in_bytes,
-        leader_epochs=tuple(LeaderEpoch(each.epoch, each.start_offset) for each in entry.leader_epochs or ()),
+        leader_epochs=tuple(starmap(LeaderEpoch, entry.leader_epochs)),
         custom_metadata=entry.remote_log_segment_custom_metadata,
     )
     offsets = OffsetRange(entry.start_offset, entry.end_offset)
     byte_range = ByteRange(entry.start_position, entry.end_position)
     inside = segment.base_offset <= offsets.start < offsets.end <= segment.end_offset + 1 < _OFFSETS
-    if segment.segment_id is None or not inside or byte_range.end > segment.size:
+    if not inside or byte_range.end > segment.size:
         raise ValueError(f"segment {segment.segment_id}: {offsets}, {byte_range}")
     return SegmentLocation(
         segment,
         offsets,
         byte_range,
-        tuple(
-            AbortedTransaction(each.producer_id, each.first_offset, each.last_offset)
-            for each in entry.aborted_transactions or ()
-        ),
+        tuple(starmap(AbortedTransaction, entry.aborted_transactions)),
         entry.signed_remote_log_segment_location,
         entry.storage_format_version,
         (entry.following_offset_min, entry.following_offset_max) if entry.following_offset_min >= 0 else None,
