@@ -7,10 +7,7 @@ machine beforehand, or by executors of a cluster that have nothing yet (`--archi
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
-import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +18,10 @@ from tests.bench import first_row_job
 from tests.bench.figures import Row
 from tests.bench.rig import TUNED, WARM_UP, Rig
 from tests.bench.turns import Claim, Contender, rows_of
+from tests.dist.packed_environment import pack, unpack, with_python_by_path
 from tests.jobs.submitted import jars
-from tests.stack.build import ROOT
-from tests.stack.spark import LOCAL, SPARK_SUBMIT, spark_environment
-from tests.stack.spark_cluster import BARE_PATH, SparkCluster
+from tests.stack.spark import LOCAL, SPARK_SUBMIT, spark_environment, write_conf
+from tests.stack.spark_cluster import SparkCluster
 
 KAFKA = "kafka, 16 MiB fetches"
 WARM, COLD, UNPACKED, SENT = "warm caches", "cold caches", "packed, unpacked before", "packed, sent to executors"
@@ -46,7 +43,7 @@ class _Program:
         """Seconds from the command on; the end of the program is not counted."""
         conf = self.folder / "first-row.conf"
         given = {**LOCAL, "spark.driver.memory": "1g", **self.spark}
-        conf.write_text("".join(f"{name} {value}\n" for name, value in given.items()))
+        write_conf(conf, given)
         command = [str(SPARK_SUBMIT), "--properties-file", str(conf), *self.words, str(first_row_job.__file__)]
         command += [self.source, json.dumps(self.options)]
         environment = self.environment()
@@ -64,9 +61,10 @@ class _Program:
 def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """All in turns."""
     shape, folder = rig.topic(WARM_UP), rig.folder
-    archive, unpacked = _packed(folder)
+    archive = pack(folder / "dist")
+    unpacked = unpack(archive, folder / "environment")
     options, source = rig.options(shape), "tiered_stream"
-    packed = {**_with_python_by_path(), "PYSPARK_PYTHON": str(unpacked / "bin" / "python")}
+    packed = {**with_python_by_path(), "PYSPARK_PYTHON": str(unpacked / "bin" / "python")}
     kafka = {**rig.kafka_options(shape), **TUNED}
     with SparkCluster(folder / "cluster", bare=True) as cluster:
         on_cluster = {"spark.master": cluster.master, "spark.executor.memory": "600m"}
@@ -75,27 +73,12 @@ def measure(rig: Rig, runs: int) -> Iterator[Row]:
             WARM: _Program(folder, source, options, spark_environment),
             COLD: _Program(folder, source, options, lambda: _with_cold_caches(folder)),
             UNPACKED: _Program(folder, source, options, lambda: packed),
-            SENT: _Program(folder, source, options, _with_python_by_path, on_cluster, sent),
+            SENT: _Program(folder, source, options, with_python_by_path, on_cluster, sent),
             KAFKA: _Program(folder, "kafka", kafka, spark_environment, jars("spark-kafka")),
         }
         contenders = {name: Contender(program.first_row, 1) for name, program in programs.items()}
         yield from rows_of(CLAIMS, contenders, runs)
 
 
-def _packed(folder: Path) -> tuple[Path, Path]:
-    """The archive, and the same unpacked."""
-    subprocess.run([sys.executable, "conf/pack.py", str(folder / "dist"), "1"], cwd=ROOT, check=True)
-    (archive,) = (folder / "dist").glob("tiered-stream-*.tar.gz")
-    with tarfile.open(archive) as packed:
-        packed.extractall(folder / "environment", filter="tar")
-    return archive, folder / "environment"
-
-
 def _with_cold_caches(folder: Path) -> dict[str, str]:
     return {**spark_environment(), "XDG_CACHE_HOME": str(folder / "caches" / str(uuid4()))}
-
-
-def _with_python_by_path() -> dict[str, str]:
-    """As in an environment that is activated."""
-    found = {name: value for name, value in spark_environment().items() if not name.startswith("PYSPARK_")}
-    return {**found, "PATH": os.pathsep.join([str(Path(sys.executable).parent), BARE_PATH])}

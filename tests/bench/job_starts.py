@@ -23,7 +23,7 @@ from tests.bench.rig import TUNED, WARM_UP, Rig
 from tests.bench.shapes import Shape
 from tests.bench.turns import Claim, Contender, rows_of
 from tests.jobs.submitted import jars
-from tests.stack.spark import DELTA, LOCAL, ROOT, SPARK_SUBMIT, spark_environment
+from tests.stack.spark import DELTA, LOCAL, ROOT, SPARK_SUBMIT, spark_environment, write_conf
 
 OURS, KAFKA = "our job, cold", "a job with kafka, 16 MiB fetches, cold"
 CLAIMS = {
@@ -65,7 +65,7 @@ def _contender(run: Callable[[Path], None], folder: Path, shape: Shape, *, new: 
 def _ours(rig: Rig, shape: Shape, folder: Path) -> None:
     paths = {"ingest.table": str(folder / "table"), "ingest.checkpointLocation": str(folder / "checkpoint")}
     settings = folder / "job.properties"
-    settings.write_text(_properties({**rig.options(shape), **paths}, "="))
+    settings.write_text("".join(f"{name}={value}\n" for name, value in {**rig.options(shape), **paths}.items()))
     _submit(folder, jars("delta"), str(ROOT / "jobs" / "ingest_to_delta.py"), "--settings", str(settings))
 
 
@@ -76,14 +76,10 @@ def _kafka(rig: Rig, shape: Shape, folder: Path) -> None:
 
 def _submit(folder: Path, with_jars: dict[str, str], *words: str) -> None:
     conf = folder / "spark.conf"
-    conf.write_text(_properties({**_SPARK, **with_jars}, " "))
+    write_conf(conf, {**_SPARK, **with_jars})
     with open(folder / "job.log", "ab") as log:
         command = [str(SPARK_SUBMIT), "--properties-file", str(conf), *words]
         subprocess.run(command, check=True, stdout=log, stderr=log, env=spark_environment())
-
-
-def _properties(settings: dict[str, str], between: str) -> str:
-    return "".join(f"{name}{between}{value}\n" for name, value in settings.items())
 
 
 def main() -> None:

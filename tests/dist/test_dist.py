@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +14,10 @@ import pytest
 
 from tests.delta.archive import ODD, everything, landed
 from tests.delta.test_connect import check_client
+from tests.dist.packed_environment import pack, unpack, with_python_by_path
 from tests.jobs.submitted import jars
 from tests.stack.processes import LONG, ServiceProcess, free_ports
-from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
+from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
 from tests.stack.spark_cluster import BARE_PATH, SparkCluster
 
 COMPILES_AND_DECODES = """
@@ -38,19 +37,13 @@ pytestmark = [pytest.mark.stack, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "conf/pack.py", str(folder), "1"], cwd=ROOT, check=True)
-    (archive,) = folder.glob("tiered-stream-*.tar.gz")
-    return archive
+    return pack(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
 def environment(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """It, unpacked."""
-    folder = tmp_path_factory.mktemp("environment")
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="tar")
-    return folder
+    return unpack(packed, tmp_path_factory.mktemp("environment"))
 
 
 def test_the_environment_has_the_compiled_decoder_and_nothing_that_tasks_do_not_run(packed: Path) -> None:
@@ -76,17 +69,15 @@ def test_workers_with_nothing_of_ours_read_and_land_by_both_lanes(packed: Path, 
 
 
 def submit(master: str, packed: Path, folder: Path) -> int:
-    """The exit status; the driver has this Python by the PATH, as in an environment that is activated."""
+    """The exit status."""
     spark = {**LOCAL, **DELTA, **SHORT_LIVED, **jars("delta"), "spark.master": master}
     spark |= {"spark.driver.memory": "1g", "spark.executor.memory": "600m"}
-    (folder / "spark.conf").write_text("".join(f"{name} {value}\n" for name, value in spark.items()))
-    environment = {name: value for name, value in spark_environment().items() if not name.startswith("PYSPARK_")}
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), BARE_PATH])
+    write_conf(folder / "spark.conf", spark)
     command = [SPARK_SUBMIT, "--properties-file", folder / "spark.conf", "--archives", f"{packed}#environment"]
     with (folder / "job.log").open("wb") as log:
         return subprocess.run(
             [*map(str, command), str(ROOT / "tests" / "dist" / "packed_driver.py"), str(folder)],
-            cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=LONG, check=False,
+            cwd=folder, env=with_python_by_path(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=LONG, check=False,
         ).returncode  # fmt: skip
 
 
@@ -109,7 +100,7 @@ def connect_server(folder: Path, python: Path) -> Iterator[str]:
     (port,) = free_ports(1)
     spark = {**LOCAL, **DELTA, **SHORT_LIVED, **jars("delta"), "spark.connect.grpc.binding.address": "127.0.0.1"}
     spark["spark.connect.grpc.binding.port"] = str(port)
-    (folder / "connect.conf").write_text("".join(f"{name} {value}\n" for name, value in spark.items()))
+    write_conf(folder / "connect.conf", spark)
     own = {"PATH": BARE_PATH, "PYSPARK_PYTHON": str(python)}
     own |= {name: value for name, value in spark_environment().items() if name in ("SPARK_HOME", "JAVA_HOME")}
     command = ["env", "-i", *(f"{name}={value}" for name, value in own.items()), str(SPARK_SUBMIT)]

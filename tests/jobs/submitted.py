@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.stack.jars import jar_paths
 from tests.stack.processes import LONG
-from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
+from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment, write_conf
 
 
 def jars(*groups: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ class SubmittedJob:
         self.log_file = folder / "job.log"
         own = {**DELTA, **jars("delta")} if spark is None else spark
         given = {**LOCAL, **SHORT_LIVED, "spark.driver.memory": "1g", **own}
-        (folder / "spark.conf").write_text("".join(f"{name} {value}\n" for name, value in given.items()))
+        write_conf(folder / "spark.conf", given)
         (folder / "job.properties").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         self._command = [
             *(str(SPARK_SUBMIT), "--properties-file", str(folder / "spark.conf"), str(ROOT / "jobs" / job)),

@@ -60,6 +60,11 @@ def spark_session(
     return session
 
 
+def write_conf(file: Path, settings: Mapping[str, str]) -> None:
+    """What `spark-submit --properties-file` reads."""
+    file.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
+
+
 def spark_environment() -> dict[str, str]:
     """The environment in which Spark, its Python workers and spark-submit find this Python and the project."""
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
