@@ -17,6 +17,8 @@ import os
 import sys
 from pathlib import Path
 
+from tiered_stream.process import share_heap
+
 log = logging.getLogger(__name__)
 
 SPARKS_OWN = "pyspark.daemon"
@@ -42,6 +44,7 @@ def may_fork(tasks: Path = Path("/proc/self/task")) -> bool:
 
 def main() -> None:
     """Import, and serve as Spark's own daemon does; the arguments are its own."""
+    share_heap()  # before a library's thread gets one of its own, which each worker would go on with
     try:
         import_ahead()
         why_not = None if may_fork() else "what was imported has started threads"
