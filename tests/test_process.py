@@ -6,7 +6,6 @@ import gc
 import logging
 import multiprocessing
 import os
-import platform
 import subprocess
 import sys
 import weakref
@@ -18,6 +17,7 @@ from types import MappingProxyType
 
 import pytest
 
+from tests.malloc_heaps import only_glibc
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process import MOST_KEPT, PerProcess, collection_paused, muted
 
@@ -161,38 +161,19 @@ def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.Log
 
 
 _COUNT_HEAPS = """
-import sys, threading
-from ctypes import CDLL, c_char_p, c_int, c_void_p
+import sys
+from tests.malloc_heaps import heaps_of_threads
 from tiered_stream.process import share_heap
 
-if sys.argv[2] == "shared":
+if sys.argv[1] == "shared":
     share_heap()
-together = threading.Barrier(4)
-
-def take():
-    together.wait()
-    kept = bytearray(100_000)
-    together.wait()
-
-threads = [threading.Thread(target=take) for _ in range(4)]
-for each in threads:
-    each.start()
-for each in threads:
-    each.join()
-libc = CDLL(None)
-libc.fopen.restype = c_void_p
-libc.fopen.argtypes = c_char_p, c_char_p
-libc.malloc_info.argtypes = c_int, c_void_p
-libc.fclose.argtypes = (c_void_p,)
-file = libc.fopen(sys.argv[1].encode(), b"w")
-libc.malloc_info(0, file)
-libc.fclose(file)
+print(heaps_of_threads())
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have one heap, or heaps of another kind")
+@only_glibc
 @pytest.mark.parametrize("how,one", [("shared", True), ("apart", False)])
-def test_threads_of_a_worker_share_a_heap(tmp_path: Path, how: str, one: bool) -> None:
-    told = tmp_path / "malloc.xml"
-    subprocess.run([sys.executable, "-c", _COUNT_HEAPS, str(told), how], check=True, cwd=Path(__file__).parents[1])
-    assert (told.read_text().count("<heap nr=") == 1) is one
+def test_threads_of_a_worker_share_a_heap(how: str, one: bool) -> None:
+    command = [sys.executable, "-c", _COUNT_HEAPS, how]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1])
+    assert (int(done.stdout) == 1) is one

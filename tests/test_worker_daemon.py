@@ -10,43 +10,42 @@ from pathlib import Path
 import pytest
 
 from tests.delta.archive import ODD, everything
+from tests.malloc_heaps import only_glibc
 from tests.stack.spark import spark_environment
 from tiered_stream.worker_daemon import SPARKS_OWN, may_fork
 
 _READ = """
 import sys
-from ctypes import CDLL, byref, c_char_p, c_size_t, c_void_p
 from pathlib import Path
-from threading import Thread
 from tests.delta.archive import ODD, options
 from tests.stack.spark import spark_session
-
-def heaps_of_malloc(_):
-    thread = Thread(target=lambda: bytes(1 << 16))
-    thread.start()
-    thread.join()
-    libc, text, size = CDLL(None), c_char_p(), c_size_t()
-    libc.open_memstream.restype = c_void_p
-    stream = c_void_p(libc.open_memstream(byref(text), byref(size)))
-    libc.malloc_info(0, stream)
-    libc.fclose(stream)
-    return text.value.count(b"<heap nr=")
 
 spark = spark_session("daemon", (), {"spark.python.daemon.module": sys.argv[1]})
 workers = spark.sparkContext.parallelize([0, 1], 2)
 imported = workers.map(lambda _: "numba" in sys.modules and "boto3" in sys.modules).collect()
-heaps = workers.map(heaps_of_malloc).collect()
 rows = spark.read.format("tiered_stream").options(**options(ODD)).load().count()
 spark.stop()
-print("found", imported, [number == 1 for number in heaps], rows)
+print("found", imported, rows)
 """
 
 
-def read_with(daemon: str, more: dict[str, str] | None = None) -> str:
-    """What a session of that daemon finds: whether its workers have the imports at their start, whether the threads of
-    each share one heap, and how many rows."""
+_COUNT_HEAPS = """
+import sys
+from tests.malloc_heaps import heaps_of_threads
+from tests.stack.spark import spark_session
+
+spark = spark_session("daemon", (), {"spark.python.daemon.module": sys.argv[1]})
+workers = spark.sparkContext.parallelize([0, 1], 2)
+heaps = workers.map(lambda _: heaps_of_threads()).collect()
+spark.stop()
+print("found", [number == 1 for number in heaps])
+"""
+
+
+def read_with(daemon: str, more: dict[str, str] | None = None, program: str = _READ) -> str:
+    """What the program finds with workers of that daemon, `_READ` whether they have the imports at their start."""
     done = subprocess.run(
-        [sys.executable, "-c", _READ, daemon], capture_output=True, text=True, check=False,
+        [sys.executable, "-c", program, daemon], capture_output=True, text=True, check=False,
         env={**spark_environment(), **(more or {})},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
@@ -55,10 +54,17 @@ def read_with(daemon: str, more: dict[str, str] | None = None) -> str:
 
 @pytest.mark.stack
 @pytest.mark.parametrize(
-    ("daemon", "ahead"), [("tiered_stream.worker_daemon", [True, True]), (SPARKS_OWN, [False, False])]
+    ("daemon", "imported"), [("tiered_stream.worker_daemon", [True, True]), (SPARKS_OWN, [False, False])]
 )
-def test_workers_have_imports_and_one_heap_at_their_start_and_read_every_row(daemon: str, ahead: list[bool]) -> None:
-    assert read_with(daemon) == f"found {ahead} {ahead} {everything(ODD).num_rows}"
+def test_workers_have_the_imports_at_their_start_and_read_every_row(daemon: str, imported: list[bool]) -> None:
+    assert read_with(daemon) == f"found {imported} {everything(ODD).num_rows}"
+
+
+@only_glibc
+@pytest.mark.stack
+@pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARKS_OWN, False)])
+def test_a_workers_threads_share_the_one_heap_that_our_daemon_had(daemon: str, shared: bool) -> None:
+    assert read_with(daemon, program=_COUNT_HEAPS) == f"found {[shared, shared]}"
 
 
 @pytest.mark.stack
@@ -66,7 +72,7 @@ def test_where_an_import_fails_sparks_own_daemon_takes_its_place(tmp_path: Path)
     (tmp_path / "boto3.py").write_text("raise ImportError('not here')")
     path = os.pathsep.join((str(tmp_path), spark_environment()["PYTHONPATH"]))
     found = read_with("tiered_stream.worker_daemon", {"PYTHONPATH": path})
-    assert found == f"found {[False, False]} {[False, False]} {everything(ODD).num_rows}"
+    assert found == f"found {[False, False]} {everything(ODD).num_rows}"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def settle_worker() -> None:
 
 @cache
 def share_heap() -> None:
-    """Let all threads of this worker take memory from one heap, where malloc is glibc's.
+    """Let all threads of this process, and of its forks, take memory from one heap, where malloc is glibc's.
 
     It gives each thread one of its own, and each keeps some of what its responses took: 50 MiB together.
     """

@@ -16,7 +16,7 @@ from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import DataLimitError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
-from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
+from tiered_stream.records.decoder import MAX_ROWS, TARGET_BYTES, RecordBatchDecoder
 from tiered_stream.records.kernels import UNIT_ROWS
 
 MOST_MIB = 700
@@ -133,3 +133,12 @@ def test_a_unit_ends_between_any_two_records_and_none_is_lost() -> None:
     batches = list(decoder.feed(log))
     assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(count))
     assert batches[-1]["headers"].to_pylist() == [[{"key": "h", "value": None}]] * len(batches[-1])
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_no_more_is_decoded_together_than_the_target_and_the_batch_that_reaches_it(codec: str) -> None:
+    size, count = 1 << 16, 2 * TARGET_BYTES // (1 << 16)
+    log = b"".join(record_batch([Record(None, bytes(size))], codec, base_offset=offset) for offset in range(count))
+    units = list(RecordBatchDecoder("topic", 3, 0, count, max_rows=count).feed(log))
+    assert [offset for unit in units for offset in unit["offset"].to_pylist()] == list(range(count))
+    assert max(unit["value"].buffers()[2].size for unit in units) <= TARGET_BYTES + size

@@ -33,7 +33,7 @@ MAX_ROWS = 16_384
 TARGET_BYTES = 8 << 20
 """Uncompressed bytes of record batches that are decoded together, unless one alone is larger.
 
-Twice as many gain no time, and several such units are in a worker's memory at once: 40 to 70 MiB more.
+More gain no time, and two or three such units are in a worker's memory at once.
 """
 _MOST_BATCHES = 1 << 16
 """Batches that are listed together."""
