@@ -156,7 +156,8 @@ def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.Log
             log.error("muted")
         log.error("muted")
     log.error("afterwards")
-    said = [record.getMessage() for record in caplog.records]
+    # py4j, where another test of this process had a session, says at any time which of its objects are gone.
+    said = [record.getMessage() for record in caplog.records if record.name in (log.name, other.name)]
     assert said == ["of the user's library", "of the user's thread", "afterwards"]
 
 
