@@ -56,6 +56,7 @@ from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.properties_files import parse_assignment, read_settings
 from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.reporting import report_queries
+from tiered_stream.spark_session import forgo_source_lookup, start_pythons
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -206,7 +207,9 @@ def run(settings: Mapping[str, str]) -> Outcome:
     """
     ingests = plan_ingests(settings)
     check_settings(ingests[0].options, ingests[0].lane)  # the others differ in the topic alone
+    start_pythons()
     spark = SparkSession.builder.appName("ingest_to_delta").getOrCreate()
+    forgo_source_lookup(spark)
     own = own_settings(settings)
     if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():
         return run_all(spark, ingests)

@@ -26,7 +26,7 @@ from tiered_stream.source import BatchReader, SplitPartition
 PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
-    {"errors", "single_flight", "private_folder"},
+    {"errors", "single_flight", "private_folder", "fork_client", "forked_python", "forks"},
     {"process", "limits", "spark_session"},
     {"model"},
     {"records"},
@@ -40,7 +40,7 @@ LAYERS = (
     {"source", "scanner"},
     {"delta", "gateway", "reporting"},
     {"inspect", "worker_daemon"},
-    {"replay", "doctor"},
+    {"replay", "doctor", "fork_server"},
     {"cli"},
 )
 """From the bottom up: a package imports itself and lower layers, never its neighbours."""
@@ -148,6 +148,7 @@ def test_each_library_is_imported_in_its_place() -> None:
         "reporting",
         "cli",
         "worker_daemon",
+        "fork_server",
     }
     assert {package(path) for path in users_of("pyspark")} <= spark_users
     assert {package(path) for path in users_of("deltalake")} <= {"delta"}

@@ -12,7 +12,7 @@ import pytest
 from tests.delta.archive import ODD, everything
 from tests.malloc_heaps import only_glibc
 from tests.stack.spark import spark_environment
-from tiered_stream.worker_daemon import SPARKS_OWN, may_fork
+from tiered_stream.worker_daemon import SPARKS_OWN
 
 _READ = """
 import sys
@@ -73,13 +73,3 @@ def test_where_an_import_fails_sparks_own_daemon_takes_its_place(tmp_path: Path)
     path = os.pathsep.join((str(tmp_path), spark_environment()["PYTHONPATH"]))
     found = read_with("tiered_stream.worker_daemon", {"PYTHONPATH": path})
     assert found == f"found {[False, False]} {everything(ODD).num_rows}"
-
-
-@pytest.mark.parametrize(
-    ("threads", "forks"), [([], True), (["jemalloc_bg_thd"], True), (["jemalloc_bg_thd", "OpenBLAS"], False)]
-)
-def test_a_process_with_threads_of_others_is_not_forked(tmp_path: Path, threads: list[str], forks: bool) -> None:
-    for number, name in enumerate(["python3", *threads]):
-        (tmp_path / str(os.getpid() + number)).mkdir()
-        (tmp_path / str(os.getpid() + number) / "comm").write_text(f"{name}\n")
-    assert may_fork(tmp_path) is forks

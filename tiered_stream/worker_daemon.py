@@ -5,24 +5,22 @@ was idle for a minute. So each imports pyarrow, numba, boto3 and this package an
 daemon does it once for all of them. Workers of other queries are forked from it, too, and find the modules if they want
 them.
 
-Spark's own daemon imports nothing since a fork takes over no threads. What is imported here starts none, but for one of
-jemalloc, which provides for forks itself; should that ever change, Spark's own daemon takes this one's place.
+Spark's own daemon imports nothing since a fork takes over no threads. Should what is imported here start any, Spark's
+own daemon takes this one's place.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
-from pathlib import Path
 
+from tiered_stream.forks import may_fork, settle_for_forks
 from tiered_stream.process import share_heap
 
 log = logging.getLogger(__name__)
 
 SPARKS_OWN = "pyspark.daemon"
-_SURVIVES_A_FORK = "jemalloc_bg_thd"
 
 
 def import_ahead() -> None:
@@ -36,12 +34,6 @@ def import_ahead() -> None:
     compile_kernels()
 
 
-def may_fork(tasks: Path = Path("/proc/self/task")) -> bool:
-    """Whether a fork of this process has all of its threads that matter; `tasks` is as in proc(5)."""
-    names = [(task / "comm").read_text().strip() for task in tasks.iterdir() if task.name != str(os.getpid())]
-    return all(name == _SURVIVES_A_FORK for name in names)
-
-
 def main() -> None:
     """Import, and serve as Spark's own daemon does; the arguments are its own."""
     share_heap()  # before a library's thread gets one of its own, which each worker would go on with
@@ -53,8 +45,7 @@ def main() -> None:
     if why_not is not None:
         log.warning("workers import for themselves: %s", why_not)
         os.execv(sys.executable, [sys.executable, "-m", SPARKS_OWN, *sys.argv[1:]])
-    # What is here stays for good: a worker's collections leave it alone, and with it the memory that workers share.
-    gc.freeze()
+    settle_for_forks()
     from pyspark.daemon import manager
 
     manager()

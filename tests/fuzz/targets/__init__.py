@@ -3,6 +3,7 @@
 from tests.fuzz.targets import (
     aiven,
     broker_answers,
+    fork_requests,
     gateway_frames,
     json_values,
     metadata_records,
@@ -22,5 +23,5 @@ TARGETS = (
     *record_batches.TARGETS, *old_message_sets.TARGETS, *segment_files.TARGETS, *aiven.TARGETS,
     *metadata_records.TARGETS, *gateway_frames.TARGETS, *broker_answers.TARGETS, *settings.TARGETS,
     *other_texts.TARGETS, *signed_locations.TARGETS, *relayed_streams.TARGETS,
-    *s3_answers.TARGETS, *typed_values.TARGETS, *json_values.TARGETS, *row_texts.TARGETS,
+    *fork_requests.TARGETS, *s3_answers.TARGETS, *typed_values.TARGETS, *json_values.TARGETS, *row_texts.TARGETS,
 )  # fmt: skip
