@@ -118,7 +118,9 @@ def import_planners() -> None:
     from tiered_stream.locate import log_source  # noqa: F401
     from tiered_stream.observe import driver_log  # noqa: F401
     from tiered_stream.plan import batch, splits, stream  # noqa: F401
-    from tiered_stream.storage import s3_store  # noqa: F401
+    from tiered_stream.storage.s3_store import load_models
+
+    load_models()
 
 
 def import_for_forks(what: Callable[[], None]) -> None:

@@ -29,8 +29,9 @@ def import_ahead() -> None:
 
     from tiered_stream.delta import data_files_readers, task_writer  # noqa: F401
     from tiered_stream.records.decoder import compile_kernels
-    from tiered_stream.storage import s3_store  # noqa: F401
+    from tiered_stream.storage.s3_store import load_models
 
+    load_models()
     compile_kernels()
 
 

@@ -4,7 +4,9 @@ Snappy costs 60 ns a record; zstd costs 110 ns more, for files of about half the
 repeat: no dictionary, and no minima and maxima, which Delta has no use for. The topic is handed over as a dictionary of
 one: 20 ns less. Offsets and timestamps grow evenly: as differences they take next to nothing, and no more time. Payload
 that does not get smaller, as it is compressed or encrypted already, is stored as it is: 60 ns less, and less to read.
-Small records are taken 16,384 at once, not 1,024: 10 ns less. What is decoded of values repeats more often than not.
+Small records are taken 16,384 at once, not 1,024: 10 ns less. A page is put together twice: one of 256 KiB stays in a
+core's cache and in memory that is there already, where one of 1 MiB takes 10 ns more a record of 100 bytes, and twice
+the time a record of 1 KiB. What is decoded of values repeats more often than not.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _TOPIC_TYPE = pa.dictionary(pa.int32(), pa.string())
 _GROWING = (OFFSET, TIMESTAMP)
 _SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _SMALLEST_SAMPLE = 32, 32, 2 << 10, 1 << 10
 _WORTH_IT = 0.95
-_PAGE_BYTES, _FEWEST_AT_ONCE, _MOST_AT_ONCE = 1 << 20, 64, 16_384
+_PAGE_BYTES, _FEWEST_AT_ONCE, _MOST_AT_ONCE = 256 << 10, 64, 16_384
 _SUFFIXES = {"zstd": ".zstd.parquet", "snappy": ".snappy.parquet", "none": ".parquet"}
 
 
@@ -56,7 +58,7 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     growing = [first.schema.names[at] for at in places if at >= 0 and _grows(first.schema.field(at).type)]
     return pq.ParquetWriter(
         sink, first.schema, compression=by_column, compression_level=levels or None,
-        write_batch_size=_rows_at_once(first),
+        write_batch_size=_rows_at_once(first), data_page_size=_PAGE_BYTES,
         use_dictionary=[name for name, kind in leaves.items() if _repeats(name, kind) and name not in growing],
         column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED") or None,
         write_statistics=[name for name, kind in leaves.items() if _has_bounds(name, kind)],
