@@ -48,7 +48,10 @@ class Rig:
     @cached_property
     def spark(self) -> SparkSession:
         """With workers as docs/tuning.md has them: many a peer's run is longer than the minute after which they end."""
-        workers = {"spark.python.daemon.module": "tiered_stream.worker_daemon"}
+        workers = {
+            "spark.python.daemon.module": "tiered_stream.worker_daemon",
+            "spark.python.unix.domain.socket.enabled": "true",
+        }
         return spark_session(
             "bench", ("delta", "spark-kafka", "spark-avro", "s3a"), {**self.lakes[1].session, **workers}
         )
