@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -169,6 +170,13 @@ def test_there_is_one_server_for_the_same_variables() -> None:
     assert first is not None
     assert forked_python(GIVEN, tasks=False) == first
     assert forked_python({**GIVEN, "PYTHONHASHSEED": "3"}, tasks=False) not in (None, first)
+
+
+def test_where_a_socket_has_no_place_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ("long" * 30)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
+    assert forked_python({**GIVEN, "PYTHONHASHSEED": "4"}, tasks=False) is None
+    assert list((tmp_path / ("long" * 30)).iterdir()) == []
 
 
 def test_a_request_is_read_as_it_was_laid_out() -> None:
