@@ -83,6 +83,33 @@ def test_the_bytes_of_all_parts_come_in_order() -> None:
     ]
 
 
+class QuickStorage(RequestWindow):
+    """It is as quick as the decoder, whatever a test's clock says."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        super().taken(0.01, 1.0, 0)
+
+    def taken(self, request_seconds: float, work_seconds: float | None, busy_answers: int) -> None:
+        pass
+
+
+def test_a_quick_storage_is_asked_for_neighbours_together_up_to_twice_the_wanted_size() -> None:
+    parts = [(segment(95), ByteRange(0, 95)), (segment(20), ByteRange(0, 20)), (segment(5), ByteRange(0, 5))]
+    read = list(read_ahead(MemoryFetcher(), parts, options(memory_bytes=80), window=QuickStorage()))
+    assert [len(data) for _, data in read] == [20, 20, 20, 20, 15, 20, 5]
+    assert b"".join(data for _, data in read) == b"".join(
+        bytes(position % 251 for position in range(len(wanted))) for _, wanted in parts
+    )
+
+
+@pytest.mark.parametrize(("memory", "may_stop"), [(79, False), (1000, True)])
+def test_requests_stay_small_where_memory_is_short_or_the_consumer_may_stop(memory: int, may_stop: bool) -> None:
+    parts = [(segment(40), ByteRange(0, 40))]
+    read = read_ahead(MemoryFetcher(), parts, options(memory_bytes=memory), window=QuickStorage(), may_stop=may_stop)
+    assert [len(data) for _, data in read] == [10, 10, 10, 10]
+
+
 def test_requests_are_of_the_wanted_size_to_twice_that() -> None:
     parts = [(segment(45), ByteRange(0, 45))]
     assert [len(data) for _, data in read_ahead(MemoryFetcher(), parts, options())] == [10, 10, 10, 15]

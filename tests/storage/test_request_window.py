@@ -38,6 +38,17 @@ def test_one_slow_request_is_no_reason_for_more() -> None:
     assert window.size == 3
 
 
+def test_requests_are_larger_where_few_are_needed_and_not_before_that_is_known() -> None:
+    window = RequestWindow(1)
+    assert window.size == 4
+    assert window.request_bytes(10) == 10
+    after(window, request=0.01, work=0.03)
+    assert window.request_bytes(10) == 20
+    slow = RequestWindow(16)
+    after(slow, request=0.19, work=0.03)
+    assert slow.request_bytes(10) == 10
+
+
 def test_what_it_learned_it_forgets() -> None:
     window = RequestWindow(16)
     after(window, request=0.01, work=0.03)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -133,14 +134,20 @@ def _file(found: dict[str, Any]) -> DataFile:
 
 def observed(rows: DataFrame) -> DataFrame:
     """The rows, their sums reported in each `StreamingQueryProgress` under `OBSERVATION`."""
+    return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
+
+
+@lru_cache(maxsize=1)
+def _file_totals(_gateway: object) -> list[Column]:
+    """What is observed of files, made once for the JVM: each is five calls into it."""
     others = sql.sum("size").alias("file_bytes"), sql.count("path").alias("files"), sql.count("held_why").alias("held")
-    return observed_totals(rows, _TASK_FIELDS, *others)
+    return [*totals(_TASK_FIELDS), *others]
 
 
-def observed_totals(rows: DataFrame, task_fields: Iterable[str], *others: Column) -> DataFrame:
-    """The rows, the sums of their columns `task_NAME`, and other aggregates, reported under `OBSERVATION`."""
+def totals(task_fields: Iterable[str]) -> list[Column]:
+    """The sums of the columns `task_NAME`, by their names."""
     # Not as text: a job that lands a little would have Spark's parser for that alone, which takes 0.3 s to load.
-    return rows.observe(OBSERVATION, *map(_total, task_fields), *others)
+    return [_total(name) for name in task_fields]
 
 
 def _total(name: str) -> Column:

@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-from tiered_stream.delta.data_files import observed_totals
+from tiered_stream.delta.data_files import totals
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
@@ -78,7 +78,7 @@ class TopicTarget(Target):
         register_source(self.spark, TopicDataSource)
         rows = self.spark.readStream.format(SOURCE).options(**settings).load()
         # Their sums are reported in each `StreamingQueryProgress`.
-        writer = observed_totals(self.limited(rows), _WHOLE).writeStream.format("noop")
+        writer = self.limited(rows).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         how = "in transactions" if writes.transactional else "idempotent, at least once"
         return self.started(writer, plan, checkpoint), f"into {self.described}, {how}"
 

@@ -22,6 +22,8 @@ Request = tuple[int, RemoteLogSegment, ByteRange]
 
 _FIRST_REQUESTS = 3
 """Of a consumer who may stop early, before it has let go of all of them but one: 24 MiB where nothing is set."""
+_SEVERAL = 4
+"""Requests for which there has to be memory, or they are left small."""
 _LAYOUTS_AHEAD = 2
 """Parts whose layout is asked for before their requests are wanted: it may have to read a manifest first."""
 
@@ -63,7 +65,7 @@ def read_ahead(
     # A pool of this call's own: nothing outlives it, and nothing is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
-        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options.request_bytes)))
+        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options, None if may_stop else window)))
         upcoming = requests.next()
         while upcoming or waiting:
             eager = asked - held >= first - options.request_bytes
@@ -101,18 +103,34 @@ def _in_order(parts: Iterator[tuple[Part, Sequence[ByteRange]]]) -> Iterator[Req
 
 
 def _looked_up(
-    pool: ThreadPoolExecutor, fetcher: RemoteStorageFetcher, parts: Sequence[Part], request_bytes: int
+    pool: ThreadPoolExecutor,
+    fetcher: RemoteStorageFetcher,
+    parts: Sequence[Part],
+    options: FetchOptions,
+    window: RequestWindow | None,
 ) -> Iterator[tuple[Part, Sequence[ByteRange]]]:
-    """The parts with their ranges; the layout of some is asked for while others are read."""
+    """The parts with their ranges, as large as `window` likes; layouts of some are asked for while others are read."""
     asked: deque[tuple[Part, Callable[[], Sequence[ByteRange]]]] = deque()
     for part in parts:
-        ask = partial(_ranges_of, fetcher, part, request_bytes)
-        asked.append((part, ask if len(part[1]) <= request_bytes else pool.submit(ask).result))
+        ask = partial(_ranges_of, fetcher, part, options.request_bytes)
+        asked.append((part, ask if len(part[1]) <= options.request_bytes else pool.submit(ask).result))
         if len(asked) > _LAYOUTS_AHEAD:
             oldest, ranges = asked.popleft()
-            yield oldest, ranges()
+            yield oldest, _joined(ranges(), options, window)
     for oldest, ranges in asked:
-        yield oldest, ranges()
+        yield oldest, _joined(ranges(), options, window)
+
+
+def _joined(ranges: Sequence[ByteRange], options: FetchOptions, window: RequestWindow | None) -> Sequence[ByteRange]:
+    """Neighbours in one where `window` thinks that better, and memory is enough for several such requests."""
+    most = window.request_bytes(options.request_bytes) if window else 0
+    joined: list[ByteRange] = []
+    for each in ranges:
+        if joined and each.end - joined[-1].start <= min(most, options.memory_bytes // _SEVERAL):
+            joined[-1] = ByteRange(joined[-1].start, each.end)
+        else:
+            joined.append(each)
+    return joined
 
 
 def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int) -> Sequence[ByteRange]:

@@ -13,6 +13,10 @@ FIRST = 8
 """Requests at once before anything is known of storage and decoder."""
 _READY = 3
 """Beside those under way: two whose responses wait, as no machine is steady, and one to follow."""
+_FEW = 5
+"""Requests that a storage needs which is about as quick as the decoder."""
+_LARGER = 2
+"""Times the usual bytes of a request, where few are needed."""
 _KEPT = 16
 """Requests and responses that tell how things are now."""
 _SHORTEST = 1e-6
@@ -42,6 +46,14 @@ class RequestWindow:
     def size(self) -> int:
         """Requests that may be sent and not taken."""
         return min(self._size, self._allowed)
+
+    def request_bytes(self, usual: int) -> int:
+        """The most of the requests that are sent next, `usual` being that of one: more where few are needed.
+
+        Each costs the same, whatever it brings. Where many are needed, smaller ones give more bytes a second for the
+        memory that they wait in.
+        """
+        return usual * _LARGER if self._work and self._size <= _FEW else usual
 
     def taken(self, request_seconds: float, work_seconds: float | None, busy_answers: int) -> None:
         """A response was taken.
