@@ -61,7 +61,7 @@ IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "16"
     "has asked for fewer (503 SlowDown).",
 )  # fmt: skip
 MEMORY_BYTES = option(
-    "remote.fetch.memory.bytes", types.byte_size(1 << 20), "128m",
+    "remote.fetch.memory.bytes", types.byte_size(1 << 20), "96m",
     "The most fetched bytes that one task holds; at least one request.",
 )  # fmt: skip
 SEGMENT_ALIGNED_ENDS = option(
