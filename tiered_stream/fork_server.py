@@ -23,6 +23,7 @@ import signal
 import socket
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -180,7 +181,10 @@ class ForkServer:
         child = None
         if request.suits(self._started_with):
             try:
-                child = os.fork()
+                with warnings.catch_warnings():
+                    # Python 3.12 and later: of threads, of which `may_fork` knows more.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    child = os.fork()
             except OSError as error:
                 log.warning("no Python process was forked: %s", error)
         if child == 0:
