@@ -179,6 +179,14 @@ def test_where_a_socket_has_no_place_there_is_no_server(tmp_path: Path, monkeypa
     assert list((tmp_path / ("long" * 30)).iterdir()) == []
 
 
+def test_where_programs_may_not_be_run_no_server_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as on a file system that is mounted with noexec
+    monkeypatch.setattr(subprocess, "Popen", None)
+    assert forked_python({**GIVEN, "PYTHONHASHSEED": "5"}, tasks=False) is None
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_request_is_read_as_it_was_laid_out() -> None:
     fields = b"\0".join([b"2", b"/tmp", b"-m", b"told", b"A=1", b"B=x=y", b"C="])
     variables = {b"A": b"1", b"B": b"x=y", b"C": b""}

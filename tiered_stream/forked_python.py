@@ -26,13 +26,13 @@ class ServedPython:
     """A program that takes a Python's arguments, and its server, for Pythons that start with such variables."""
 
     def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
-        """Raises OSError: there is no place for the socket, or no process."""
+        """Raises OSError: there is no place for the socket or for a program, or no process."""
         self._started_with = dict(environment)
         self._owner = os.getpid()
         self._folder = Path(tempfile.mkdtemp(prefix="tiered-stream-"))
         try:
-            self._process = self._start({**os.environ, **environment}, _TASKS if tasks else ())
             self.program = self._write_program()
+            self._process = self._start({**os.environ, **environment}, _TASKS if tasks else ())
         except BaseException:
             shutil.rmtree(self._folder)
             raise
@@ -53,6 +53,8 @@ class ServedPython:
         words = shlex.join([sys.executable, "-I", "-S", str(_CLIENT), str(self._address), sys.executable])
         program.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         program.chmod(0o700)
+        if not os.access(program, os.X_OK):
+            raise PermissionError(f"programs may not be run from {self._folder}")
         return program
 
     @property
@@ -62,8 +64,7 @@ class ServedPython:
     def serves(self, environment: Mapping[str, str]) -> bool:
         """Whether it is this process's, runs, and starts Pythons as they are to start."""
         alive = self._owner == os.getpid() and self._process.poll() is None
-        # Where programs may not be run from that place, this tells.
-        return alive and self._started_with == environment and os.access(self.program, os.X_OK)
+        return alive and self._started_with == environment
 
     def close(self) -> None:
         """End the server; processes that it forked go on."""
@@ -91,4 +92,4 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
                 _served = ServedPython(environment, tasks=tasks)
             except OSError:
                 return None
-        return str(_served.program) if _served.serves(environment) else None
+        return str(_served.program)
