@@ -141,15 +141,15 @@ def test_a_fork_that_is_killed_ends_its_process_with_an_error(served: ServedPyth
 
 
 def test_a_server_and_its_folder_go_with_the_driver_however_it_ends() -> None:
-    program = f"""
+    program = rf"""
 import os
 from tiered_stream.forked_python import ServedPython
 served = ServedPython({GIVEN!r}, tasks=False)
-print(served.program.parent, served._process.pid, flush=True)
+print(served.program.parent, served._process.pid, sep="\n", flush=True)
 os._exit(1)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
-    folder, pid = done.stdout.split()
+    folder, pid = done.stdout.splitlines()
     wait_until(lambda: not Path(folder).exists() and not Path(f"/proc/{pid}").exists(), "the server to end")
 
 
