@@ -16,6 +16,7 @@ import pytest
 from tests.delta.archive import ODD, everything
 from tests.stack.processes import wait_until
 from tests.stack.spark import ROOT, SPARK_SUBMIT, spark_environment, write_conf
+from tiered_stream import forked_python as forked_python_module
 from tiered_stream.fork_server import MAX_REQUEST_BYTES, Request, parse_request, read_at_start, receive_request
 from tiered_stream.forked_python import ServedPython, forked_python
 from tiered_stream.forks import may_fork
@@ -96,7 +97,7 @@ def test_without_its_server_the_program_is_a_python_of_its_own(tmp_path: Path) -
     try:
         served._process.kill()
         served._process.wait()
-        assert not served.serves(GIVEN)
+        assert not served.runs
         assert say(served, tmp_path) == expected(tmp_path, imported=False)
     finally:
         served.close()
@@ -170,6 +171,17 @@ def test_there_is_one_server_for_the_same_variables() -> None:
     assert first is not None
     assert forked_python(GIVEN, tasks=False) == first
     assert forked_python({**GIVEN, "PYTHONHASHSEED": "3"}, tasks=False) not in (None, first)
+
+
+def test_a_server_that_has_ended_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {**GIVEN, "PYTHONHASHSEED": "6"}
+    assert forked_python(given, tasks=False) is not None
+    served = forked_python_module._served
+    assert served is not None
+    served._process.kill()
+    served._process.wait()
+    monkeypatch.setattr(subprocess, "Popen", None)
+    assert forked_python(given, tasks=False) is None
 
 
 def test_where_a_socket_has_no_place_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ def test_records_outside_the_splits_offsets_are_dropped(tier: TierFolder) -> Non
 def test_the_splits_of_a_task_share_one_read_ahead(tier: TierFolder) -> None:
     """The first split's bytes come when those of the second one have been asked for."""
     splits = [split_of(tier.write(batches_of(start, start + 5), start + 5).location()) for start in range(0, 50, 5)]
-    parsed = offline(tier)
+    parsed = replace(offline(tier), fetch=FetchOptions())
     storage = TaskStorage(splits, parsed)
     asked: list[int] = []
     fetch, second = storage.fetcher.fetch_log_segment, Event()
@@ -263,7 +263,7 @@ def test_what_reading_cost_is_counted_and_sent(tier: TierFolder) -> None:
         total = receiver.total()
     assert (total.records, total.record_bytes) == (300, sum(batch.nbytes for batch in batches))
     assert total.remote_fetch_bytes == size
-    assert size / 2000 <= total.remote_fetch_requests <= size / 1000
+    assert size / 2000 <= total.remote_fetch_requests <= size / 250  # the usual bytes, twice or a quarter of them
     assert 0 < total.remote_fetch_latency_max <= total.remote_fetch_latency_total
     assert total.remote_fetch_errors == total.remote_fetch_fallbacks == 0
     assert total.broker_fetch_requests == total.broker_fetch_bytes == 0

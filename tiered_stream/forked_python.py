@@ -61,10 +61,14 @@ class ServedPython:
     def _address(self) -> Path:
         return self._folder / "socket"
 
-    def serves(self, environment: Mapping[str, str]) -> bool:
-        """Whether it is this process's, runs, and starts Pythons as they are to start."""
-        alive = self._owner == os.getpid() and self._process.poll() is None
-        return alive and self._started_with == environment
+    def is_for(self, environment: Mapping[str, str]) -> bool:
+        """Whether it is this process's, and starts Pythons as they are to start."""
+        return self._owner == os.getpid() and self._started_with == environment
+
+    @property
+    def runs(self) -> bool:
+        """Whether the server is there; it ends by itself where what was imported cannot be forked."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End the server; processes that it forked go on."""
@@ -87,9 +91,9 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
     """
     global _served
     with _starting:
-        if _served is None or not _served.serves(environment):
+        if _served is None or not _served.is_for(environment):
             try:
                 _served = ServedPython(environment, tasks=tasks)
             except OSError:
                 return None
-        return str(_served.program)
+        return str(_served.program) if _served.runs else None  # one that has ended would end again

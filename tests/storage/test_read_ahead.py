@@ -11,7 +11,7 @@ from tiered_stream.errors import CorruptDataError, StorageObjectNotFoundError
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.read_ahead import read_ahead, requests_of
+from tiered_stream.storage.read_ahead import Part, read_ahead, requests_of
 from tiered_stream.storage.request_window import FIRST, RequestWindow
 
 PATIENCE = 10.0
@@ -83,36 +83,50 @@ def test_the_bytes_of_all_parts_come_in_order() -> None:
     ]
 
 
-class QuickStorage(RequestWindow):
-    """It is as quick as the decoder, whatever a test's clock says."""
+class KnownStorage(RequestWindow):
+    """What it takes is known: so many times as long as to decode. A test's clock says nothing."""
 
-    def __init__(self) -> None:
-        super().__init__(4)
-        super().taken(0.01, 1.0, 0)
+    def __init__(self, times: float, given: FetchOptions) -> None:
+        super().__init__(given)
+        super().taken(given.request_bytes, times, (given.request_bytes, 1.0), 0)
 
-    def taken(self, request_seconds: float, work_seconds: float | None, busy_answers: int) -> None:
+    def taken(self, size: int, seconds: float, worked: tuple[int, float] | None, busy_answers: int) -> None:
         pass
+
+
+def known(times: float, given: FetchOptions, parts: Sequence[Part], *, may_stop: bool = False) -> list[int]:
+    """The bytes of each request to such a storage."""
+    read = list(read_ahead(MemoryFetcher(), parts, given, window=KnownStorage(times, given), may_stop=may_stop))
+    assert b"".join(data for _, data in read) == b"".join(
+        bytes(position % 251 for position in range(len(wanted))) for _, wanted in parts
+    )
+    return [len(data) for _, data in read]
 
 
 def test_a_quick_storage_is_asked_for_neighbours_together_up_to_twice_the_wanted_size() -> None:
     parts = [(segment(95), ByteRange(0, 95)), (segment(20), ByteRange(0, 20)), (segment(5), ByteRange(0, 5))]
-    read = list(read_ahead(MemoryFetcher(), parts, options(memory_bytes=80), window=QuickStorage()))
-    assert [len(data) for _, data in read] == [20, 20, 20, 20, 15, 20, 5]
-    assert b"".join(data for _, data in read) == b"".join(
-        bytes(position % 251 for position in range(len(wanted))) for _, wanted in parts
-    )
+    assert known(0.01, options(memory_bytes=80), parts) == [20, 20, 20, 20, 15, 20, 5]
+    assert known(0.01, options(memory_bytes=40), parts) == [10] * 8 + [15, 10, 10, 5]
 
 
-@pytest.mark.parametrize(("memory", "may_stop"), [(79, False), (1000, True)])
-def test_requests_stay_small_where_memory_is_short_or_the_consumer_may_stop(memory: int, may_stop: bool) -> None:
-    parts = [(segment(40), ByteRange(0, 40))]
-    read = read_ahead(MemoryFetcher(), parts, options(memory_bytes=memory), window=QuickStorage(), may_stop=may_stop)
-    assert [len(data) for _, data in read] == [10, 10, 10, 10]
+def test_who_waits_for_a_slow_storage_gets_small_responses_first() -> None:
+    parts = [(segment(95), ByteRange(0, 95))]
+    assert known(4.0, options(8, memory_bytes=800), parts) == [2] * 8 + [8] * 9 + [7]
 
 
-def test_requests_are_of_the_wanted_size_to_twice_that() -> None:
-    parts = [(segment(45), ByteRange(0, 45))]
-    assert [len(data) for _, data in read_ahead(MemoryFetcher(), parts, options())] == [10, 10, 10, 15]
+def test_where_memory_does_not_hold_what_a_slow_storage_needs_requests_are_smaller() -> None:
+    parts = [(segment(95), ByteRange(0, 95))]
+    assert known(10.0, options(8, memory_bytes=80), parts) == [2] * 8 + [4] * 19 + [3]
+
+
+def test_a_consumer_who_may_stop_is_given_larger_ones_once_it_goes_on() -> None:
+    parts = [(segment(90), ByteRange(0, 90))]
+    assert known(0.01, options(), parts, may_stop=True) == [10, 10, 10, 10, 20, 30]
+
+
+def test_requests_are_of_the_wanted_size_before_anything_is_known() -> None:
+    read = read_ahead(MemoryFetcher(), [(segment(45), ByteRange(0, 45))], options(), now=lambda: 0.0)
+    assert [len(data) for _, data in read] == [10, 10, 10, 15]
 
 
 def test_an_empty_part_and_no_part_at_all_ask_nothing() -> None:
@@ -139,7 +153,7 @@ def test_what_is_under_way_waiting_and_with_the_consumer_stays_within_the_memory
     fetcher = MemoryFetcher()
     parts = [(segment(200), ByteRange(0, 200))]
     consumed = 0
-    for _, data in read_ahead(fetcher, parts, options(in_flight=8, memory_bytes=30)):
+    for _, data in read_ahead(fetcher, parts, options(in_flight=8, memory_bytes=30), now=lambda: 0.0):
         with fetcher.changed:
             # This piece is still held, so of what came after it only what fits beside it may have been asked for.
             assert 10 * len(fetcher.begun) <= consumed + 30
@@ -208,13 +222,14 @@ def test_each_request_is_paced_before_it_is_sent() -> None:
 @pytest.mark.parametrize("in_flight", [1, 4])
 def test_of_a_consumer_who_may_stop_three_small_requests_are_made_until_two_are_taken(in_flight: int) -> None:
     fetcher = MemoryFetcher()
-    pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight), may_stop=True)
+    parts, given = [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight, memory_bytes=40)
+    pieces = read_ahead(fetcher, parts, given, may_stop=True, now=lambda: 0.0)
     sizes = [len(next(pieces)[1]), len(next(pieces)[1])]
     wait_until_idle(fetcher, 3)
     assert sorted(fetcher.begun) == [0, 10, 20]  # of two fetch threads either may be the first
     sizes += [len(data) for _, data in pieces]
     assert sizes == [10] * 100
-    planned = requests_of(fetcher, [(segment(1000), ByteRange(0, 1000))], options(in_flight=in_flight))
+    planned = requests_of(fetcher, parts, given)
     assert [len(wanted) for _, _, wanted in planned] == sizes
 
 
@@ -242,9 +257,9 @@ def test_the_first_requests_are_sent_all_at_once() -> None:
 
 @pytest.mark.parametrize("request_seconds,most_begun", [(0.01, 3), (1.0, 19)])
 def test_as_many_requests_are_ahead_as_come_while_the_consumer_works(request_seconds: float, most_begun: int) -> None:
-    window = RequestWindow(16)
+    window = RequestWindow(options(in_flight=16))
     for _ in range(20):
-        window.taken(request_seconds, 0.05, 0)
+        window.taken(10, request_seconds, (10, 0.05), 0)
     fetcher = MemoryFetcher()
     # A clock that stands still: what was learned is not changed by what is measured here.
     pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window, now=lambda: 0.0)
@@ -255,7 +270,7 @@ def test_as_many_requests_are_ahead_as_come_while_the_consumer_works(request_sec
 
 
 def test_a_storage_that_asks_for_fewer_requests_is_heeded() -> None:
-    window = RequestWindow(16)
+    window = RequestWindow(options(in_flight=16))
     fetcher = MemoryFetcher()
     pieces = read_ahead(fetcher, [(segment(1000), ByteRange(0, 1000))], options(), window=window, now=lambda: 0.0)
     next(pieces)

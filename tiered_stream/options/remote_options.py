@@ -54,9 +54,10 @@ COLUMNS = optional(
 )  # fmt: skip
 REQUEST_BYTES = option(
     "remote.fetch.request.bytes", types.byte_size(1 << 20, 64 << 20), "8m",
-    "About how many bytes one GET reads, up to twice as many; 1m to 64m.",
+    "About how many bytes one GET reads: twice as many from a quick storage, a half or a quarter where many GETs are "
+    "needed at once; 1m to 64m.",
 )  # fmt: skip
-IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "16",
+IN_FLIGHT = option("remote.fetch.requests.in.flight", types.integer(1, 64), "32",
     "The most GETs at once in one task: as many are sent as come while it decodes, and half as many after the storage "
     "has asked for fewer (503 SlowDown).",
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain
@@ -13,7 +13,7 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
-from tiered_stream.storage.request_window import RequestWindow
+from tiered_stream.storage.request_window import SMALLEST, RequestWindow
 from tiered_stream.storage.throttle import Pace
 
 Part = tuple[RemoteLogSegment, ByteRange]
@@ -22,8 +22,6 @@ Request = tuple[int, RemoteLogSegment, ByteRange]
 
 _FIRST_REQUESTS = 3
 """Of a consumer who may stop early, before it has let go of all of them but one: 24 MiB where nothing is set."""
-_SEVERAL = 4
-"""Requests for which there has to be memory, or they are left small."""
 _LAYOUTS_AHEAD = 2
 """Parts whose layout is asked for before their requests are wanted: it may have to read a manifest first."""
 
@@ -57,19 +55,26 @@ def read_ahead(
     Raises:
         StorageError, CorruptDataError: at the place in the order where the bytes are missing.
     """
-    window = window or RequestWindow(options.in_flight)
+    window = window or RequestWindow(options)
     first = _FIRST_REQUESTS * options.request_bytes if may_stop else 0
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
     asked = held = 0
-    worked: float | None = None
+    worked: tuple[int, float] | None = None
+
+    def goes_on() -> bool:
+        return asked - held >= first - options.request_bytes
+
+    def largest() -> int:
+        most = window.request_bytes(first=asked == held)
+        return most if goes_on() else min(most, options.request_bytes)
+
     # A pool of this call's own: nothing outlives it, and nothing is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
-        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options, None if may_stop else window)))
+        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options, largest)))
         upcoming = requests.next()
         while upcoming or waiting:
-            eager = asked - held >= first - options.request_bytes
-            most = options.memory_bytes if eager else min(first - (asked - held), options.memory_bytes)
+            most = options.memory_bytes if goes_on() else min(first - (asked - held), options.memory_bytes)
             while upcoming and len(waiting) < window.size and (held == 0 or held + len(upcoming[2]) <= most):
                 waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, now)))
                 asked += len(upcoming[2])
@@ -78,11 +83,11 @@ def read_ahead(
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
             del future  # or it would keep the bytes while the consumer is at work on them
-            window.taken(seconds, worked, fetcher.busy_answers())
+            window.taken(len(data), seconds, worked, fetcher.busy_answers())
             on_fetch(len(data), seconds)
             began = now()
             yield part, data
-            worked = now() - began
+            worked = len(byte_range), now() - began
             del data
             held -= len(byte_range)
         requests.raise_error()
@@ -96,7 +101,7 @@ def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: F
     return _in_order(zip(parts, ranges, strict=True))
 
 
-def _in_order(parts: Iterator[tuple[Part, Sequence[ByteRange]]]) -> Iterator[Request]:
+def _in_order(parts: Iterator[tuple[Part, Iterable[ByteRange]]]) -> Iterator[Request]:
     return chain.from_iterable(
         ((number, segment, each) for each in ranges) for number, ((segment, _), ranges) in enumerate(parts)
     )
@@ -107,38 +112,42 @@ def _looked_up(
     fetcher: RemoteStorageFetcher,
     parts: Sequence[Part],
     options: FetchOptions,
-    window: RequestWindow | None,
-) -> Iterator[tuple[Part, Sequence[ByteRange]]]:
-    """The parts with their ranges, as large as `window` likes; layouts of some are asked for while others are read."""
+    largest: Callable[[], int],
+) -> Iterator[tuple[Part, Iterator[ByteRange]]]:
+    """The parts with their ranges, neighbours joined; layouts of some parts are asked for while others are read."""
     asked: deque[tuple[Part, Callable[[], Sequence[ByteRange]]]] = deque()
     for part in parts:
-        ask = partial(_ranges_of, fetcher, part, options.request_bytes)
+        ask = partial(_ranges_of, fetcher, part, options.request_bytes, SMALLEST)
         asked.append((part, ask if len(part[1]) <= options.request_bytes else pool.submit(ask).result))
         if len(asked) > _LAYOUTS_AHEAD:
             oldest, ranges = asked.popleft()
-            yield oldest, _joined(ranges(), options, window)
+            yield oldest, _joined(ranges(), largest)
     for oldest, ranges in asked:
-        yield oldest, _joined(ranges(), options, window)
+        yield oldest, _joined(ranges(), largest)
 
 
-def _joined(ranges: Sequence[ByteRange], options: FetchOptions, window: RequestWindow | None) -> Sequence[ByteRange]:
-    """Neighbours in one where `window` thinks that better, and memory is enough for several such requests."""
-    most = window.request_bytes(options.request_bytes) if window else 0
-    joined: list[ByteRange] = []
-    for each in ranges:
-        if joined and each.end - joined[-1].start <= min(most, options.memory_bytes // _SEVERAL):
-            joined[-1] = ByteRange(joined[-1].start, each.end)
-        else:
-            joined.append(each)
-    return joined
+def _joined(ranges: Sequence[ByteRange], largest: Callable[[], int]) -> Iterator[ByteRange]:
+    """Neighbours in one, up to as many bytes as `largest` says when they are wanted; a short rest goes with the last."""
+    upcoming = deque(ranges)
+    while upcoming:
+        start, end = upcoming[0].start, upcoming.popleft().end
+        most = largest()
+        while upcoming and upcoming[0].end - start <= most:
+            end = upcoming.popleft().end
+        if upcoming and upcoming[-1].end - end <= most // 2:
+            end = upcoming[-1].end
+            upcoming.clear()
+        yield ByteRange(start, end)
 
 
-def _ranges_of(fetcher: RemoteStorageFetcher, part: Part, request_bytes: int) -> Sequence[ByteRange]:
+def _ranges_of(
+    fetcher: RemoteStorageFetcher, part: Part, request_bytes: int, divided_by: int = 1
+) -> Sequence[ByteRange]:
     segment, wanted = part
     if len(wanted) <= request_bytes:
         # One GET in any layout, so the layout is not asked here, where it might have to read a manifest first.
         return [wanted] if wanted else []
-    return fetcher.request_ranges(segment, wanted, request_bytes)
+    return fetcher.request_ranges(segment, wanted, max(request_bytes // divided_by, 1))
 
 
 class _Requests:
