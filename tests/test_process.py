@@ -19,7 +19,7 @@ import pytest
 
 from tests.malloc_heaps import only_glibc
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.process import MOST_KEPT, PerProcess, collection_paused, muted
+from tiered_stream.process import MOST_KEPT, PerProcess, collect_old_rarely, collection_paused, muted
 
 SECRET = "a-password-of-the-test"
 
@@ -135,6 +135,24 @@ def test_what_is_made_in_a_pause_of_collection_stays_until_it_ends_and_is_looked
         assert not gc.isenabled() and garbage() is not None
     assert gc.isenabled() and garbage() is None
     assert any(each is made[0] for each in gc.get_objects(generation=2))
+
+
+def test_where_much_is_kept_a_full_collection_is_rare_and_garbage_is_found_young() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_old_rarely()
+        assert gc.get_threshold()[:2] == before[:2]
+        full = gc.get_stats()[2]["collections"]
+        cycle = Thing()
+        cycle.itself = cycle  # type: ignore[attr-defined]
+        garbage = weakref.ref(cycle)
+        del cycle
+        kept: list[list[int]] = [[] for _ in range(100_000)]
+        assert garbage() is None
+        assert gc.get_stats()[2]["collections"] == full
+        assert len(kept) == 100_000
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_pause_within_another_ends_with_the_outer_one() -> None:

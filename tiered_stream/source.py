@@ -38,7 +38,7 @@ from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.offset_json import LastOffsets
 from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
 from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
-from tiered_stream.process import collection_paused, settle_worker, share_heap, show_log
+from tiered_stream.process import collect_old_rarely, collection_paused, settle_worker, share_heap, show_log
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -251,6 +251,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 from tiered_stream.plan.stream import StreamPlanner
 
                 show_log()
+                collect_old_rarely()
                 source = open_log_source(self.options)
                 self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
                 self._batch_log = BatchLog()

@@ -23,6 +23,7 @@ from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.process import collect_old_rarely
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 
@@ -61,6 +62,7 @@ class _Query:
 def measure(rig: Rig, runs: int) -> Iterator[Row]:
     """A row for each way and time."""
     segments = max(1, round(SEGMENTS * rig.scale))
+    collect_old_rarely()  # as the process does that plans a streaming query
     with made_up_cluster(PARTITIONS, segments) as cluster:
 
         def by_gateway(ending: ExitStack) -> Locator:

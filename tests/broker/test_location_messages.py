@@ -141,7 +141,9 @@ def test_tagged_fields_of_kafka_s_own_are_kept_and_unknown_ones_passed_over() ->
     (read,) = FetchResponse.decode(content, version=15).responses[0].partitions
     assert (read.diverging_epoch.epoch, read.diverging_epoch.end_offset) == (4, 40)
     (located,) = answer(15, plain()).responses[0].partitions
-    unknown = replace(located, located_end_offset=5).encode().replace(b"\xe1\x09", b"\xe9\x09")  # tag 1249 becomes 1257
+    unknown = b"".join(replace(located, located_end_offset=5).pieces()).replace(
+        b"\xe1\x09", b"\xe9\x09"
+    )  # tag 1249 becomes 1257
     assert LocatedPartition.decode(Reader(unknown)) == located
 
 

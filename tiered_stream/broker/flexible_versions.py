@@ -9,7 +9,7 @@ tagged fields   uvarint of how many there are; of each its tag, its bytes as uva
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from struct import Struct
 from typing import Any, TypeVar
 from uuid import UUID
@@ -148,7 +148,12 @@ def compact_string(value: str | None) -> bytes:
 
 def compact_array(items: Collection[bytes]) -> bytes:
     """Of items that are encoded already."""
-    return uvarint(len(items) + 1) + b"".join(items)
+    return array_length(items) + b"".join(items)
+
+
+def array_length(items: Sized) -> bytes:
+    """What comes before the items of a compact array."""
+    return uvarint(len(items) + 1)
 
 
 def uuid_bytes(value: UUID | None) -> bytes:
@@ -157,5 +162,12 @@ def uuid_bytes(value: UUID | None) -> bytes:
 
 def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
     """Of fields that are encoded already, by tag."""
-    encoded = (uvarint(tag) + uvarint(len(value)) + value for tag, value in sorted(fields.items()))
-    return uvarint(len(fields)) + b"".join(encoded)
+    return b"".join(tagged_field_pieces(fields))
+
+
+def tagged_field_pieces(fields: Mapping[int, bytes]) -> list[bytes]:
+    """What `tagged_fields` joins."""
+    pieces = [uvarint(len(fields))]
+    for tag, value in sorted(fields.items()):
+        pieces += uvarint(tag), uvarint(len(value)), value
+    return pieces

@@ -25,7 +25,7 @@ records are kafka-python's, see `record_fetch`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
@@ -35,9 +35,11 @@ from uuid import UUID
 from tiered_stream.broker.flexible_versions import (
     NO_TAGS,
     Reader,
+    array_length,
     compact_array,
     compact_bytes,
     compact_string,
+    tagged_field_pieces,
     tagged_fields,
     uuid_bytes,
 )
@@ -210,11 +212,11 @@ class WantedPartition:
     fetch_offset: int
     remote_log_segment_end_offset: int = _NO_END
 
-    def encode(self) -> bytes:
+    def pieces(self) -> tuple[bytes, ...]:
         end = self.remote_log_segment_end_offset
         tags = {} if end == _NO_END else {LOCATION_TAG: _INT64.pack(end)}
         numbers = _WANTED.pack(self.partition, self.current_leader_epoch, self.fetch_offset, -1, -1, _BYTES)
-        return numbers + tagged_fields(tags)
+        return numbers, tagged_fields(tags)
 
     @classmethod
     def decode(cls, reader: Reader) -> WantedPartition:
@@ -253,7 +255,7 @@ class LocationFetchRequest(OwnRequest):
                 _INT32.pack(-1) if version < _FIRST_WITHOUT_REPLICA_ID else b"",
                 _WAIT_AND_SIZES.pack(0, 0, _BYTES, self.isolation_level),
                 _SESSION.pack(0, self.session_epoch),
-                _encode_topics(self.topics),
+                *_encoded_topics(self.topics),
                 compact_array([]),  # forgotten topics
                 compact_string(""),  # rack
                 tagged_fields(tags),
@@ -304,7 +306,8 @@ class LocatedPartition:
     remote_log_segments: bytes = field(default=b"", repr=False)
     located_end_offset: int = _NOT_LOCATED
 
-    def encode(self) -> bytes:
+    def pieces(self) -> tuple[bytes, ...]:
+        """The encoded partition; its segments may have many KB, which are not copied here."""
         tags = dict(self.kafka_tags)
         if self.remote_log_segments:
             tags[LOCATION_TAG] = self.remote_log_segments
@@ -314,7 +317,7 @@ class LocatedPartition:
             self.partition_index, self.error_code,
             self.high_watermark, self.last_stable_offset, self.log_start_offset,
         )  # fmt: skip
-        return numbers + _NO_RECORDS + tagged_fields(tags)
+        return numbers, _NO_RECORDS, *tagged_field_pieces(tags)
 
     @classmethod
     def decode(cls, reader: Reader) -> LocatedPartition:
@@ -344,9 +347,10 @@ class LocationFetchResponse:
     session_id: int
     responses: Sequence[FetchTopic[LocatedPartition]]
 
-    def encode_body(self) -> bytes:
+    def encode_body(self, before: bytes = b"") -> bytes:
+        """The body, after what comes before it: an answer may have many MB, which are copied once."""
         numbers = _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)
-        return numbers + _encode_topics(self.responses) + NO_TAGS
+        return b"".join((before, numbers, *_encoded_topics(self.responses), NO_TAGS))
 
     @classmethod
     def decode_body(cls, body: Reader) -> LocationFetchResponse:
@@ -361,12 +365,15 @@ class LocationFetchResponse:
         return cls(throttle_time_ms, error_code, session_id, topics)
 
 
-def _encode_topics(topics: Sequence[FetchTopic[Any]]) -> bytes:
-    encoded = []
+def _encoded_topics(topics: Sequence[FetchTopic[Any]]) -> Iterator[bytes]:
+    """Their compact array, in pieces."""
+    yield array_length(topics)
     for topic in topics:
-        partitions = compact_array([each.encode() for each in topic.partitions])
-        encoded.append(uuid_bytes(topic.topic_id) + partitions + NO_TAGS)
-    return compact_array(encoded)
+        yield uuid_bytes(topic.topic_id)
+        yield array_length(topic.partitions)
+        for each in topic.partitions:
+            yield from each.pieces()
+        yield NO_TAGS
 
 
 def _decode_topics(reader: Reader, partition: Callable[[Reader], P]) -> list[FetchTopic[P]]:

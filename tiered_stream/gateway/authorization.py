@@ -98,7 +98,7 @@ class AuthorizationAnswer:
             FetchTopic(topic.topic_id, [self._filled(topic.topic_id, each, answers) for each in topic.partitions])
             for topic in self._message.responses
         ]
-        return self._correlation_id + NO_TAGS + replace(self._message, responses=topics).encode_body()
+        return replace(self._message, responses=topics).encode_body(before=self._correlation_id + NO_TAGS)
 
     def _log_end(self, answer: LocatedPartition) -> int:
         return answer.last_stable_offset if self._request.committed else answer.high_watermark

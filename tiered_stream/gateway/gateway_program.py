@@ -12,6 +12,7 @@ from tiered_stream.gateway.gateway_settings import LISTENER_PROTOCOL, SIGNED_SEC
 from tiered_stream.gateway.open_files import connections_allowed
 from tiered_stream.gateway.server import Gateway
 from tiered_stream.observe.health_and_metrics import Monitor
+from tiered_stream.process import collect_old_rarely
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ def run_gateway(settings: GatewaySettings) -> None:
         OSError: a port is taken.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+    collect_old_rarely()
     asyncio.run(_serve(settings))
 
 

@@ -211,8 +211,11 @@ class Relay:
             return 0
         content = await self._made_over(pending, content)
         held += await memory.take(len(content) - size, answer=True)
-        self._client.writer.write(frame(content))
-        await self._taken(self._client.writer)
+        self._client.writer.write(len(content).to_bytes(SIZE_BYTES, "big"))
+        # Whole, it would be copied by the transport.
+        for start in range(0, len(content), CHUNK_BYTES):
+            self._client.writer.write(memoryview(content)[start : start + CHUNK_BYTES])
+            await self._taken(self._client.writer)
         memory.give_back(held)
         return len(content)
 

@@ -56,29 +56,18 @@ def read_ahead(
         StorageError, CorruptDataError: at the place in the order where the bytes are missing.
     """
     window = window or RequestWindow(options)
-    first = _FIRST_REQUESTS * options.request_bytes if may_stop else 0
+    bytes_ahead = _BytesAhead(options, window, may_stop)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
-    asked = held = 0
     worked: tuple[int, float] | None = None
-
-    def goes_on() -> bool:
-        return asked - held >= first - options.request_bytes
-
-    def largest() -> int:
-        most = window.request_bytes(first=asked == held)
-        return most if goes_on() else min(most, options.request_bytes)
-
     # A pool of this call's own: nothing outlives it, and nothing is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
-        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options, largest)))
+        requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options, bytes_ahead.largest_request)))
         upcoming = requests.next()
         while upcoming or waiting:
-            most = options.memory_bytes if goes_on() else min(first - (asked - held), options.memory_bytes)
-            while upcoming and len(waiting) < window.size and (held == 0 or held + len(upcoming[2]) <= most):
+            while upcoming and len(waiting) < window.size and bytes_ahead.has_room(len(upcoming[2])):
                 waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, now)))
-                asked += len(upcoming[2])
-                held += len(upcoming[2])
+                bytes_ahead.asked(len(upcoming[2]))
                 upcoming = requests.next()
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
@@ -87,12 +76,43 @@ def read_ahead(
             on_fetch(len(data), seconds)
             began = now()
             yield part, data
-            worked = len(byte_range), now() - began
+            worked = len(data), now() - began
             del data
-            held -= len(byte_range)
+            bytes_ahead.let_go(len(byte_range))
         requests.raise_error()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _BytesAhead:
+    """What was asked for and the consumer has not let go of, and how much more that may be."""
+
+    def __init__(self, options: FetchOptions, window: RequestWindow, may_stop: bool) -> None:
+        self._options = options
+        self._window = window
+        self._first = _FIRST_REQUESTS * options.request_bytes if may_stop else 0
+        self._held = self._let_go = 0
+
+    def asked(self, size: int) -> None:
+        self._held += size
+
+    def let_go(self, size: int) -> None:
+        self._held -= size
+        self._let_go += size
+
+    def has_room(self, size: int) -> bool:
+        most = self._options.memory_bytes
+        return not self._held or self._held + size <= (most if self._goes_on else min(self._first - self._let_go, most))
+
+    def largest_request(self) -> int:
+        """The most bytes of the next one."""
+        most = self._window.request_bytes(first=not self._let_go)
+        return most if self._goes_on else min(most, self._options.request_bytes)
+
+    @property
+    def _goes_on(self) -> bool:
+        """Whether the consumer wants more than a first few rows."""
+        return self._let_go >= self._first - self._options.request_bytes
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
@@ -127,7 +147,7 @@ def _looked_up(
 
 
 def _joined(ranges: Sequence[ByteRange], largest: Callable[[], int]) -> Iterator[ByteRange]:
-    """Neighbours in one, up to as many bytes as `largest` says when they are wanted; a short rest goes with the last."""
+    """Neighbours in one, up to as many bytes as `largest` says when wanted, and a short rest with the last."""
     upcoming = deque(ranges)
     while upcoming:
         start, end = upcoming[0].start, upcoming.popleft().end
