@@ -200,7 +200,7 @@ class Landing:
             table.commit(query_id, batch_id, files)
 
         rows = bounded.limited(rows) if bounded else rows
-        return self.run.configured(observed(rows).writeStream.foreachBatch(commit)).start()
+        return self.run.started_interpreted(observed(rows).writeStream.foreachBatch(commit))
 
     def _commits(self) -> TableCommits:
         from tiered_stream.delta.commit import LandingTable, TableCommits, on_gap
@@ -263,7 +263,7 @@ class TopicsLanding:
             query.tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
         rows = self.spark.readStream.format(SOURCE).options(**query.options).load()
-        return self.run.configured(observed(rows).writeStream.foreachBatch(commit)).start()
+        return self.run.started_interpreted(observed(rows).writeStream.foreachBatch(commit))
 
 
 def check_settings(options: Mapping[str, str], lane: str) -> Options:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 AVAILABLE_NOW = "availableNow"
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,16 @@ class QueryRun:
         )
         named = writer.queryName(self.name) if self.name else writer
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
+
+    def started_interpreted(self, writer: DataStreamWriter) -> StreamingQuery:
+        """Start a query of few rows, for which Spark makes no Java code: to compile it takes a new JVM 0.6 s."""
+        query = self.configured(writer).start()
+        with suppress(Py4JError, TypeError):  # it is no part of Spark's interface, and can be done without
+            java: Any = query._jsq
+            conf = java.streamingQuery().sparkSessionForStream().conf()  # the query's own copy of the session
+            for name, value in _INTERPRETED.items():
+                conf.set(name, value)
+        return query
 
 
 def query_id_of(batch: DataFrame) -> str:
