@@ -332,6 +332,9 @@ def test_a_jobs_server_starts_before_spark_and_its_look_up_of_others_sources_can
     write_conf(tmp_path / "spark.conf", {"spark.master": "local[1]", "spark.ui.enabled": "false"})
     given = spark_environment()
     given["PYTHONPATH"] = os.pathsep.join((given["PYTHONPATH"], str(tmp_path)))
+    # By its name: Spark looks for no sources where there is a blank in the path of the Python.
+    python = Path(sys.executable)
+    given |= {"PYSPARK_PYTHON": python.name, "PATH": os.pathsep.join((str(python.parent), given["PATH"]))}
     done = subprocess.run(
         [str(SPARK_SUBMIT), "--properties-file", str(tmp_path / "spark.conf"), str(tmp_path / "job.py")],
         capture_output=True, text=True, check=False, env=given,
