@@ -111,7 +111,7 @@ def test_a_quick_storage_is_asked_for_neighbours_together_up_to_twice_the_wanted
 
 def test_who_waits_for_a_slow_storage_gets_small_responses_first() -> None:
     parts = [(segment(95), ByteRange(0, 95))]
-    assert known(4.0, options(8, memory_bytes=800), parts) == [2] * 8 + [8] * 9 + [7]
+    assert known(5.0, options(8, memory_bytes=800), parts) == [2] * 8 + [8] * 9 + [7]
 
 
 def test_where_memory_does_not_hold_what_a_slow_storage_needs_requests_are_smaller() -> None:

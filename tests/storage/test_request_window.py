@@ -76,6 +76,19 @@ def test_who_waits_for_a_slow_storage_gets_little_at_first() -> None:
     assert window.request_bytes() == 8
 
 
+def test_a_storage_that_is_hardly_slower_than_the_decoder_is_asked_as_ever() -> None:
+    window = window_of()
+    after(window, request=0.1, work=0.03)
+    assert window.request_bytes(first=True) == window.request_bytes() == 8
+
+
+def test_requests_that_are_large_stay_so_while_their_own_size_comes_quickly() -> None:
+    window = window_of()
+    after(window, request=0.05, work=0.03)
+    after(window, request=0.1, work=0.06, size=16)
+    assert window.request_bytes() == 16
+
+
 def test_requests_are_small_where_more_are_needed_than_memory_holds() -> None:
     window = window_of()
     after(window, request=0.37, work=0.02)

@@ -18,7 +18,9 @@ SMALLEST = 4
 _LARGER = 2
 """Times the usual bytes of a request, where few are needed."""
 _FEW = 2
-"""Requests of the usual size that come, one after the other, about as quickly as they are decoded."""
+"""Requests that are decoded while one of their size comes, at most, where the storage is about as quick as that."""
+_MANY = 4
+"""Those of the usual size, at least, where the storage is so slow that who waits is given less."""
 _SEVERAL = 4
 """Requests for which there has to be memory, if they are to be larger than usual."""
 _KEPT = 16
@@ -73,10 +75,12 @@ class RequestWindow:
         with self._lock:
             if not self._work or not self._latest:
                 return self._usual
+            in_use = max(self._latest, self._usual)
+            quick = self._decoded_meanwhile(in_use) < _FEW * in_use
             meanwhile = self._decoded_meanwhile(self._usual)
-        if meanwhile < _FEW * self._usual:
+        if quick:
             return min(_LARGER * self._usual, max(self._usual, self._memory // _SEVERAL))
-        if first:
+        if first and meanwhile > _MANY * self._usual:
             return self._usual // SMALLEST
         return self._usual if meanwhile + READY * self._usual <= self._memory else self._usual // 2
 
