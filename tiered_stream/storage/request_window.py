@@ -11,7 +11,7 @@ from tiered_stream.process import PerProcess
 
 FIRST = 8
 """Requests at once before anything is known of storage and decoder."""
-READY = 3
+_READY = 3
 """Beside those under way: two whose responses wait, as no machine is steady, and one to follow."""
 SMALLEST = 4
 """By how much the usual bytes of a request are divided for the smallest."""
@@ -46,7 +46,7 @@ class RequestWindow:
         self._lock = Lock()
         self._usual = options.request_bytes
         self._memory = options.memory_bytes
-        self._most = self._allowed = options.in_flight + READY
+        self._most = self._allowed = options.in_flight + _READY
         self._taken: dict[int, deque[tuple[int, float]]] = {}
         """Bytes and seconds of requests, by how large they were to be."""
         self._latest = 0
@@ -60,15 +60,15 @@ class RequestWindow:
     def size(self) -> int:
         """Requests that may be sent and not taken."""
         with self._lock:
-            return min(self._wanted(), self._allowed)
+            return self._size()
 
-    def _wanted(self) -> int:
+    def _size(self) -> int:
         if not self._work or not self._latest:
-            return min(FIRST, self._most)
+            return min(FIRST, self._allowed)
         bytes_each = fmean(size for size, _ in self._taken[self._latest])
         # More than the mean needs: neither side is steady.
-        needed = 1.5 * self._decoded_meanwhile(self._latest) / max(bytes_each, 1) + READY
-        return int(min(self._most, needed))
+        needed = 1.5 * self._decoded_meanwhile(self._latest) / max(bytes_each, 1) + _READY
+        return int(min(self._allowed, needed))
 
     def request_bytes(self, *, first: bool = False) -> int:
         """The most of the request that is sent next; `first`: the consumer waits for it, and has nothing to do."""
@@ -82,7 +82,7 @@ class RequestWindow:
             return min(_LARGER * self._usual, max(self._usual, self._memory // _SEVERAL))
         if first and meanwhile > _MANY * self._usual:
             return self._usual // SMALLEST
-        return self._usual if meanwhile + READY * self._usual <= self._memory else self._usual // 2
+        return self._usual if meanwhile + _READY * self._usual <= self._memory else self._usual // 2
 
     def _decoded_meanwhile(self, size: int) -> float:
         """Bytes that the consumer is done with while a request of so many is under way."""
@@ -114,7 +114,7 @@ class RequestWindow:
             if worked is not None:
                 self._work.append(worked)
             if self._busy_answers is not None and busy_answers > self._busy_answers:
-                self._allowed, self._since_busy = max(1, min(self._wanted(), self._allowed) // 2), 0
+                self._allowed, self._since_busy = max(1, self._size() // 2), 0
             elif (since := self._since_busy + 1) >= self._allowed:
                 # As many as are allowed were answered well: one more.
                 self._allowed, self._since_busy = min(self._allowed + 1, self._most), 0
