@@ -50,7 +50,7 @@ def test_nothing_below_the_log_start_and_nothing_beyond_the_end_that_the_client_
 def test_a_log_end_that_moved_back_is_an_error_that_passes() -> None:
     authorized = answered(asked(location_fetch({0: (5, 50)})), {0: {"error_code": 1}})
     assert authorized.readable() == []
-    assert read(FetchResponse, authorized.encode({}), 15).responses[0].partitions[0].error_code == 78
+    assert read(FetchResponse, b"".join(authorized.encode({})), 15).responses[0].partitions[0].error_code == 78
 
 
 def test_an_offset_that_no_log_has_is_out_of_range_as_at_a_broker() -> None:
@@ -59,12 +59,12 @@ def test_an_offset_that_no_log_has_is_out_of_range_as_at_a_broker() -> None:
     sent = read(FetchRequest, authorization_request(asked(content), {}), 15)
     assert sent.topics[0].partitions[0].fetch_offset == -5
     authorized = answered(asked(content), {0: {"error_code": 1}})
-    assert read(FetchResponse, authorized.encode({}), 15).responses[0].partitions[0].error_code == 1
+    assert read(FetchResponse, b"".join(authorized.encode({})), 15).responses[0].partitions[0].error_code == 1
 
 
 def test_the_answer_has_locations_and_no_records() -> None:
     authorized = answered(asked(location_fetch({0: (20, 50), 1: (20, 50)})), {0: {}, 1: {}}, correlation_id=42)
-    content = authorized.encode({FIRST: PartitionAnswer(b"\x01", 50)})
+    content = b"".join(authorized.encode({FIRST: PartitionAnswer(b"\x01", 50)}))
     message = read(FetchResponse, content, 15)
     assert message.header.correlation_id == 42
     assert [each.records for each in message.responses[0].partitions] == [None, None]

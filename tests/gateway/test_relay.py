@@ -59,9 +59,9 @@ class Locations:
         assert request is not None
         return request, authorization_request(request, dict.fromkeys(request.wanted, 77))
 
-    async def answer(self, request: LocationRequest, content: bytes) -> bytes:
+    async def answer(self, request: LocationRequest, content: bytes) -> list[bytes]:
         self.answered.append(content)
-        return content
+        return [content[:7], content[7:]]
 
 
 class Ends:

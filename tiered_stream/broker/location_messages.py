@@ -347,10 +347,14 @@ class LocationFetchResponse:
     session_id: int
     responses: Sequence[FetchTopic[LocatedPartition]]
 
-    def encode_body(self, before: bytes = b"") -> bytes:
-        """The body, after what comes before it: an answer may have many MB, which are copied once."""
-        numbers = _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)
-        return b"".join((before, numbers, *_encoded_topics(self.responses), NO_TAGS))
+    def encode_body(self) -> bytes:
+        return b"".join(self.pieces())
+
+    def pieces(self) -> Iterator[bytes]:
+        """The encoded body, which may have many MB: nothing is copied here."""
+        yield _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)
+        yield from _encoded_topics(self.responses)
+        yield NO_TAGS
 
     @classmethod
     def decode_body(cls, body: Reader) -> LocationFetchResponse:

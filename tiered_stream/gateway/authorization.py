@@ -92,13 +92,13 @@ class AuthorizationAnswer:
             for start in [max(wanted[where][0], answer.log_start_offset)]
         ]
 
-    def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> bytes:
-        """The response for the client; partitions that are not in `answers` get no locations."""
+    def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> list[bytes]:
+        """The response for the client, in pieces; partitions that are not in `answers` get no locations."""
         topics = [
             FetchTopic(topic.topic_id, [self._filled(topic.topic_id, each, answers) for each in topic.partitions])
             for topic in self._message.responses
         ]
-        return replace(self._message, responses=topics).encode_body(before=self._correlation_id + NO_TAGS)
+        return [self._correlation_id, NO_TAGS, *replace(self._message, responses=topics).pieces()]
 
     def _log_end(self, answer: LocatedPartition) -> int:
         return answer.last_stable_offset if self._request.committed else answer.high_watermark

@@ -45,8 +45,8 @@ class LocationWorkers:
         """
         return await self._run(lambda: self._authorization_request(head, content), len(content))
 
-    async def answer(self, request: LocationRequest, content: bytes) -> bytes:
-        """The client's answer, made from the broker's.
+    async def answer(self, request: LocationRequest, content: bytes) -> list[bytes]:
+        """The client's answer in pieces, made from the broker's.
 
         Raises:
             FrameError: the content is not a Fetch answer.
@@ -79,7 +79,7 @@ class LocationWorkers:
             self._metrics.partitions.labels("failed").inc(len(request.wanted))
             return None, content
 
-    def _answer(self, request: LocationRequest, content: bytes) -> bytes:
+    def _answer(self, request: LocationRequest, content: bytes) -> list[bytes]:
         authorized = AuthorizationAnswer(request, content)
         readable = authorized.readable()
         found: dict[TopicIdIndex, PartitionAnswer] = {}

@@ -7,7 +7,7 @@ and each response is a turn of the event loop, so that a client that sends much 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
@@ -28,7 +28,7 @@ from tiered_stream.gateway.frames import (
 )
 from tiered_stream.gateway.location_workers import LocationWorkers
 from tiered_stream.gateway.rewrite import API_VERSIONS, rewrite_response
-from tiered_stream.gateway.streams import CHUNK_BYTES, Streams, let_go
+from tiered_stream.gateway.streams import CHUNK_BYTES, Streams, chunks, let_go
 
 _LARGEST_RESPONSE = (1 << 31) - 1
 _LARGEST_IN_LOOP = 64 << 10  # of an answer that is rewritten: about 2 ms, then a thread does it
@@ -209,32 +209,32 @@ class Relay:
             if not self._state.probed(content):
                 raise FrameError(f"{self._needs_login} before a login")
             return 0
-        content = await self._made_over(pending, content)
-        held += await memory.take(len(content) - size, answer=True)
-        self._client.writer.write(len(content).to_bytes(SIZE_BYTES, "big"))
-        # Whole, it would be copied by the transport.
-        for start in range(0, len(content), CHUNK_BYTES):
-            self._client.writer.write(memoryview(content)[start : start + CHUNK_BYTES])
+        pieces = await self._made_over(pending, content)
+        made = sum(map(len, pieces))
+        held += await memory.take(made - size, answer=True)
+        self._client.writer.write(made.to_bytes(SIZE_BYTES, "big"))
+        for chunk in chunks(pieces):
+            self._client.writer.write(chunk)
             await self._taken(self._client.writer)
         memory.give_back(held)
-        return len(content)
+        return made
 
-    async def _made_over(self, pending: Pending, content: bytes) -> bytes:
+    async def _made_over(self, pending: Pending, content: bytes) -> Sequence[bytes]:
+        """The response as it is to be, in pieces."""
         services, head = self._services, pending.head
         if pending.locations is not None:
             async with self._locating:
                 with self._memory.at_work():
                     return await services.locations.answer(pending.locations, content)
         if head.api_key == API_VERSIONS:
-            return content[:CORRELATION_ID_BYTES] + _api_versions(
-                head.api_version, content[CORRELATION_ID_BYTES:], services.feature_version
-            )
+            number, rest = content[:CORRELATION_ID_BYTES], content[CORRELATION_ID_BYTES:]
+            return number, _api_versions(head.api_version, rest, services.feature_version)
         rewrite = partial(
             rewrite_response, head.api_key, head.api_version, content, services.advertise, services.feature_version
         )
         made = await asyncio.to_thread(rewrite) if len(content) > _LARGEST_IN_LOOP else rewrite()
         await services.listen()
-        return made
+        return (made,)
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, count: int) -> None:
         while count:

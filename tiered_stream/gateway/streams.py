@@ -7,6 +7,7 @@ import socket
 import ssl
 import traceback
 from asyncio import sslproto
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -84,6 +85,22 @@ class StreamOpener:
             transport.set_read_buffer_limits(high=self._unread_bytes)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return Streams(reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop()))
+
+
+def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, a chunk at a time: joined whole, they would be copied into memory that is new to the process."""
+    waiting: list[bytes | memoryview] = []
+    size = 0
+    for piece in pieces:
+        left = memoryview(piece)
+        while size + len(left) >= CHUNK_BYTES:
+            cut = CHUNK_BYTES - size
+            yield b"".join([*waiting, left[:cut]])
+            waiting, size, left = [], 0, left[cut:]
+        waiting.append(left)
+        size += len(left)
+    if size:
+        yield b"".join(waiting)
 
 
 def let_go(error: BaseException | None) -> None:

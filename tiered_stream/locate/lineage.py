@@ -38,9 +38,9 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
     """Those of one partition, sorted and disjoint."""
 
     @cached_property
-    def located(self) -> dict[tuple[int, bool], tuple[SegmentLocation, int | None]]:
-        """For whoever locates them: by index and whether for read_committed, a part's location, and its seam."""
-        return {}
+    def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
+        """For whoever locates them: whether for read_committed, and then each part's location, and its seam."""
+        return {committed: [None] * len(self) for committed in (False, True)}
 
     def next_stop(self, at: int) -> int:
         """From `at` on, the first that may have a transaction index, or that is followed by a gap or by nothing."""

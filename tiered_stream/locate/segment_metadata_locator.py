@@ -84,26 +84,19 @@ class SegmentMetadataLocator(Locator):
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
-        work = [
-            (partition, at, wanted)
-            for partition, wanted in ranges.items()
-            if partition in visible
-            for at in overlapping(visible[partition], wanted)
-        ]
-        located: dict[TopicPartition, list[_Located]] = {partition: [] for partition in ranges}
-        for (partition, _, _), one in zip(work, self._locate_all(visible, work, needed), strict=True):
-            if one is not None:
-                located[partition].append(one)
+        parts = {each: overlapping(visible[each], wanted) for each, wanted in ranges.items() if each in visible}
+        located = self._locate_all(visible, parts, ranges, needed)
         seams = {each: {seam for _, seam in found if seam is not None} for each, found in located.items()}
         asked = [(partition, seam) for partition, of in seams.items() for seam in of]
         across = self._aborted_across(asked) if asked else {}
-        locations = {}
+        locations: PartitionLocations = dict.fromkeys(ranges, ())
         for partition, found in located.items():
             beyond: dict[int | None, Sequence[AbortedTransaction] | None] = {None: ()}
             beyond.update({seam: across.get((partition, seam)) for seam in seams[partition]})
-            with_beyond = ((location, beyond[seam]) for location, seam in found)
             locations[partition] = tuple(
-                with_aborted(each, more) if more else each for each, more in with_beyond if more is not None
+                with_aborted(location, more) if more else location
+                for location, seam in found
+                if (more := beyond[seam]) is not None
             )
         return locations
 
@@ -180,25 +173,42 @@ class SegmentMetadataLocator(Locator):
     def _locate_all(
         self,
         visible: Mapping[TopicPartition, Visible],
-        work: Sequence[tuple[TopicPartition, int, OffsetRange]],
+        parts: Mapping[TopicPartition, range],
+        ranges: PartitionRanges,
         needed: SegmentFilter,
-    ) -> list[_Located | None]:
-        """Side by side where it asks the storage; None: that does not give what the segment needs, and that may be."""
+    ) -> dict[TopicPartition, list[_Located]]:
+        """Side by side where it asks the storage; without those for which that does not give what it may lack."""
         left_out = SegmentsLeftOut(self._fetcher, visible)
 
-        def locate(item: tuple[TopicPartition, int, OffsetRange]) -> _Located | None:
-            partition, at, wanted = item
+        def locate(item: tuple[TopicPartition, int]) -> _Located | None:
+            partition, index = item
+            at, wanted = parts[partition][index], ranges[partition]
             one = partial(self._locate_one, visible[partition], at, wanted)
             segment, offsets = visible[partition][at].segment, visible[partition][at].offsets
             if not needed(segment):
                 return SegmentLocation(segment, wanted.intersect(offsets), ByteRange(0, 0)), None
             return left_out.unless_storage_fails(segment, one) if self.falls_back else one()
 
-        known = [self._whole(visible[partition], at, wanted, needed) for partition, at, wanted in work]
-        asked = self._executor.map(locate, (item for item, one in zip(work, known, strict=True) if one is None))
-        located = [next(asked) if one is None else one for one in known]
+        located = {each: self._wholes(visible[each], parts[each], ranges[each], needed) for each in parts}
+        unknown = [
+            (partition, index) for partition, found in located.items() for index, one in enumerate(found) if one is None
+        ]
+        for (partition, index), one in zip(unknown, self._executor.map(locate, unknown), strict=True):
+            located[partition][index] = one
         left_out.tell()
-        return located
+        return {partition: [one for one in found if one is not None] for partition, found in located.items()}
+
+    def _wholes(
+        self, visible: Visible, parts: range, wanted: OffsetRange, needed: SegmentFilter
+    ) -> list[_Located | None]:
+        """What `_whole` says of each part; of 100,000 it is not asked again where it is known and all are needed."""
+        if not isinstance(visible, VisibleSegments) or needed is not every_segment:
+            return [self._whole(visible, at, wanted, needed) for at in parts]
+        found = visible.located[self.committed][parts.start : parts.stop]
+        cut = {0, len(parts) - 1} if len(parts) else set()  # these may be wanted in part
+        for index in cut.union(index for index, one in enumerate(found) if one is None):
+            found[index] = self._whole(visible, parts[index], wanted, needed)
+        return found
 
     def _whole(self, visible: Visible, at: int, wanted: OffsetRange, needed: SegmentFilter) -> _Located | None:
         """Where a part is that is wanted whole, if no index is needed for that; made once."""
@@ -207,11 +217,11 @@ class SegmentMetadataLocator(Locator):
             return None
         if wanted.start > part.offsets.start or wanted.end < part.offsets.end:
             return None
-        known = visible.located.get((at, self.committed))
+        known = visible.located[self.committed][at]
         if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
             # What could have been aborted, a seam tells: the search would go on to it.
             seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
-            known = visible.located[at, self.committed] = self._place(visible, at, wanted), seam
+            known = visible.located[self.committed][at] = self._place(visible, at, wanted), seam
         return known
 
     def _needs_index(self, visible: VisibleSegments, at: int) -> bool:

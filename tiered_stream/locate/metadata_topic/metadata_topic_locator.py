@@ -83,6 +83,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}
+        self._epochs: dict[TopicPartition, tuple[Segments, set[int]]] = {}
         self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
@@ -110,7 +111,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         told = self._told(ids, topics)
         tiered = {partition: segments for partition, segments in told.found.items() if segments}
         lineages = self._lineages.of(
-            {partition: _epochs(segments) for partition, segments in tiered.items()},
+            {partition: self._epochs_of(partition, segments) for partition, segments in tiered.items()},
             {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in tiered},
         )
         starts = self._offsets.each(EARLIEST, lineages.found, self._patience_ms)
@@ -144,6 +145,13 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
+
+    def _epochs_of(self, partition: TopicPartition, segments: Segments) -> set[int]:
+        known = self._epochs.get(partition)
+        if known is None or known[0] != segments:
+            known = segments, {entry.epoch for segment in segments for entry in segment.leader_epochs}
+            self._epochs[partition] = known
+        return known[1]
 
     def _view(
         self,
@@ -250,7 +258,3 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             max_bytes=1, max_wait_ms=max_wait_ms, topic_id=self._topic_ids[partition.topic],
             patience_ms=self._patience_ms,
         )  # fmt: skip
-
-
-def _epochs(segments: Sequence[RemoteLogSegment]) -> set[int]:
-    return {entry.epoch for segment in segments for entry in segment.leader_epochs}
