@@ -19,6 +19,11 @@ from tests.stack.tiered_stack import TieredStack
 
 KEPT = ROOT / "build" / "bench-topics"
 """Made once: a broker's and an object store's data. Safe to delete while no bench runs."""
+_BROKER_JVM = (
+    "-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true",
+    # Else each of its threads keeps a buffer as large as the largest record that it has written, and N100 ends it.
+    f"-Djdk.nio.maxCachedBufferSize={32 << 20}",
+)  # fmt: skip
 WARM_UP = "warm-up"
 TUNED = {
     "kafka.max.partition.fetch.bytes": str(16 << 20),
@@ -89,7 +94,7 @@ def running(scale: float) -> Iterator[Rig]:
     KEPT.mkdir(parents=True, exist_ok=True)
     with (
         build_folder("bench") as folder,
-        TieredStack(KEPT / "stack", jvm_options=("-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true")) as stack,
+        TieredStack(KEPT / "stack", jvm_options=_BROKER_JVM) as stack,
         serving(folder) as lakes,
     ):
         rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT))
