@@ -196,3 +196,32 @@ def test_threads_of_a_worker_share_a_heap(how: str, one: bool) -> None:
     command = [sys.executable, "-c", _COUNT_HEAPS, how]
     done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1])
     assert (int(done.stdout) == 1) is one
+
+
+_COUNT_FAULTS = """
+import sys
+from resource import RUSAGE_SELF, getpagesize, getrusage
+from tiered_stream.process import share_heap
+
+if sys.argv[1] == "shared":
+    share_heap()
+
+
+def rounds(count):
+    for _ in range(count):
+        responses = [b"x" * (16 << 20) for _ in range(3)]
+        del responses
+    return getrusage(RUSAGE_SELF).ru_minflt
+
+
+before = rounds(2)
+print((rounds(4) - before) * getpagesize() >> 20)
+"""
+
+
+@only_glibc
+@pytest.mark.parametrize("how,kept", [("shared", True), ("apart", False)])
+def test_a_worker_s_heap_keeps_the_memory_of_responses_for_the_next(how: str, kept: bool) -> None:
+    command = [sys.executable, "-c", _COUNT_FAULTS, how]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1])
+    assert (int(done.stdout) < 3 * 16) is kept, f"{int(done.stdout)} MiB of fresh pages"
