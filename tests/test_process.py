@@ -193,9 +193,7 @@ print(heaps_of_threads())
 @only_glibc
 @pytest.mark.parametrize("how,one", [("shared", True), ("apart", False)])
 def test_threads_of_a_worker_share_a_heap(how: str, one: bool) -> None:
-    command = [sys.executable, "-c", _COUNT_HEAPS, how]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1])
-    assert (int(done.stdout) == 1) is one
+    assert (_told(_COUNT_HEAPS, how) == 1) is one
 
 
 _COUNT_FAULTS = """
@@ -222,6 +220,11 @@ print((rounds(4) - before) * getpagesize() >> 20)
 @only_glibc
 @pytest.mark.parametrize("how,kept", [("shared", True), ("apart", False)])
 def test_a_worker_s_heap_keeps_the_memory_of_responses_for_the_next(how: str, kept: bool) -> None:
-    command = [sys.executable, "-c", _COUNT_FAULTS, how]
-    done = subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1])
-    assert (int(done.stdout) < 3 * 16) is kept, f"{int(done.stdout)} MiB of fresh pages"
+    fresh = _told(_COUNT_FAULTS, how)
+    assert (fresh < 3 * 16) is kept, f"{fresh} MiB of fresh pages"
+
+
+def _told(program: str, how: str) -> int:
+    """The number that the program prints, in a process of its own."""
+    command = [sys.executable, "-c", program, how]
+    return int(subprocess.run(command, capture_output=True, check=True, cwd=Path(__file__).parents[1]).stdout)

@@ -13,17 +13,13 @@ from pyspark.sql import SparkSession
 
 from tests.bench.lakes import Lake, serving
 from tests.bench.shapes import Shape, Topics, scaled
+from tests.stack.broker import JVM_OPTIONS
 from tests.stack.build import ROOT, build_folder
 from tests.stack.spark import spark_session
 from tests.stack.tiered_stack import TieredStack
 
 KEPT = ROOT / "build" / "bench-topics"
 """Made once: a broker's and an object store's data. Safe to delete while no bench runs."""
-_BROKER_JVM = (
-    "-Xmx1g", "-XX:+UseG1GC", "-Djava.awt.headless=true",
-    # Else each of its threads keeps a buffer as large as the largest record that it has written, and N100 ends it.
-    f"-Djdk.nio.maxCachedBufferSize={32 << 20}",
-)  # fmt: skip
 WARM_UP = "warm-up"
 TUNED = {
     "kafka.max.partition.fetch.bytes": str(16 << 20),
@@ -94,7 +90,7 @@ def running(scale: float) -> Iterator[Rig]:
     KEPT.mkdir(parents=True, exist_ok=True)
     with (
         build_folder("bench") as folder,
-        TieredStack(KEPT / "stack", jvm_options=_BROKER_JVM) as stack,
+        TieredStack(KEPT / "stack", jvm_options=(*JVM_OPTIONS, "-Xmx1g")) as stack,
         serving(folder) as lakes,
     ):
         rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT))

@@ -112,7 +112,7 @@ def test_a_request_of_our_own_goes_through_kafka_pythons_connection() -> None:
     assert (theirs.header.request_api_key, theirs.header.client_id, theirs.header.correlation_id) == (1, "us", 1)
     assert theirs.topics[0].partitions[0].fetch_offset == 3
     response = LocationFetchResponse(0, 0, 0, [FetchTopic(UUID(int=5), [LocatedPartition(1, 0, 9, 8, 7)])])
-    content = (1).to_bytes(4, "big") + b"\0" + response.encode_body()
+    content = (1).to_bytes(4, "big") + b"\0" + b"".join(response.pieces())
     assert protocol.receive_bytes(len(content).to_bytes(4, "big") + content) == [(1, response)]
 
 

@@ -124,7 +124,7 @@ def test_an_answer_with_segments_is_read_as_it_was_written(version: int) -> None
     response = answer(version, plain(), plain(partition_index=3))
     (topic,) = response.responses
     named = [replace(topic.partitions[0], remote_log_segments=data, located_end_offset=90), topic.partitions[1]]
-    content = replace(response, responses=[replace(topic, partitions=named)]).encode_body()
+    content = b"".join(replace(response, responses=[replace(topic, partitions=named)]).pieces())
     read = LocationFetchResponse.decode_body(Reader(content))
     located, other = read.responses[0].partitions
     assert read.responses[0].topic_id == TOPIC_ID and read.throttle_time_ms == 3
@@ -137,7 +137,7 @@ def test_an_answer_with_segments_is_read_as_it_was_written(version: int) -> None
 
 def test_tagged_fields_of_kafka_s_own_are_kept_and_unknown_ones_passed_over() -> None:
     epoch = FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset(epoch=4, end_offset=40)
-    content = replace(answer(15, plain(diverging_epoch=epoch))).encode_body()
+    content = b"".join(replace(answer(15, plain(diverging_epoch=epoch))).pieces())
     (read,) = FetchResponse.decode(content, version=15).responses[0].partitions
     assert (read.diverging_epoch.epoch, read.diverging_epoch.end_offset) == (4, 40)
     (located,) = answer(15, plain()).responses[0].partitions

@@ -18,7 +18,11 @@ from tests.stack.jars import CONF, jar_paths
 from tests.stack.java import java_command
 from tests.stack.processes import ServiceProcess, free_ports
 
-JVM_OPTIONS = ("-Xmx700m", "-XX:+UseG1GC", "-Djava.awt.headless=true")
+JVM_OPTIONS = (
+    "-Xmx700m", "-XX:+UseG1GC", "-Djava.awt.headless=true",
+    # Else each of its threads keeps memory as large as the largest record that it has written: some of 100 MB end it.
+    f"-Djdk.nio.maxCachedBufferSize={32 << 20}",
+)  # fmt: skip
 CONTROLLER_NODE = 1
 
 

@@ -347,9 +347,6 @@ class LocationFetchResponse:
     session_id: int
     responses: Sequence[FetchTopic[LocatedPartition]]
 
-    def encode_body(self) -> bytes:
-        return b"".join(self.pieces())
-
     def pieces(self) -> Iterator[bytes]:
         """The encoded body, which may have many MB: nothing is copied here."""
         yield _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)

@@ -200,7 +200,7 @@ def locations(random: Random) -> bytes:
         located_end_offset=one(random, (300, 300, 300, 900, 0, -1, 10, -(1 << 63), (1 << 63) - 1)),
     )  # fmt: skip
     answer = LocationFetchResponse(0, 0, 0, [FetchTopic(TOPIC_ID, [partition] * one(random, (1, 1, 1, 2)))])
-    made = fixed(1, 4) + uvarint(0) + answer.encode_body()
+    made = fixed(1, 4) + uvarint(0) + b"".join(answer.pieces())
     return spoiled(random, made) if random.random() < 0.3 else made
 
 
