@@ -199,16 +199,28 @@ def test_threads_of_a_worker_share_a_heap(how: str, one: bool) -> None:
 _COUNT_FAULTS = """
 import sys
 from resource import RUSAGE_SELF, getpagesize, getrusage
-from tiered_stream.process import share_heap
+from tiered_stream.process import share_heap_with_arrow
 
 if sys.argv[1] == "shared":
-    share_heap()
+    share_heap_with_arrow()
+from tiered_stream.records.memory import allocate
+
+
+def of_python():
+    return [b"x" * (16 << 20) for _ in range(3)]
+
+
+def of_arrow():
+    for array in (found := [allocate(size, "u1") for size in (7 << 20, 8 << 20, 9 << 20)]):
+        array[:] = 1
+    return found
 
 
 def rounds(count):
     for _ in range(count):
-        responses = [b"x" * (16 << 20) for _ in range(3)]
-        del responses
+        for take in of_python, of_arrow:
+            taken = take()
+            del taken
     return getrusage(RUSAGE_SELF).ru_minflt
 
 
@@ -219,9 +231,29 @@ print((rounds(4) - before) * getpagesize() >> 20)
 
 @only_glibc
 @pytest.mark.parametrize("how,kept", [("shared", True), ("apart", False)])
-def test_a_worker_s_heap_keeps_the_memory_of_responses_for_the_next(how: str, kept: bool) -> None:
+def test_a_worker_s_heap_keeps_the_memory_of_responses_and_record_batches_for_the_next(how: str, kept: bool) -> None:
     fresh = _told(_COUNT_FAULTS, how)
     assert (fresh < 3 * 16) is kept, f"{fresh} MiB of fresh pages"
+
+
+_NAME_POOL = """
+from tiered_stream.process import share_heap_with_arrow
+
+share_heap_with_arrow()
+import pyarrow as pa
+print(int(pa.default_memory_pool().backend_name == "system"))
+"""
+
+
+@only_glibc
+@pytest.mark.parametrize("chosen,shared", [(None, True), ("mimalloc", False)])
+def test_arrow_shares_the_heap_unless_the_user_has_chosen_a_pool(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, shared: bool
+) -> None:
+    monkeypatch.delenv("ARROW_DEFAULT_MEMORY_POOL", raising=False)
+    if chosen:
+        monkeypatch.setenv("ARROW_DEFAULT_MEMORY_POOL", chosen)
+    assert bool(_told(_NAME_POOL, "")) is shared
 
 
 def _told(program: str, how: str) -> int:

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from tiered_stream.fork_client import FORKED, REFUSED, STANDARD_DESCRIPTORS
 from tiered_stream.forks import may_fork, settle_for_forks
-from tiered_stream.process import share_heap
+from tiered_stream.process import share_heap_with_arrow
 from tiered_stream.worker_daemon import import_ahead
 
 log = logging.getLogger(__name__)
@@ -264,7 +264,7 @@ def main() -> None:
     descriptor, folder, *more = sys.argv[1:]
     started_with = read_at_start(os.environb)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else it starts threads when it is imported
-    share_heap()  # before a library's thread gets one of its own, which each fork would go on with
+    share_heap_with_arrow()  # before a library's thread gets one of its own, which each fork would go on with
     signal.signal(signal.SIGCHLD, _bury)
     listener = socket.socket(fileno=int(descriptor))
     import_for_forks(import_planners)

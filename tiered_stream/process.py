@@ -24,10 +24,12 @@ T = TypeVar("T")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Of malloc.h."""
-_KEPT_BYTES = 64 << 20
+_KEPT_BYTES = 128 << 20
 """What a heap keeps at the most of what was freed at its end."""
 _FROM_HEAP = 32 << 20
 """What is larger does not come from the heap, and goes back at once; malloc knows no higher bound."""
+_ARROWS_POOL = "ARROW_DEFAULT_MEMORY_POOL"
+"""A variable that libarrow reads once."""
 MOST_KEPT = 16
 """Of one kind; one more, and the one that was longest without use goes."""
 
@@ -112,8 +114,8 @@ def settle_worker() -> None:
 
 
 @cache
-def share_heap() -> None:
-    """Let all threads of this process, and of its forks, take memory from one heap, where malloc is glibc's.
+def share_heap() -> bool:
+    """Let all threads of this process, and of its forks, take memory from one heap; only where malloc is glibc's.
 
     It gives each thread one of its own, and each keeps some of what its responses took: 50 MiB together. Of one heap it
     gives the kernel back what a response took, which clears as many pages for the next: 110,000 of them for a GiB.
@@ -125,6 +127,18 @@ def share_heap() -> None:
         libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, _FROM_HEAP)
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        return True
+    return False
+
+
+def share_heap_with_arrow() -> None:
+    """Let Arrow take memory from that heap, too, unless the user has chosen a pool; before pyarrow is imported.
+
+    The pool that it would choose gives back within milliseconds what record batches took, and has the kernel clear
+    pages again for the next ones; and what is free in one of two heaps is of no use to the other.
+    """
+    if share_heap():
+        os.environ.setdefault(_ARROWS_POOL, "system")
 
 
 @cache

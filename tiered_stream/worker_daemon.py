@@ -16,7 +16,7 @@ import os
 import sys
 
 from tiered_stream.forks import may_fork, settle_for_forks
-from tiered_stream.process import share_heap
+from tiered_stream.process import share_heap_with_arrow
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def import_ahead() -> None:
 
 def main() -> None:
     """Import, and serve as Spark's own daemon does; the arguments are its own."""
-    share_heap()  # before a library's thread gets one of its own, which each worker would go on with
+    share_heap_with_arrow()  # before a library's thread gets one of its own, which each worker would go on with
     try:
         import_ahead()
         why_not = None if may_fork() else "what was imported has started threads"

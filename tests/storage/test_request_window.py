@@ -40,7 +40,10 @@ def test_a_quick_storage_is_asked_for_little_ahead() -> None:
 
 def test_of_small_segments_more_are_asked_for() -> None:
     assert after(window_of(16), request=0.008, work=0.0028, size=1) == 7
-    assert after(window_of(16), request=0.008, work=0.03, size=10) == 3
+
+
+def test_of_larger_requests_than_usual_fewer_are_asked_for() -> None:
+    assert after(window_of(16), request=0.008, work=0.03, size=2 * USUAL) == 2
 
 
 def test_one_slow_request_is_no_reason_for_more() -> None:

@@ -30,10 +30,11 @@ from tiered_stream.records.memory import allocate
 
 MAX_ROWS = 16_384
 """Rows of one Arrow batch that is yielded, unless the decoder is told otherwise: as many as Spark's JVM takes well."""
-TARGET_BYTES = 8 << 20
+TARGET_BYTES = 7 << 20
 """Uncompressed bytes of record batches that are decoded together, unless one alone is larger.
 
-More gain no time, and two or three such units are in a worker's memory at once.
+More gain no time, and two or three such units are in a worker's memory at once. Two fit in where a response of 16 MiB
+was, of 8 MiB one, as its last batch goes beyond.
 """
 _MOST_BATCHES = 1 << 16
 """Batches that are listed together."""

@@ -11,8 +11,9 @@ import pyarrow as pa
 def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> np.ndarray[Any, Any]:
     """An array of `rows` numbers, or of `rows` times `columns`, whatever they are.
 
-    It is from Arrow's pool, which gives out again what was freed. From malloc, most arrays are so large that each comes
-    as fresh pages, which the kernel clears first. What is never written to never becomes memory in either case.
+    It is from Arrow's pool, which gives out again what was freed (`process.share_heap_with_arrow`). From malloc as it
+    comes, most arrays are so large that each has fresh pages, which the kernel clears first. What is never written to
+    never becomes memory in either case.
     """
     count = rows * (1 if columns is None else columns)
     found = np.frombuffer(pa.allocate_buffer(max(1, count) * np.dtype(kind).itemsize), kind)[:count]

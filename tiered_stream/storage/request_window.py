@@ -13,6 +13,8 @@ FIRST = 8
 """Requests at once before anything is known of storage and decoder."""
 _READY = 3
 """Beside those under way: two whose responses wait, as no machine is steady, and one to follow."""
+_READY_LARGER = 2
+"""The same of larger ones than usual: one that waits has as many bytes as two, and the storage is quick."""
 SMALLEST = 4
 """By how much the usual bytes of a request are divided for the smallest."""
 _LARGER = 2
@@ -67,7 +69,8 @@ class RequestWindow:
             return min(FIRST, self._allowed)
         bytes_each = fmean(size for size, _ in self._taken[self._latest])
         # More than the mean needs: neither side is steady.
-        needed = 1.5 * self._decoded_meanwhile(self._latest) / max(bytes_each, 1) + _READY
+        ready = _READY if self._latest <= self._usual else _READY_LARGER
+        needed = 1.5 * self._decoded_meanwhile(self._latest) / max(bytes_each, 1) + ready
         return int(min(self._allowed, needed))
 
     def request_bytes(self, *, first: bool = False) -> int:
