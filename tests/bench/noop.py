@@ -17,8 +17,6 @@ from tests.bench.turns import Claim, Contender, rows_of, timed
 
 OURS, KAFKA, KAFKA_TUNED, HAND_OVER = "tiered_stream", "kafka", "kafka, 16 MiB fetches", "ready Arrow batches"
 FOR_A_RECORD_OF_A = "A, for a record"
-WARM_UP_ROUNDS = 3
-"""Of every side, not counted: until then HotSpot compiles what turns columns into rows, and what `kafka` does."""
 
 CLAIMS = (
     Claim("A", OURS, KAFKA, 3.8, 4.6),
@@ -49,7 +47,7 @@ def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
         warm_up = rig.topic(WARM_UP)
         for side in wanted:
             _contender(rig, side, warm_up).run()
-        yield from rows_of([_titled(claim) for claim in claims], contenders, runs, WARM_UP_ROUNDS)
+        yield from rows_of([_titled(claim) for claim in claims], contenders, runs)
 
 
 def _titled(claim: Claim) -> Claim:

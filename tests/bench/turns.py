@@ -57,27 +57,27 @@ class Claim:
     aim: float | None = None
 
 
-def take_turns(contenders: Mapping[str, Contender], runs: int, warm_up: int = 1) -> dict[str, list[float]]:
+def take_turns(contenders: Mapping[str, Contender], runs: int) -> dict[str, list[float]]:
     """The seconds of each contender's runs.
 
-    They take turns run by run, so that a slow stretch of the machine hits all of them. The first rounds do not count:
-    they find the JVM's compiled code, the page cache and the memory as others have left them.
+    They take turns run by run, so that a slow stretch of the machine hits all of them. A first round does not count:
+    it finds the JVM's compiled code, the page cache and the memory as others have left them.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(warm_up + runs):
+    for counted in range(runs + 1):
         for name, contender in contenders.items():
             contender.settle()
             before = core_seconds()
             took = contender.run()
-            if turn >= warm_up:
+            if counted:
                 seconds[name].append(took)
                 contender.spent.append(since(before))
     return seconds
 
 
-def rows_of(claims: Sequence[Claim], contenders: Mapping[str, Contender], runs: int, warm_up: int = 1) -> list[Row]:
+def rows_of(claims: Sequence[Claim], contenders: Mapping[str, Contender], runs: int) -> list[Row]:
     """Run the contenders of some claims and say what came of each."""
-    seconds = take_turns(contenders, runs, warm_up)
+    seconds = take_turns(contenders, runs)
     return [_row(claim, contenders, seconds) for claim in claims]
 
 
