@@ -41,6 +41,18 @@ spark.stop()
 print("found", [number == 1 for number in heaps])
 """
 
+_NAME_POOLS = """
+import sys
+import pyarrow as pa
+from tests.stack.spark import spark_session
+
+spark = spark_session("daemon", (), {"spark.python.daemon.module": sys.argv[1]})
+workers = spark.sparkContext.parallelize([0, 1], 2)
+pools = workers.map(lambda _: pa.default_memory_pool().backend_name).collect()
+spark.stop()
+print("found", [pool == "system" for pool in pools])
+"""
+
 
 def read_with(daemon: str, more: dict[str, str] | None = None, program: str = _READ) -> str:
     """What the program finds with workers of that daemon, `_READ` whether they have the imports at their start."""
@@ -65,6 +77,13 @@ def test_workers_have_the_imports_at_their_start_and_read_every_row(daemon: str,
 @pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARKS_OWN, False)])
 def test_a_workers_threads_share_the_one_heap_that_our_daemon_had(daemon: str, shared: bool) -> None:
     assert read_with(daemon, program=_COUNT_HEAPS) == f"found {[shared, shared]}"
+
+
+@only_glibc
+@pytest.mark.stack
+@pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARKS_OWN, False)])
+def test_arrow_takes_from_that_heap_in_workers_of_our_daemon(daemon: str, shared: bool) -> None:
+    assert read_with(daemon, program=_NAME_POOLS) == f"found {[shared, shared]}"
 
 
 @pytest.mark.stack

@@ -115,10 +115,10 @@ def settle_worker() -> None:
 
 @cache
 def share_heap() -> bool:
-    """Let all threads of this process, and of its forks, take memory from one heap; only where malloc is glibc's.
+    """Let all threads of this process, and of its forks, take memory from one heap. False: malloc is not glibc's.
 
-    It gives each thread one of its own, and each keeps some of what its responses took: 50 MiB together. Of one heap it
-    gives the kernel back what a response took, which clears as many pages for the next: 110,000 of them for a GiB.
+    It gives each thread one of its own else, and each keeps some of what its responses took: 50 MiB together. Of one
+    heap it gives the kernel back what a response took, which clears as many pages for the next: 110,000 for a GiB.
     """
     from ctypes import CDLL  # here, since who plans needs none
 
