@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +15,17 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
-from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, planned, table, written
+from tests.delta.committing import QUERY, folder_of, log_file, log_of, offsets, overwrite, planned, table, written
 from tests.delta.made_batches import decoded
 from tests.stack.rows import Record
+from tiered_stream.delta import deltalake_commit
 from tiered_stream.delta.commit import ATTEMPTS, TableCommits
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.deltalake_commit import DeltalakeTable, make_table
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import table_schema
 from tiered_stream.delta.table_writer import TableWriter
-from tiered_stream.delta.transaction import BatchCommit
+from tiered_stream.delta.transaction import BatchCommit, CommitTable
 from tiered_stream.errors import DataLossError, TableError
 from tiered_stream.model import TopicPartition, uuid_to_text
 
@@ -33,6 +35,27 @@ def files(tmp_path: Path) -> TableFiles:
     made = TableFiles((tmp_path / "table").as_uri())
     make_table(made, table_schema(True, None), {})
     return made
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["", "prepared"])
+def prepared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens to the table between two commits, it makes no difference that it was opened before that."""
+    if not request.param:
+        return
+    commit = TableCommits.commit
+
+    def commit_and_prepare(self: TableCommits, query_id: str, batch_id: int, written: Sequence[DataFile]) -> int | None:
+        version = commit(self, query_id, batch_id, written)
+        self.prepare()
+        wait_until_opened(self._table)
+        return version
+
+    monkeypatch.setattr(TableCommits, "commit", commit_and_prepare)
+
+
+def wait_until_opened(of_table: CommitTable) -> None:
+    assert isinstance(of_table, DeltalakeTable) and of_table._prepared is not None
+    of_table._prepared.exception()
 
 
 def no_gap(last: int | None, done: int) -> None:
@@ -277,6 +300,75 @@ def test_a_table_that_was_replaced_is_not_written_to(files: TableFiles) -> None:
     with pytest.raises(TableError, match="is another one than when the query started: its id is"):
         commits.commit(QUERY, 1, written(files, 10, 10))
     assert table(files).version() == version and offsets(files) == []
+
+
+@pytest.mark.parametrize("commits_of_the_new", [0, 1, 5])
+def test_a_table_that_was_made_anew_in_the_same_folder_is_not_written_to(
+    files: TableFiles, commits_of_the_new: int
+) -> None:
+    """Its log may be shorter than the one before was, as long, or longer."""
+    commits = table_commits(files)
+    commits.commit(QUERY, 0, written(files, 10))
+    shutil.rmtree(folder_of(files.uri))
+    make_table(files, table_schema(True, None), {})
+    for number in range(commits_of_the_new):
+        table_commits(files).commit("another query", number, written(files, 1, number))
+    log = [path.read_bytes() for path in sorted(log_file(files, 0).parent.iterdir())]
+    with pytest.raises(TableError, match="is another one than when the query started: its id is"):
+        commits.commit(QUERY, 1, written(files, 10, 10))
+    assert [path.read_bytes() for path in sorted(log_file(files, 0).parent.iterdir())] == log
+
+
+def test_a_table_that_is_gone_since_the_last_commit_is_not_written_to(files: TableFiles) -> None:
+    commits = table_commits(files)
+    commits.commit(QUERY, 0, written(files, 10))
+    shutil.rmtree(folder_of(files.uri))
+    with pytest.raises(TableError, match="cannot be opened"):
+        commits.commit(QUERY, 1, [])
+    assert not folder_of(files.uri).exists()
+
+
+def test_a_constraint_that_came_since_the_last_commit_is_seen(files: TableFiles) -> None:
+    commits = table_commits(files)
+    commits.commit(QUERY, 0, written(files, 5))
+    table(files).alter.add_constraint({"small": "offset < 5"})
+    with pytest.raises(TableError, match=r"no longer be written to by the direct lane: the table has the constr"):
+        commits.commit(QUERY, 1, written(files, 10, 5))
+    assert offsets(files) == list(range(5))
+
+
+def test_what_others_wrote_since_the_last_commit_is_in_the_checkpoint(files: TableFiles) -> None:
+    commits = table_commits(files)
+    for batch_id in range(8):
+        commits.commit(QUERY, batch_id, [])
+    table_commits(files).commit("another query", 0, written(files, 3))
+    commits.commit(QUERY, 8, written(files, 2, 3))
+    assert checkpoints(files) == [10]
+    for version in range(10):
+        log_file(files, version).unlink()
+    assert offsets(files) == list(range(5))
+
+
+def test_what_was_opened_ahead_is_not_opened_again(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_table = DeltalakeTable(files)
+    of_table.prepare()
+    of_table.prepare()
+    wait_until_opened(of_table)
+    table_commits(files).commit("another query", 0, [])
+    with monkeypatch.context() as context:
+        context.setattr(deltalake_commit, "_open", lambda _: pytest.fail("it was opened"))
+        assert of_table.begin().state.version == 1
+    table_commits(files).commit("another query", 1, [])
+    assert of_table.begin().state.version == 2
+
+
+def test_what_could_not_be_opened_ahead_is_opened_when_it_is_needed(files: TableFiles) -> None:
+    moved, of_table = folder_of(files.uri).with_name("moved"), DeltalakeTable(files)
+    folder_of(files.uri).rename(moved)
+    of_table.prepare()
+    wait_until_opened(of_table)
+    moved.rename(folder_of(files.uri))
+    assert of_table.begin().state.version == 0
 
 
 def test_a_table_whose_columns_changed_is_not_written_to(files: TableFiles) -> None:

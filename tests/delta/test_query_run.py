@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.delta.archive import ODD, options
 from tiered_stream import land
+from tiered_stream.delta.query_run import AVAILABLE_NOW, QueryRun
 
 
 def test_the_direct_lanes_query_alone_does_without_generated_code(spark: SparkSession, tmp_path: Path) -> None:
@@ -29,3 +30,8 @@ def codegen(query: StreamingQuery) -> tuple[str, str]:
     conf = java.streamingQuery().sparkSessionForStream().conf()
     query.stop()
     return conf.get("spark.sql.codegen.wholeStage"), conf.get("spark.sql.codegen.factoryMode")
+
+
+def test_a_query_goes_on_unless_it_ends_with_what_there_is() -> None:
+    assert QueryRun("checkpoint", "1 second", None).goes_on
+    assert not QueryRun("checkpoint", AVAILABLE_NOW, None).goes_on

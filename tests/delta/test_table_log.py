@@ -16,7 +16,7 @@ from tiered_stream.errors import TableError
 
 def log_of(folder: Path, line: str) -> TableLog:
     """A table's log with one version of one line."""
-    (folder / "_delta_log").mkdir()
+    (folder / "_delta_log").mkdir(parents=True)
     (folder / "_delta_log" / f"{3:020d}.json").write_text(line + "\n")
     return TableLog(TableFiles(folder.as_uri()))
 
@@ -67,3 +67,11 @@ def test_topic_ids_are_those_of_the_query_alone(tmp_path: Path) -> None:
     assert log.topic_ids("q", 0, 3) == {"t": UUID(int=1)}
     assert log.topic_ids("another query", 0, 3) == {}
     assert log.topic_ids("q", 0, 9) == {}  # of which the newest are not there
+
+
+def test_a_version_is_known_again_by_its_digest(tmp_path: Path) -> None:
+    one, other = ((tmp_path / name) for name in ("one", "other"))
+    log = log_of(one, '{"txn":null}')
+    assert log.digest(3) is not None and log.digest(3) == log.digest(3)
+    assert log.digest(3) != log_of(other, '{"add":null}').digest(3)
+    assert log.digest(4) is None

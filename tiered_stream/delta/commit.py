@@ -117,6 +117,10 @@ class TableCommits:
         """
         return self._last_known(query_id, batch_id).batch_id >= batch_id
 
+    def prepare(self) -> None:
+        """A commit follows, once tasks have written its files: what it needs of the table can be read meanwhile."""
+        self._table.prepare()
+
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
         """Make the files part of the table, unless the batch is in it.
 

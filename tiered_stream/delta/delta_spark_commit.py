@@ -52,6 +52,9 @@ class DeltaSparkTable:
         self._path = known_scheme(spark, spark_path(address))
         self._opened_logs = opened_logs(spark)
 
+    def prepare(self) -> None:
+        """Nothing: delta-spark keeps the table's state, and reads what is new when a transaction begins."""
+
     def begin(self) -> DeltaSparkTransaction:
         found = self.find()
         if found is None:

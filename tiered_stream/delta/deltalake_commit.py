@@ -11,7 +11,9 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -24,6 +26,7 @@ from tiered_stream.delta.file_systems import delta_storage_options
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.local_times import LOCAL_TIMES, hides_local_times, made_first
+from tiered_stream.delta.table_log import TableLog
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.errors import TableAccessError, TableError
 
@@ -108,6 +111,13 @@ def describe(table: DeltaTable) -> TableDescription:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    table: DeltaTable
+    newest: bytes | None
+    """The digest of the log's file of its version; None: there is no such file."""
+
+
 class DeltalakeTable:
     """A table in a local folder or in S3; `lock` is held while a version is written."""
 
@@ -115,11 +125,40 @@ class DeltalakeTable:
         self.uri = files.uri
         self.lock = lock
         self._files = files
+        self._log = TableLog(files)
+        self._opening = ThreadPoolExecutor(1, "delta-table")
+        self._prepared: Future[_Opened] | None = None
         self._checkpoint_looked_for: int | None = None
 
+    def prepare(self) -> None:
+        if self._prepared is None:
+            self._prepared = self._opening.submit(self._opened)
+
     def begin(self) -> DeltalakeTransaction:
+        table = self._prepared_table()
         with _table_errors(self.uri, "opened"):
-            return DeltalakeTransaction(self, _open(self._files))
+            return DeltalakeTransaction(self, table or _open(self._files))
+
+    def _opened(self) -> _Opened:
+        table = _open(self._files)
+        return _Opened(table, self._log.digest(table.version()))
+
+    def _prepared_table(self) -> DeltaTable | None:
+        """The table that was opened ahead, with what was committed since; None: it has to be opened anew.
+
+        The folder may have another table by now, or its newest version may have been overwritten.
+        """
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or prepared.exception() is not None:
+            return None
+        opened = prepared.result()
+        if opened.newest is None or self._log.digest(opened.table.version()) != opened.newest:
+            return None
+        try:
+            opened.table.update_incremental()
+        except (DeltaError, OSError):
+            return None
+        return opened.table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
         """After a commit: write a checkpoint where the table's interval asks for one.

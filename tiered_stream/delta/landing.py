@@ -194,10 +194,13 @@ class Landing:
             if table.is_committed(query_id, batch_id):
                 log.info("%s: batch %d is in the table already", self.address, batch_id)
                 return
+            table.prepare()
             files = data_files(batch.collect())
             if dead_letters:
                 files = dead_letters.commit(query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
+            if self.run.goes_on:
+                table.prepare()
 
         rows = bounded.limited(rows) if bounded else rows
         return self.run.started_interpreted(observed(rows).writeStream.foreachBatch(commit))

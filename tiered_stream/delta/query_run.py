@@ -48,6 +48,11 @@ class QueryRun:
         named = writer.queryName(self.name) if self.name else writer
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it waits for what comes, rather than to end with what there is."""
+        return self.trigger != AVAILABLE_NOW
+
     def started_interpreted(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start a query of few rows, for which Spark makes no Java code: to compile it takes a new JVM 0.6 s."""
         query = self.configured(writer).start()

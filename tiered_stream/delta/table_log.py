@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -9,6 +10,7 @@ from urllib.parse import unquote
 from uuid import UUID
 
 import orjson
+from pyarrow import NativeFile
 
 from tiered_stream.delta.file_systems import open_folder
 from tiered_stream.delta.ingest_settings import TableFiles
@@ -72,20 +74,35 @@ class TableLog:
             return None
         return found
 
+    def digest(self, version: int) -> bytes | None:
+        """Of the version's file, by which it is known again."""
+        try:
+            with self._stream(version) as stream:
+                return hashlib.file_digest(io.BufferedReader(stream, _BUFFER_BYTES), "sha256").digest()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(version, error) from error
+
     def _actions(self, first: int, last: int, having: bytes, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
         """The actions of these kinds in the versions, both included; only lines that have `having` are parsed."""
         for version in range(first, last + 1):
             try:
-                folder = open_folder(self._files.uri, self._files.storage)
-                with folder.open_input_stream(f"_delta_log/{version:020d}.json") as stream:
+                with self._stream(version) as stream:
                     for line in io.BufferedReader(stream, _BUFFER_BYTES):
                         if having in line:
                             yield from _of_kinds(orjson.loads(line), kinds)
             except FileNotFoundError:
                 raise
             except (OSError, ValueError) as error:
-                name = f"version {version} of its log"
-                raise TableError(f"the table {self._files.uri}: {name} cannot be read: {error}") from error
+                raise self._unreadable(version, error) from error
+
+    def _stream(self, version: int) -> NativeFile:
+        folder = open_folder(self._files.uri, self._files.storage)
+        return folder.open_input_stream(f"_delta_log/{version:020d}.json")
+
+    def _unreadable(self, version: int, error: Exception) -> TableError:
+        return TableError(f"the table {self._files.uri}: version {version} of its log cannot be read: {error}")
 
 
 def _of_kinds(line: object, kinds: Collection[str]) -> Iterator[dict[str, Any]]:

@@ -98,6 +98,13 @@ class DeltaTransaction(Protocol):
 class CommitTable(Protocol):
     """A table as one of the libraries knows it."""
 
+    def prepare(self) -> None:
+        """Do beside the caller, from now on, what the next `begin` can use: it still begins from what is newest then.
+
+        What fails does so in `begin`.
+        """
+        ...
+
     def begin(self) -> DeltaTransaction:
         """Begin a transaction. Raises: TableError: the table cannot be opened."""
         ...
