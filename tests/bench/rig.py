@@ -52,6 +52,7 @@ class Rig:
         workers = {
             "spark.python.daemon.module": "tiered_stream.worker_daemon",
             "spark.python.unix.domain.socket.enabled": "true",
+            "spark.driver.memory": "3g",  # `kafka` runs out of 2 in records of 900 KB, after other workloads
         }
         return spark_session(
             "bench", ("delta", "spark-kafka", "spark-avro", "s3a"), {**self.lakes[1].session, **workers}
