@@ -126,20 +126,19 @@ class DeltalakeTable:
         self.lock = lock
         self._files = files
         self._log = TableLog(files)
-        self._opening = ThreadPoolExecutor(1, "delta-table")
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
         self._prepared: Future[_Opened] | None = None
         self._checkpoint_looked_for: int | None = None
 
     def prepare(self) -> None:
         if self._prepared is None:
-            self._prepared = self._opening.submit(self._opened)
+            self._prepared = self._opening.submit(self._open_ahead)
 
     def begin(self) -> DeltalakeTransaction:
-        table = self._prepared_table()
         with _table_errors(self.uri, "opened"):
-            return DeltalakeTransaction(self, table or _open(self._files))
+            return DeltalakeTransaction(self, self._prepared_table() or _open(self._files))
 
-    def _opened(self) -> _Opened:
+    def _open_ahead(self) -> _Opened:
         table = _open(self._files)
         return _Opened(table, self._log.digest(table.version()))
 

@@ -42,9 +42,7 @@ class QueryRun:
     name: str | None
 
     def configured(self, writer: DataStreamWriter) -> DataStreamWriter:
-        trigger: dict[str, Any] = (
-            {"availableNow": True} if self.trigger == AVAILABLE_NOW else {"processingTime": self.trigger}
-        )
+        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
         named = writer.queryName(self.name) if self.name else writer
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
