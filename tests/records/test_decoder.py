@@ -288,6 +288,15 @@ def test_how_many_rows_one_arrow_batch_holds_may_be_chosen() -> None:
     assert [batch["key"].to_pylist() for batch in found] == [[b"0", b"1"], [b"2", b"3"], [b"4"]]
 
 
+@pytest.mark.parametrize("record", [Record(b"k", b"v" * 500), Record(b"k" * 500, b"v"), Record(None, b"v" * 500)])
+def test_rows_wait_in_no_more_memory_than_they_have_bytes(record: Record) -> None:
+    log = record_batch([record] * 2000)
+    before = pa.total_allocated_bytes()
+    batches = decode([log])
+    assert pa.total_allocated_bytes() - before < 1.2 * len(log)
+    assert sum(batch.num_rows for batch in batches) == 2000
+
+
 def test_a_batch_larger_than_the_pieces_it_comes_in_is_read() -> None:
     log = record_batch([Record(b"k", struct.pack(">q", each) * 5000) for each in range(50)])
     pieces = [log[start : start + 10_000] for start in range(0, len(log), 10_000)]

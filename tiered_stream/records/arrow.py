@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tiered_stream.records.memory import allocate
+from tiered_stream.records.memory import allocate, first
 
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 _FIELDS = [
@@ -64,8 +64,8 @@ class BytesBuffers:
         return self.ends, self.values, self.bits, self.nulls
 
     def array(self, rows: int, kind: pa.DataType) -> pa.Array:
-        """The first `rows` as an Arrow array of binary or string, without a copy."""
-        buffers = [*_validity_and_ends(self, rows), pa.py_buffer(self.values[: self.ends[rows]])]
+        """The first `rows` as an Arrow array of binary or string."""
+        buffers = [*_validity_and_ends(self, rows), pa.py_buffer(first(self.values, self.ends[rows]))]
         return pa.Array.from_buffers(kind, rows, buffers, int(self.nulls[0]))
 
 
@@ -97,7 +97,7 @@ class HeaderBuffers:
 
 
 def _validity_and_ends(column: BytesBuffers | HeaderBuffers, rows: int) -> list[pa.Buffer | None]:
-    return [pa.py_buffer(column.bits) if column.nulls[0] else None, pa.py_buffer(column.ends[: rows + 1])]
+    return [pa.py_buffer(column.bits) if column.nulls[0] else None, pa.py_buffer(first(column.ends, rows + 1))]
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
