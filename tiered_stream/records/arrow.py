@@ -112,7 +112,10 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Memory for `rows` records that take `size` bytes uncompressed, and `headers` of them: -1 leaves them out."""
+    """Memory for `rows` records that take `size` bytes uncompressed, their keys at most `key_size`.
+
+    There is as much for so many `headers`; -1 leaves them out.
+    """
 
     offsets: np.ndarray[Any, Any]
     timestamps: np.ndarray[Any, Any]
@@ -122,12 +125,12 @@ class RecordBuffers:
     headers: HeaderBuffers
 
     @classmethod
-    def allocate(cls, rows: int, size: int, headers: int) -> RecordBuffers:
+    def allocate(cls, rows: int, size: int, key_size: int, headers: int) -> RecordBuffers:
         return cls(
             allocate(rows, np.int64),
             allocate(rows, np.int64),
             allocate(rows, np.int32),
-            BytesBuffers.allocate(rows, size),
+            BytesBuffers.allocate(rows, key_size),
             BytesBuffers.allocate(rows, size),
             HeaderBuffers.allocate(rows, headers, size) if headers >= 0 else HeaderBuffers.allocate(0, 0, 0),
         )

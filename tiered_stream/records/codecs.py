@@ -73,11 +73,13 @@ _CODECS: dict[int, tuple[str, Callable[[memoryview, Buffer], int]]] = {
 class Unpacked:
     """One buffer of about `size` bytes for the decompressed records of several batches, one after the other.
 
-    Only for its first batch does it grow, up to the limit, so that one batch and no copy of it is in memory.
+    There is none before its first batch. Only for that does it grow, up to the limit, so that one batch and no copy of
+    it is in memory.
     """
 
     def __init__(self, size: int, limit: Limit) -> None:
-        self._buffer: Buffer = allocate(max(_SMALLEST, size), np.uint8)
+        self._buffer: Buffer = np.empty(0, np.uint8)
+        self._size = max(_SMALLEST, size)
         self._limit = limit
         self.used = 0
 
@@ -92,6 +94,8 @@ class Unpacked:
         if codec not in _CODECS:
             raise UnsupportedDataError(f"compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd")
         name, decompress = _CODECS[codec]
+        if not len(self._buffer):
+            self._buffer = allocate(self._size, np.uint8)
         while True:
             free = self._buffer[self.used : self.used + self._limit.most]
             try:

@@ -36,13 +36,16 @@ TARGET_BYTES = 7 << 20
 More gain no time, and two or three such units are in a worker's memory at once. Two fit in where a response of 16 MiB
 was, of 8 MiB one, as its last batch goes beyond.
 """
-_MOST_BATCHES = 1 << 16
-"""Batches that are listed together."""
+FEW_BATCHES, _MOST_BATCHES = 1 << 12, 1 << 16
+"""Batches that are listed together, at first and then: as each list costs something, more where they are small."""
 ONE_RECORD = bytes.fromhex(
     "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
     "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
 )  # fmt: skip
 """A record batch of one record, at offset 0."""
+
+_FIRST_KEY_SHARE, _KEY_MARGIN, _LEAST_KEY_BYTES = 0.25, 1.25, 64 << 10
+"""What part of records' bytes is taken to be keys at first; and more than the records before had, as none are alike."""
 
 _RECORDS = "the batch's records"
 
@@ -75,6 +78,7 @@ class RecordBatchDecoder:
         self._aborted = np.array(intervals, np.int64).reshape(-1, 3)
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._pending = bytearray()
+        self._key_share = _FIRST_KEY_SHARE
 
     @property
     def next_offset(self) -> int:
@@ -114,10 +118,12 @@ class RecordBatchDecoder:
         return missing if missing > 0 else len(data)
 
     def _feed(self, data: memoryview) -> Iterator[pa.RecordBatch]:
-        most = min(len(data) // kernels.SMALLEST_BATCH + 1, _MOST_BATCHES)
-        table: Table = allocate(most, np.int64, kernels.BATCH_COLUMNS)
-        transactional: Table = allocate(most, np.int64, kernels.TRANSACTIONAL_COLUMNS)
+        most = FEW_BATCHES
         while data:
+            size = min(len(data) // kernels.SMALLEST_BATCH + 1, most)
+            table: Table = allocate(size, np.int64, kernels.BATCH_COLUMNS)
+            transactional: Table = allocate(size, np.int64, kernels.TRANSACTIONAL_COLUMNS)
+            most = _MOST_BATCHES
             raw = np.frombuffer(data, np.uint8)
             found = kernels.scan_batches(
                 raw, self._start_offset, self._end_offset, self._limits.batch.most, self._aborted, table,
@@ -253,13 +259,30 @@ class RecordBatchDecoder:
         rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
         max_headers = self._limits.record_headers.most if "headers" in self._schema.names else None
         headers = -1 if max_headers is None else min(size // 2, kernels.UNIT_HEADERS + max_headers)
-        buffers = RecordBuffers.allocate(rows, size, headers)
+        buffers = RecordBuffers.allocate(rows, size, self._key_size(size, decode), headers)
         rows = decode(
             raw, unpacked, batches, self._start_offset, self._end_offset, buffers.columns(), max_headers, self._state
         )
         self._raise_error(data)
+        self._learn_key_share(int(buffers.keys.ends[rows]), rows)
         if rows:
             yield from buffers.record_batches(self._topic, self._partition, rows, self._schema, self._max_rows)
+
+    def _key_size(self, size: int, decode: Callable[..., int]) -> int:
+        """For how many bytes of keys there is to be memory, of records that take `size` bytes.
+
+        Any record may be all key, but most have a short one or none: half of the memory of rows would be empty.
+        """
+        if decode is not kernels.decode_records:
+            return size  # old messages do not look for room
+        return min(size, max(int(self._key_share * size), _LEAST_KEY_BYTES))
+
+    def _learn_key_share(self, key_bytes: int, rows: int) -> None:
+        """Of the records that were decoded last."""
+        if rows:
+            self._key_share = _KEY_MARGIN * key_bytes / max(int(self._state[kernels.USED]), 1)
+        elif self._state[kernels.ERROR] == kernels.MORE:
+            self._key_share = 1.0  # not even one key fits
 
 
 def compile_kernels(more: bytes = b"") -> pa.RecordBatch:

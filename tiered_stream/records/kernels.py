@@ -59,6 +59,9 @@ ERROR, ERROR_POSITION, ERROR_VALUE, CONSUMED, NEXT_OFFSET, TRANSACTIONAL, GAPS =
 BATCH, AT, RECORD, USED = range(7, 11)
 STATE_SIZE = 11
 
+# In place of a position: the column has not enough room for the bytes.
+NO_ROOM = -2
+
 # What is decoded at once has no more, unless its first record alone has.
 UNIT_ROWS, UNIT_BYTES, UNIT_HEADERS = 1 << 18, 32 << 20, 1 << 18
 LARGEST_RECORD = 2**31 - 1
@@ -255,7 +258,10 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """As `append_bytes`, of the bytes whose length stands before them; written out, since one call more takes time."""
+    """As `append_bytes`, of the bytes whose length stands before them; written out, since one call more takes time.
+
+    NO_ROOM where the column has not enough for them: nothing is appended.
+    """
     ends, values, bits, nulls = column
     size, at = varint(data, at, stop)
     if at < 0 or size < -1 or size > stop - at:
@@ -265,6 +271,8 @@ def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
         nulls[0] += 1
         ends[index + 1] = begin
         return at
+    if size > values.shape[0] - begin:
+        return np.int64(NO_ROOM)
     copy_bytes(values, begin, data, at, size)
     bits[index >> 3] |= np.uint8(1 << (index & 7))
     ends[index + 1] = begin + size
@@ -298,9 +306,11 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
 
 @kernel
 def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_headers: Int, state: Any) -> Int:
-    """Append the record between `at` and `stop`, from its key on; an error or OK."""
+    """Append the record between `at` and `stop`, from its key on; an error, MORE where its key has no room, or OK."""
     _, _, _, keys, values, headers = columns
     at = _append(keys, row, data, at, stop)
+    if at == NO_ROOM:
+        return MORE
     if at >= 0:
         at = _append(values, row, data, at, stop)
     if at < 0:
@@ -339,18 +349,19 @@ def _decode_batch(
             if max_headers is not None:
                 full = full or columns[5][0][row] >= UNIT_HEADERS
             if full:
-                state[AT], state[RECORD] = begin, record
+                state[AT], state[RECORD], state[USED] = begin, record, used
                 return row, MORE
-            used += length
             timestamp = batch[MAX_TIMESTAMP] if appended else batch[BASE_TIMESTAMP] + timestamp_delta
             if timestamp > MAX_MILLISECONDS or timestamp < -MAX_MILLISECONDS:
                 return row, BAD_TIMESTAMP
             error = _append_record(data, at, stop, row, columns, max_headers, state)
             if error != OK:
+                state[AT], state[RECORD], state[USED] = begin, record, used
                 return row, error
             offsets[row] = offset
             timestamps[row] = timestamp * 1000
             timestamp_types[row] = appended
+            used += length
             row += 1
         at = stop
     state[RECORD], state[USED] = 0, used
@@ -364,10 +375,11 @@ def decode_records(
 ) -> Int:  # fmt: skip
     """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; how many.
 
-    They begin where `state` says, and end where all are written (`state[ERROR]` is OK), where a unit is (MORE), or at
-    an error, which `state` names with its batch. `columns` is (offsets, timestamps in microseconds, timestamp types,
-    keys, values, headers); all bits are zero and the first end of each column is 0 on entry. Without `max_headers`
-    headers are left out: numba makes machine code of its own for that, which is twice as quick.
+    They begin where `state` says, and end where all are written (`state[ERROR]` is OK), where a unit is or the next key
+    does not fit (MORE), or at an error, which `state` names with its batch. `columns` is (offsets, timestamps in
+    microseconds, timestamp types, keys, values, headers); all bits are zero and the first end of each column is 0 on
+    entry; values and headers have room for all. Without `max_headers` headers are left out: numba makes machine code of
+    its own for that, which is twice as quick.
     """
     row, error, state[USED] = np.int64(0), OK, 0
     for index in range(state[BATCH], batches.shape[0]):

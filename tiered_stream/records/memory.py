@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+_IDLE = 4
+"""Times as much as is used."""
+
 
 def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> np.ndarray[Any, Any]:
     """An array of `rows` numbers, or of `rows` times `columns`, whatever they are.
@@ -21,12 +24,8 @@ def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> n
 
 
 def first(numbers: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """The first `count` of them; where most of the memory would lie idle, in memory of their own.
-
-    There is as much of it for keys as for values, since a record may be all key. Most have short ones or none, and with
-    half of their memory empty rows would wait to be written.
-    """
-    if 2 * count >= len(numbers):
+    """The first `count` of them; where most of the memory would lie idle, in memory of their own."""
+    if _IDLE * count >= len(numbers):
         return numbers[:count]
     found = allocate(count, numbers.dtype.type)
     found[:] = numbers[:count]
