@@ -107,7 +107,7 @@ def test_a_service_that_stays_under_load_is_given_up_after_four_requests(
     sleeps: list[float], status: int, code: str
 ) -> None:
     with ScriptedHttp([error(status, code)]) as server:
-        with pytest.raises(StorageUnavailableError, match=f"{status} {code} to each of 4 requests for s3://bucket/p/k"):
+        with pytest.raises(StorageUnavailableError, match=f"{status} {code} to every request for s3://bucket/p/key"):
             store_at(server.url).get("key", ByteRange(0, 4))
         assert len(server.requests) == 4
 

@@ -10,7 +10,10 @@ from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 
 ATTEMPTS = 4
-"""How often a request is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection."""
+"""How often a request is made in all when the service answers 429, 500, 502, 503 or 504, or drops the connection.
+
+(A GET of a range in S3 may be made once more, as `s3_ranges.py` asks first.)
+"""
 
 SLOW_DOWN = (429, 503)
 """Statuses by which a service asks for fewer requests (S3: SlowDown)."""

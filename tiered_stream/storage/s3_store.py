@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import boto3
@@ -36,13 +36,15 @@ from tiered_stream.storage.object_store import (
     ObjectStore,
     too_short,
 )
+from tiered_stream.storage.s3_ranges import RangedGets, SentRequest, ranged_gets
 
 if TYPE_CHECKING:
-    from botocore.awsrequest import AWSResponse
+    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
     from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
+_USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
 """At debug level their lines have signatures, tokens and signed URLs: whoever uses a client mutes them meanwhile."""
@@ -60,22 +62,34 @@ _NO_CREDENTIALS = (
     aws.NoCredentialsError, aws.PartialCredentialsError, aws.CredentialRetrievalError, aws.TokenRetrievalError,
     aws.NoAuthTokenError, aws.SSOError,
 )  # fmt: skip
+_TIMEOUTS = (aws.ConnectTimeoutError, aws.ReadTimeoutError)
+"""They are not waited for again: KIP-1254 then turns to the broker."""
 
 
 class S3Store(ObjectStore):
     """The objects of `bucket` whose keys begin with `prefix` and a slash (with nothing, where it is empty)."""
 
-    def __init__(self, client: S3Client, bucket: str, prefix: str = "") -> None:
+    def __init__(
+        self, client: S3Client, bucket: str, prefix: str = "",
+        ranges_like: Callable[[AWSPreparedRequest, str], RangedGets | None] = lambda sent, key: None,
+    ) -> None:  # fmt: skip
+        """`ranges_like` gives what reads ranges with less CPU than the client, as that has sent a GET of a key."""
         self._client = client
+        self._ranges_like = ranges_like
+        self._ranges: RangedGets | None = None
+        self._sent: SentRequest | None = SentRequest()
         self._bucket = bucket
         self._root = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._busy = _BusyAnswers()
         client.meta.events.register_first("needs-retry.s3", self._busy.count)
+        client.meta.events.register("before-send.s3.GetObject", self._sent.note)
 
     def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         if isinstance(wanted, ByteRange) and not wanted:
             return b""
         with self._mapped_errors(key):
+            if isinstance(wanted, ByteRange) and (data := self._get_range(key, wanted)) is not None:
+                return data
             for _ in range(ATTEMPTS - 1):
                 # The connection may break in the body, which botocore's own retries do not cover.
                 with suppress(aws.ResponseStreamingError, aws.IncompleteReadError):
@@ -111,6 +125,19 @@ class S3Store(ObjectStore):
 
     def close(self) -> None:
         self._client.close()
+        if self._ranges is not None:
+            self._ranges.close()
+
+    def _get_range(self, key: str, wanted: ByteRange) -> bytes | None:
+        """The bytes; None: the client is to ask, with its retries, or for the error."""
+        try:
+            if self._ranges is None or not self._ranges.accepted:
+                return None
+            return self._ranges.get(self._root + key, wanted, self._busy.add)
+        except _TIMEOUTS:
+            raise
+        except aws.BotoCoreError:
+            return None
 
     def _get_once(self, key: str, wanted: ByteRange | Limit) -> bytes:
         if isinstance(wanted, Limit):
@@ -126,7 +153,15 @@ class S3Store(ObjectStore):
         with closing(response["Body"]) as body:
             self._check_length(key, wanted, response)
             # Without an amount, the body goes from the socket into one bytes object: no copy after that.
-            return body.read()
+            data = body.read()
+        self._learn_from_sent(key)
+        return data
+
+    def _learn_from_sent(self, key: str) -> None:
+        """Once: how the client has sent the GET that was just answered."""
+        sent, self._sent = self._sent, None
+        if sent is not None and sent.request is not None:
+            self._ranges = self._ranges_like(sent.request, self._root + key)
 
     def _check_length(self, key: str, wanted: ByteRange | Limit, response: GetObjectOutputTypeDef) -> None:
         """Before the body is read: it has the length that was asked for, or one that is no danger to memory."""
@@ -193,7 +228,7 @@ class S3Store(ObjectStore):
         if status in (401, 403) or code in _ACCESS_CODES:
             return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
         if status == 429 or status >= 500 or code == "SlowDown":
-            return StorageUnavailableError(f"{answer} to each of {ATTEMPTS} requests for {name}")
+            return StorageUnavailableError(f"{answer} to every request for {name}")
         return StorageError(f"{answer}, asked for {name}: {error.response['Error'].get('Message', '')}")
 
 
@@ -202,9 +237,13 @@ class _BusyAnswers:
 
     counted = 0
 
+    def add(self, status: int) -> None:
+        self.counted += status in SLOW_DOWN
+
     def count(self, response: tuple[AWSResponse, object] | None = None, **_: object) -> None:
         """Called before botocore's retries."""
-        self.counted += response is not None and response[0].status_code in SLOW_DOWN
+        if response is not None:
+            self.add(response[0].status_code)
 
 
 def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
@@ -221,11 +260,13 @@ def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
         )
     try:
         with muted(*LOGGERS_WITH_SECRETS):
-            client = s3_client(options, _client_config(options))
+            session = _session(options)
+            client = _client(session, options, _client_config(options))
     except (aws.BotoCoreError, ValueError) as error:
         raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
     client.meta.events.register_first("needs-retry.s3", _raise_timeouts)
-    return S3Store(client, bucket, prefix)
+    connect, read = options.connect_timeout_ms / 1000, options.read_timeout_ms / 1000
+    return S3Store(client, bucket, prefix, partial(ranged_gets, session, connect_seconds=connect, read_seconds=read))
 
 
 def s3_client(access: S3Access, config: Config) -> S3Client:
@@ -233,18 +274,23 @@ def s3_client(access: S3Access, config: Config) -> S3Client:
 
     To read them, and to say anew in each request what there is of Python and botocore, took a third of a GET's CPU.
     """
+    return _client(_session(access), access, config)
+
+
+def _session(access: S3Access) -> botocore.session.Session:
+    """With the credentials that are given, or those of AWS's chain."""
     session = botocore.session.get_session()
     session.register_component("data_loader", _models_in(session.get_config_variable("data_path")))
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_it_came)
-    own = Config(user_agent=f"tiered_stream Botocore/{botocore.__version__}")
+    if access.access_key_id is not None and access.secret_access_key is not None:
+        session.set_credentials(access.access_key_id, access.secret_access_key, access.session_token)
+    return session
+
+
+def _client(session: botocore.session.Session, access: S3Access, config: Config) -> S3Client:
+    config = config.merge(Config(user_agent=_USER_AGENT))
     return boto3.session.Session(botocore_session=session).client(
-        "s3",
-        endpoint_url=access.s3_endpoint_url,
-        region_name=access.s3_region,
-        aws_access_key_id=access.access_key_id,
-        aws_secret_access_key=access.secret_access_key,
-        aws_session_token=access.session_token,
-        config=config.merge(own),
+        "s3", endpoint_url=access.s3_endpoint_url, region_name=access.s3_region, config=config
     )
 
 
@@ -296,8 +342,8 @@ def _client_config(options: StorageOptions) -> Config:
 
 
 def _raise_timeouts(caught_exception: Exception | None, **_: object) -> None:
-    """A timeout is not waited for again: KIP-1254 then turns to the broker. (Called before botocore's retries.)"""
-    if isinstance(caught_exception, (aws.ConnectTimeoutError, aws.ReadTimeoutError)):
+    """Called before botocore's retries."""
+    if isinstance(caught_exception, _TIMEOUTS):
         raise caught_exception
 
 
