@@ -44,8 +44,10 @@ ONE_RECORD = bytes.fromhex(
 )  # fmt: skip
 """A record batch of one record, at offset 0."""
 
-_FIRST_KEY_SHARE, _KEY_MARGIN, _LEAST_KEY_BYTES = 0.25, 1.25, 64 << 10
+_FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
 """What part of records' bytes is taken to be keys at first; and more than the records before had, as none are alike."""
+_LEAST_KEY_BYTES = 1 << 20
+"""Of keys for which there is always room: less is not worth another Arrow batch."""
 
 _RECORDS = "the batch's records"
 
