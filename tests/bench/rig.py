@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fcntl import LOCK_EX, LOCK_NB, flock
 from functools import cached_property
 from pathlib import Path
 
@@ -90,6 +91,7 @@ def running(scale: float) -> Iterator[Rig]:
     """A rig, while its services run."""
     KEPT.mkdir(parents=True, exist_ok=True)
     with (
+        _held_alone(KEPT / "lock"),
         build_folder("bench") as folder,
         TieredStack(KEPT / "stack", jvm_options=(*JVM_OPTIONS, "-Xmx1g")) as stack,
         serving(folder) as lakes,
@@ -100,6 +102,17 @@ def running(scale: float) -> Iterator[Rig]:
         finally:
             if "spark" in vars(rig):
                 rig.spark.stop()
+
+
+@contextmanager
+def _held_alone(path: Path) -> Iterator[None]:
+    """A second broker on the same folder would spoil its log."""
+    with path.open("w") as file:
+        try:
+            flock(file, LOCK_EX | LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"another bench runs with the topics of {path.parent}: wait for its end") from None
+        yield
 
 
 def machine() -> dict[str, object]:
