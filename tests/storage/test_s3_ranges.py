@@ -97,6 +97,14 @@ def test_a_service_that_wants_to_be_asked_otherwise_is_asked_by_the_client_alone
         assert len(server.requests) == 1 + 2 + 1 + 1
 
 
+def test_an_answer_to_a_request_that_was_under_way_does_not_take_that_back() -> None:
+    with ScriptedHttp([error(403, "AccessDenied"), part(b"data")]) as server:
+        ranges = ranges_like(Config(s3=PATH_STYLE), server.url)
+        assert ranges is not None
+        assert [ranges.get("key", DATA) for _ in range(2)] == [None, b"data"]
+        assert not ranges.accepted
+
+
 def test_a_missing_object_does_not_change_how_others_are_asked_for() -> None:
     missing = error(404, "NoSuchKey")
     with ScriptedHttp([part(b"data"), missing, missing, part(b"data")]) as server:

@@ -60,7 +60,8 @@ class RangedGets:
         length, headers = len(wanted), response.headers
         with closing(StreamingBody(response.raw, length)) as body:
             on_status(response.status_code)
-            self.accepted = response.status_code not in _ASK_OTHERWISE
+            if response.status_code in _ASK_OTHERWISE:
+                self.accepted = False  # for good, whatever other threads' requests are answered
             sound = (
                 response.status_code == _PARTIAL_CONTENT
                 and headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-")
