@@ -244,6 +244,19 @@ def test_old_message_sets_are_read(magic: int, codec: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1], ids=["none", "gzip"])
+def test_keys_of_old_messages_larger_than_those_before_them_are_read(magic: int, codec: int) -> None:
+    keys = [None, *(b"%d" % each * 600_000 for each in range(8)), None, b"k"] * 2
+    builder = LegacyRecordBatchBuilder(magic, codec, 1 << 25)
+    for offset, key in enumerate(keys):
+        builder.append(offset, 1000, key, b"value")
+    messages = bytes(builder.build())
+    if codec:
+        messages = (len(keys) - 1).to_bytes(8, "big") + messages[8:]
+    assert [(row[0], row[3]) for row in rows_of(decode([messages]))] == list(enumerate(keys))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", range(8))
 def test_a_message_set_that_does_not_decompress_is_the_format_error(magic: int, codec: int) -> None:
     for packed in (b"", b"\1", b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x03", bytes(40), b"\x82SNAPPY\0" + bytes(12)):

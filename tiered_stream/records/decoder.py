@@ -261,7 +261,7 @@ class RecordBatchDecoder:
         rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
         max_headers = self._limits.record_headers.most if "headers" in self._schema.names else None
         headers = -1 if max_headers is None else min(size // 2, kernels.UNIT_HEADERS + max_headers)
-        buffers = RecordBuffers.allocate(rows, size, self._key_size(size, decode), headers)
+        buffers = RecordBuffers.allocate(rows, size, self._key_size(size), headers)
         rows = decode(
             raw, unpacked, batches, self._start_offset, self._end_offset, buffers.columns(), max_headers, self._state
         )
@@ -270,13 +270,11 @@ class RecordBatchDecoder:
         if rows:
             yield from buffers.record_batches(self._topic, self._partition, rows, self._schema, self._max_rows)
 
-    def _key_size(self, size: int, decode: Callable[..., int]) -> int:
+    def _key_size(self, size: int) -> int:
         """For how many bytes of keys there is to be memory, of records that take `size` bytes.
 
         Any record may be all key, but most have a short one or none: half of the memory of rows would be empty.
         """
-        if decode is not kernels.decode_records:
-            return size  # old messages do not look for room
         return min(size, max(int(self._key_share * size), _LEAST_KEY_BYTES))
 
     def _learn_key_share(self, key_bytes: int, rows: int) -> None:

@@ -240,7 +240,8 @@ def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: An
 def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
     """Append the `size` bytes at `at`, -1 being null, to a column; the position after them, -1 when they do not fit.
 
-    A column is (ends, bytes, validity bits, [number of nulls]): Arrow's buffers, `ends[index]` written before.
+    NO_ROOM where the column has not enough for them: nothing is appended. A column is (ends, bytes, validity bits,
+    [number of nulls]): Arrow's buffers, `ends[index]` written before.
     """
     ends, values, bits, nulls = column
     if at < 0 or size < -1 or size > stop - at:
@@ -250,6 +251,8 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
         nulls[0] += 1
         ends[index + 1] = begin
         return at
+    if size > values.shape[0] - begin:
+        return np.int64(NO_ROOM)
     copy_bytes(values, begin, data, at, size)
     bits[index >> 3] |= np.uint8(1 << (index & 7))
     ends[index + 1] = begin + size
@@ -258,10 +261,7 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """As `append_bytes`, of the bytes whose length stands before them; written out, since one call more takes time.
-
-    NO_ROOM where the column has not enough for them: nothing is appended.
-    """
+    """As `append_bytes`, of the bytes whose length stands before them; written out, since one call more takes time."""
     ends, values, bits, nulls = column
     size, at = varint(data, at, stop)
     if at < 0 or size < -1 or size > stop - at:

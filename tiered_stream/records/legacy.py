@@ -145,9 +145,8 @@ def _decode_set(
         if start_offset <= offset < end_offset:
             full = row == offsets.shape[0] or (used + stop - at > kernels.UNIT_BYTES and row > 0)
             if full:
-                state[kernels.AT], state[kernels.RECORD] = at, number
+                state[kernels.AT], state[kernels.RECORD], state[kernels.USED] = at, number, used
                 return row, kernels.MORE
-            used += stop - at
             timestamp, kind, magic = np.int64(-1), np.int64(-1), data[at + MAGIC_AT]
             if magic == 1:
                 timestamp = batch[_SET_TIMESTAMP] if appended else load_int64(data, at + _TIMESTAMP_AT)
@@ -155,8 +154,12 @@ def _decode_set(
             if timestamp > kernels.MAX_MILLISECONDS or timestamp < -kernels.MAX_MILLISECONDS:
                 return row, kernels.BAD_TIMESTAMP
             end = _append(keys, row, data, at + _KEY_AT[magic], stop)
+            if end == kernels.NO_ROOM:
+                state[kernels.AT], state[kernels.RECORD], state[kernels.USED] = at, number, used
+                return row, kernels.MORE
             if _append(values, row, data, end, stop) < 0:
                 return row, kernels.BAD_RECORD
+            used += stop - at
             offsets[row], timestamps[row], timestamp_types[row] = offset, timestamp * 1000, kind
             if with_headers:
                 headers[0][row + 1] = 0
