@@ -1,4 +1,5 @@
-"""What an S3 endpoint may answer to a ranged GET, to a whole one and to a listing. boto3 reads it; nothing connects.
+"""What an S3 endpoint may answer to a ranged GET, to a whole one and to a listing. boto3 reads it, and ranged GETs of
+botocore's connections, too; nothing connects.
 
 The case is a status (int16), headers as lines, an empty line, and the body.
 """
@@ -12,6 +13,8 @@ from typing import Any
 
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.httpsession import URLLib3Session
 from urllib3 import HTTPResponse
 
 from tests.fuzz.mutation import fixed, number, one, spoiled
@@ -19,6 +22,7 @@ from tests.fuzz.target import Target
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.s3_ranges import RangedGets
 from tiered_stream.storage.s3_store import S3Store, s3_client
 
 MOST = Limit("an option", 1000)
@@ -38,10 +42,11 @@ ANSWERS = (
 )  # fmt: skip
 
 
-class _Endpoint:
-    """Answers every request with the same bytes."""
+class _Endpoint(URLLib3Session):
+    """Answers every request with the same bytes, a client's and those that are sent on connections."""
 
     def __init__(self) -> None:
+        super().__init__()
         options = StorageOptions(
             s3_endpoint_url="http://s3.example.com", s3_region="us-east-1", access_key_id="a", secret_access_key="b"
         )
@@ -49,8 +54,14 @@ class _Endpoint:
         config = Config(signature_version="s3v4", retries=retries, response_checksum_validation="when_required")  # type: ignore[arg-type]
         client = s3_client(options, config)
         client.meta.events.register_first("before-send.s3", self._answered)
-        self.store = S3Store(client, "bucket", "p")
-        self.answer = (404, b"", b"")
+        credentials = Credentials("a", "b")
+        self.ranges = RangedGets("http://s3.example.com/bucket/", "us-east-1", credentials, "tiered_stream", self)
+        self.store = S3Store(client, "bucket", "p", lambda sent, key: self.ranges)
+        self.answer = ANSWERS[0]
+        self.store.get("a", WANTED)  # of which it learns how to ask for ranges
+
+    def send(self, request: Any) -> AWSResponse:
+        return self._answered()
 
     def _answered(self, **_: Any) -> AWSResponse:
         status, lines, body = self.answer
@@ -79,16 +90,28 @@ def answer(random: Random) -> bytes:
     return fixed(status, 2) + lines + b"\n\n" + body
 
 
-def read(data: bytes) -> None:
+def _answering(data: bytes) -> _Endpoint:
     found = endpoint()
     lines, _, body = data[2:].partition(b"\n\n")
     found.answer = (int.from_bytes(data[:2], "big"), lines, body)
+    return found
+
+
+def read(data: bytes) -> None:
+    found = _answering(data)
+    found.ranges.accepted = False
     if data[:2] == b"\x00\xce":
         assert len(found.store.get("a", WANTED)) == len(WANTED)
-    elif b"List" in body:
+    elif b"List" in data:
         assert all(isinstance(key, str) for key in found.store.list("a"))
     else:
         assert len(found.store.get("a", MOST)) <= MOST.most
 
 
-TARGETS = (Target("s3-answers", answer, read),)
+def read_range(data: bytes) -> None:
+    found = _answering(data)
+    found.ranges.accepted = True
+    assert len(found.store.get("a", WANTED)) == len(WANTED)
+
+
+TARGETS = (Target("s3-answers", answer, read), Target("s3-ranges", answer, read_range))
