@@ -16,7 +16,7 @@ from tests.bench.lakes import Lake, serving
 from tests.bench.shapes import Shape, Topics, scaled
 from tests.stack.broker import JVM_OPTIONS
 from tests.stack.build import ROOT, build_folder
-from tests.stack.spark import spark_session
+from tests.stack.spark import UNCHECKED_ARROW, spark_session
 from tests.stack.tiered_stack import TieredStack
 
 KEPT = ROOT / "build" / "bench-topics"
@@ -49,14 +49,15 @@ class Rig:
 
     @cached_property
     def spark(self) -> SparkSession:
-        """With workers as docs/tuning.md has them: many a peer's run is longer than the minute after which they end."""
-        workers = {
+        """As docs/tuning.md has it; many a peer's run is longer than the minute after which Spark's own workers end."""
+        settings = {
+            **UNCHECKED_ARROW,
             "spark.python.daemon.module": "tiered_stream.worker_daemon",
             "spark.python.unix.domain.socket.enabled": "true",
             "spark.driver.memory": "3g",  # `kafka` runs out of 2 in records of 900 KB, after other workloads
         }
         return spark_session(
-            "bench", ("delta", "spark-kafka", "spark-avro", "s3a"), {**self.lakes[1].session, **workers}
+            "bench", ("delta", "spark-kafka", "spark-avro", "s3a"), {**self.lakes[1].session, **settings}
         )
 
     def options(self, shape: Shape) -> dict[str, str]:

@@ -33,6 +33,10 @@ LOCAL = {
 }
 SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 """For tests: the JVM's second compiler costs more than it gains within minutes."""
+UNCHECKED_ARROW = {
+    "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+}
+"""As docs/tuning.md has it, where the driver is the executor."""
 DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
