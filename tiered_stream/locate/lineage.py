@@ -77,10 +77,10 @@ def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
 
 def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int, int, int]]:
     """(epoch, start, exclusive end) of each epoch that has offsets before `end`."""
-    ends = [entry.start_offset for entry in epochs[1:]] + [end]
-    for entry, epoch_end in zip(epochs, ends, strict=True):
-        if entry.start_offset < min(epoch_end, end):
-            yield entry.epoch, entry.start_offset, min(epoch_end, end)
+    for following, entry in enumerate(epochs, 1):
+        epoch_end = min(epochs[following].start_offset, end) if following < len(epochs) else end
+        if entry.start_offset < epoch_end:
+            yield entry.epoch, entry.start_offset, epoch_end
 
 
 def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: int) -> Iterator[VisibleSegment]:
