@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -15,7 +15,8 @@ from tests.bench.rig import TUNED, WARM_UP, Rig
 from tests.bench.shapes import Shape
 from tests.bench.turns import Claim, Contender, rows_of, timed
 
-OURS, KAFKA, KAFKA_TUNED, HAND_OVER = "tiered_stream", "kafka", "kafka, 16 MiB fetches", "ready Arrow batches"
+OURS, OURS_LIGHTER = "tiered_stream", "tiered_stream, from versitygw"
+KAFKA, KAFKA_TUNED, HAND_OVER = "kafka", "kafka, 16 MiB fetches", "ready Arrow batches"
 FOR_A_RECORD_OF_A = "A, for a record"
 
 CLAIMS = (
@@ -35,19 +36,33 @@ CLAIMS = (
     Claim("K", OURS, FOR_A_RECORD_OF_A, 0.3, 0.6),
     Claim("M", OURS, KAFKA_TUNED, 4, 5),
     Claim("N", OURS, KAFKA_TUNED),
+    # The broker's tier is a folder, so `kafka` asks no S3 server: this says how much of a ratio is the server's.
+    Claim("A", OURS_LIGHTER, KAFKA, 3.8, 4.6),
+    Claim("A", OURS_LIGHTER, KAFKA_TUNED, 3.4, 4.2),
+    Claim("A", OURS_LIGHTER, HAND_OVER, 0.8, 0.95),
+    Claim("A4", OURS_LIGHTER, HAND_OVER, 0.8, 0.95),
+    Claim("B", OURS_LIGHTER, KAFKA_TUNED, 3.2, 4.5),
+    Claim("B", OURS_LIGHTER, HAND_OVER, 0.8, 0.95),
+    Claim("E", OURS_LIGHTER, KAFKA_TUNED, 3.2, 4.2),
+    Claim("M", OURS_LIGHTER, KAFKA_TUNED, 4, 5),
 )
 
 
 def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
-    """The rows of one shape."""
-    claims = [claim for claim in CLAIMS if claim.workload == name]
-    if claims:
-        wanted = {side for claim in claims for side in (claim.subject, claim.against)}
-        contenders = {side: _contender(rig, side, rig.topic(name)) for side in sorted(wanted)}
-        warm_up = rig.topic(WARM_UP)
-        for side in wanted:
-            _contender(rig, side, warm_up).run()
-        yield from rows_of([_titled(claim) for claim in claims], contenders, runs)
+    """The rows of one shape; each of ours has runs of the others beside it, so that it comes after the same ones."""
+    for ours in (OURS, OURS_LIGHTER):
+        claims = [claim for claim in CLAIMS if (claim.workload, claim.subject) == (name, ours)]
+        if claims:
+            yield from _beside(rig, rig.topic(name), claims, runs)
+
+
+def _beside(rig: Rig, shape: Shape, claims: Sequence[Claim], runs: int) -> Iterator[Row]:
+    wanted = {side for claim in claims for side in (claim.subject, claim.against)}
+    contenders = {side: _contender(rig, side, shape) for side in sorted(wanted)}
+    warm_up = rig.topic(WARM_UP)
+    for side in wanted:
+        _contender(rig, side, warm_up).run()
+    yield from rows_of([_titled(claim) for claim in claims], contenders, runs)
 
 
 def _titled(claim: Claim) -> Claim:
@@ -63,6 +78,7 @@ def _contender(rig: Rig, side: str, shape: Shape) -> Contender:
         return Contender(timed(reads), some, partial(rig.settle, shape))
     sources: Mapping[str, tuple[str, Mapping[str, str]]] = {
         OURS: ("tiered_stream", rig.options(shape)),
+        OURS_LIGHTER: ("tiered_stream", rig.lighter_options(shape)),
         KAFKA: ("kafka", rig.kafka_options(shape)),
         KAFKA_TUNED: ("kafka", {**rig.kafka_options(shape), **TUNED}),
         HAND_OVER: (ReadyMade.name(), {"rows": str(shape.rows), "bytes": str(shape.record_bytes)}),

@@ -18,6 +18,7 @@ from tests.stack.broker import JVM_OPTIONS
 from tests.stack.build import ROOT, build_folder
 from tests.stack.spark import UNCHECKED_ARROW, spark_session
 from tests.stack.tiered_stack import TieredStack
+from tests.stack.versitygw import VersityGateway
 
 KEPT = ROOT / "build" / "bench-topics"
 """Made once: a broker's and an object store's data. Safe to delete while no bench runs."""
@@ -40,6 +41,8 @@ class Rig:
     shapes: Mapping[str, Shape]
     scale: float
     _topics: Topics
+    _lighter: VersityGateway
+    """It serves the tier as S3Proxy does, which takes twice as many core seconds: here they are the sources' own."""
 
     def topic(self, name: str) -> Shape:
         return self.made(self.shapes[name])
@@ -63,6 +66,15 @@ class Rig:
     def options(self, shape: Shape) -> dict[str, str]:
         """With which ours reads all of a topic."""
         return {**self.stack.options(), "subscribe": shape.topic, "startingOffsets": "earliest"}
+
+    def lighter_options(self, shape: Shape) -> dict[str, str]:
+        """The same, from versitygw."""
+        return {
+            **self.options(shape),
+            "remote.storage.s3.endpoint.url": self._lighter.endpoint,
+            "remote.storage.aws.access.key.id": self._lighter.access_key,
+            "remote.storage.aws.secret.access.key": self._lighter.secret_key,
+        }
 
     def kafka_options(self, shape: Shape) -> dict[str, str]:
         """With which Spark's own source does, as it comes."""
@@ -97,12 +109,15 @@ def running(scale: float) -> Iterator[Rig]:
         TieredStack(KEPT / "stack", jvm_options=(*JVM_OPTIONS, "-Xmx1g")) as stack,
         serving(folder) as lakes,
     ):
-        rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT))
+        lighter = VersityGateway(folder / "versitygw-tier", stack.tier_dir.parent)
+        rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT), lighter)
+        lighter.start()
         try:
             yield rig
         finally:
             if "spark" in vars(rig):
                 rig.spark.stop()
+            lighter.stop()
 
 
 @contextmanager

@@ -61,6 +61,7 @@ class VersityGateway(S3Server):
         metadata.mkdir(exist_ok=True)
         return [
             str(versitygw_executable()), "--port", f"127.0.0.1:{self.port}", "--region", REGION, "--quiet",
+            "--keep-alive",  # as S3 does; otherwise each request is one more connection
             "--access", self.access_key, "--secret", self.secret_key,
             "posix", "--sidecar", str(metadata), str(self.base_dir),
         ]  # fmt: skip
