@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.counted_gets import CountedGets, Get
 from tests.linked_archive import TOPIC, write_linked_archive
 from tests.reading import FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, batch, options, run_in_memory, stream, tier_segments
-from tests.stack.s3_client import REGION
 from tests.stack.s3proxy import S3Proxy
 from tests.stack.tiered_stack import TieredStack
 
@@ -133,11 +132,8 @@ def _in_bucket(storage: S3Proxy, gets: CountedGets) -> dict[str, str]:
         "remote.log.locator": "archive",
         "remote.storage.layout": "aiven",
         "remote.storage.uri": "s3://tier",
+        **storage.options(),
         "remote.storage.s3.endpoint.url": gets.url,
-        "remote.storage.s3.region": REGION,
-        "remote.storage.s3.path.style.access.enabled": "true",
-        "remote.storage.aws.access.key.id": storage.access_key,
-        "remote.storage.aws.secret.access.key": storage.secret_key,
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,7 @@ def measure(rig: Rig, name: str, runs: int) -> Iterator[Row]:
             warm_up = rig.topic(WARM_UP)
             for side in wanted:
                 _contender(rig, lake, side, warm_up).run()
-            titled = [
-                Claim(f"H {each.workload} {lake.where}", each.subject, each.against, each.floor, each.aim)
-                for each in claims
-            ]
+            titled = [replace(each, workload=f"H {each.workload} {lake.where}") for each in claims]
             yield from rows_of(titled, contenders, runs)
             yield from _bounds(rig, name, f"H {name} {lake.where}", contenders)
 

@@ -63,16 +63,7 @@ def segments(tier: VersityGateway, bucket: str) -> dict[str, str]:
         for file in (source / KEY_PREFIX[PLAIN]).glob(f"{topic}-*/**/*"):
             if file.is_file():
                 tier.client().upload_file(str(file), bucket, file.relative_to(source).as_posix())
-    return options(
-        given={
-            "remote.storage.uri": f"s3://{bucket}",
-            "remote.storage.s3.endpoint.url": tier.endpoint,
-            "remote.storage.s3.region": REGION,
-            "remote.storage.s3.path.style.access.enabled": "true",
-            "remote.storage.aws.access.key.id": tier.access_key,
-            "remote.storage.aws.secret.access.key": tier.secret_key,
-        }
-    )
+    return options(given={**tier.options(), "remote.storage.uri": f"s3://{bucket}"})
 
 
 @pytest.mark.parametrize("lane", ["direct", "spark"])

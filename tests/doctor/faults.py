@@ -68,15 +68,7 @@ def _at(listener: str) -> Callable[[Site, Path], Planted]:
 
 
 def _other_region(site: Site, _folder: Path) -> Planted:
-    other = site.tier_by_lake
-    return Planted(
-        {
-            "remote.storage.s3.endpoint.url": other.endpoint,
-            "remote.storage.aws.access.key.id": other.access_key,
-            "remote.storage.aws.secret.access.key": other.secret_key,
-            "remote.storage.s3.region": "eu-west-1",
-        }
-    )
+    return Planted({**site.tier_by_lake.options(), "remote.storage.s3.region": "eu-west-1"})
 
 
 def _other_columns(_site: Site, folder: Path) -> Planted:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.stack.errors import StackError
 from tests.stack.processes import ServiceProcess, free_ports
-from tests.stack.s3_client import answers, s3_client
+from tests.stack.s3_client import REGION, answers, s3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -62,6 +62,16 @@ class S3Server(ABC):
         """End it as a crash would."""
         if self._process is not None:
             self._process.kill()
+
+    def options(self) -> dict[str, str]:
+        """The options with which `tiered_stream` reads a bucket of this server."""
+        return {
+            "remote.storage.s3.endpoint.url": self.endpoint,
+            "remote.storage.s3.region": REGION,
+            "remote.storage.s3.path.style.access.enabled": "true",
+            "remote.storage.aws.access.key.id": self.access_key,
+            "remote.storage.aws.secret.access.key": self.secret_key,
+        }
 
     def client(self) -> S3Client:
         """A boto3 client with the endpoint's credentials."""

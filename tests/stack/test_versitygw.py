@@ -27,6 +27,11 @@ def test_an_object_is_put_only_where_none_is(lake: VersityGateway) -> None:
     assert client.get_object(Bucket="conditional", Key="log/0.json")["Body"].read() == b"first"
 
 
+def test_a_connection_is_kept_from_one_request_to_the_next(lake: VersityGateway) -> None:
+    answer = lake.client().list_buckets()["ResponseMetadata"]["HTTPHeaders"]
+    assert answer.get("connection") != "close"
+
+
 def test_spark_writes_and_streams_a_delta_table_over_s3a(spark: SparkSession, lake: VersityGateway) -> None:
     bucket = "spark-writes"  # Hadoop keeps one file system a bucket: no other test has it
     lake.client().create_bucket(Bucket=bucket)

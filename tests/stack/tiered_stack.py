@@ -11,7 +11,6 @@ from typing import Self
 
 from tests.stack.broker import JVM_OPTIONS, KafkaBroker
 from tests.stack.jars import jar_paths
-from tests.stack.s3_client import REGION
 from tests.stack.s3proxy import S3Proxy
 
 BUCKET = "kafka-tiered-storage"
@@ -112,9 +111,5 @@ class TieredStack:
             "kafka.bootstrap.servers": self.bootstrap_servers,
             "remote.storage.uri": f"s3://{self.bucket}",
             "remote.storage.layout": "local",
-            "remote.storage.s3.endpoint.url": self.s3_endpoint,
-            "remote.storage.s3.region": REGION,
-            "remote.storage.s3.path.style.access.enabled": "true",
-            "remote.storage.aws.access.key.id": self.access_key,
-            "remote.storage.aws.secret.access.key": self.secret_key,
+            **self.s3proxy.options(),
         }
