@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from tests.delta.made_batches import decoded
 from tests.stack.rows import Record
 from tiered_stream.delta.commit import TableCommits
 from tiered_stream.delta.data_files import DataFile, HeldRows
-from tiered_stream.delta.deltalake_commit import DeltalakeTable, make_table, open_table
+from tiered_stream.delta.dead_letters import DeadLetterTable, Unfinished
+from tiered_stream.delta.deltalake_commit import DeltalakeTable, delete_rows, make_table, open_table
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.many_tables import ManyTables
 from tiered_stream.delta.query_tables import Landed, Parked, QueryTablesLog
@@ -43,7 +45,7 @@ class Lake:
     def started(self) -> ManyTables:
         """As a query would that starts now."""
         books = QueryTablesLog(self.checkpoint)
-        tables = ManyTables(self.routing, self._open, books, Again(self), park=self.parks)
+        tables = ManyTables(self.routing, self._open, self._open_dead_letters, books, Again(self), park=self.parks)
         tables.begin(QUERY)
         return tables
 
@@ -69,7 +71,7 @@ class Lake:
     def tell(self, parked: Sequence[str]) -> None:
         self.told = list(parked)
 
-    def files_of(self, key: str, ranges: PartitionRanges) -> list[DataFile]:
+    def files_of(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
         """As `ReadAgain.files`."""
         if any(offsets.start < self.gone for offsets in ranges.values()):
             raise DataLossError(f"the log starts at {self.gone}")
@@ -88,6 +90,14 @@ class Lake:
             raise TableError(f"has {last}, not {due}")
 
         return TableCommits(DeltalakeTable(target.files), planned(target.files), on_gap, landed, sleep=lambda _: None)
+
+    def _open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
+        def remove(query_id: str, unfinished: Unfinished) -> None:
+            for key, newest in unfinished.items():
+                delete_rows(target.files, f"query = '{query_id}' AND target = '{key}' AND batch > {newest}")
+
+        opened = partial(self._open, target, Landed())
+        return DeadLetterTable(target, opened, remove, opened())
 
     def files(self, topic: str) -> TableFiles:
         return self.routing.target(topic).files

@@ -117,6 +117,26 @@ class TableCommits:
         """
         return self._last_known(query_id, batch_id).batch_id >= batch_id
 
+    @property
+    def table_id(self) -> str:
+        """Delta's id of the table, whatever name it was opened by."""
+        return self._planned.table_id
+
+    def last_batch(self, query_id: str, batch_id: int) -> int:
+        """The query's newest batch in the table, -1: none. Arguments and errors as `is_committed`."""
+        return self._last_known(query_id, batch_id).batch_id
+
+    def check(self, files: Sequence[DataFile]) -> None:
+        """Check that the table would take the files now; it gets the columns that they have more.
+
+        Raises:
+            TableError: it would not, as in `commit`.
+        """
+        transaction = self._begin()
+        if self._grown(transaction.state.description, files):
+            transaction = self._begin()
+        self._check_fit(transaction.state.description, files)
+
     def prepare(self) -> None:
         """A commit follows, once tasks have written its files: what it needs of the table can be read meanwhile."""
         self._table.prepare()

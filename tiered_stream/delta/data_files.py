@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PEAK_MEMORY = "peak_memory"
 _FILE_FIELDS: dict[str, type] = {
     "table": str, "path": str, "size": int, "modification_time": int, "day": str, "records": int, "stats": str,
-    "offsets": str, "topic_ids": str, "schema": str, "rules": str, "held_why": str,
+    "offsets": str, "topic_ids": str, "schema": str, "rules": str, "dead_letters_for": str, "held_why": str,
 }  # fmt: skip
 _TASK_FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)} | {PEAK_MEMORY: int}
 _ARROW = {str: "string", int: "int64", float: "double"}
@@ -43,6 +43,7 @@ class DataFile:
     milliseconds since the epoch; `offsets` are the first and the last offset of each partition in the file, both
     inclusive; `topic_ids` are those of its topics, as far as brokers have told them; `schema` is that of the rows, in
     Spark's JSON, where it is not the target's; `rules` are those of the table by which its rows were checked, as text.
+    A file of dead letters names in `dead_letters_for` the key of the table whose rows their records did not become.
     """
 
     table: str
@@ -56,11 +57,20 @@ class DataFile:
     topic_ids: Mapping[str, UUID] = field(default_factory=dict)
     schema: str | None = None
     rules: str | None = None
+    dead_letters_for: str | None = None
+
+    @property
+    def share(self) -> str:
+        """The key of the table with which the file is committed: dead letters belong to the batch of their table."""
+        return self.dead_letters_for or self.table
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """Rows of a task that are in no file, since their table cannot be written, or is parked; `offsets` as of a file."""
+    """Records of a task that are in no file because their table is parked, or a folder of theirs cannot be written.
+
+    `table` is the key of the table that they are for; `offsets` as of a file.
+    """
 
     table: str
     offsets: Mapping[TopicPartition, tuple[int, int]]

@@ -19,7 +19,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from tiered_stream.delta.data_files import file_rows
-from tiered_stream.delta.ingest_settings import ON_TABLE_ERROR, ONLY_TABLE, PARK, PARKED_FILE, source_options
+from tiered_stream.delta.ingest_settings import (
+    ON_TABLE_ERROR,
+    ONLY_TABLE,
+    PARK,
+    PARKED_FILE,
+    TRANSACTION,
+    source_options,
+)
 from tiered_stream.delta.known_rules import KnownRules, rules_text
 from tiered_stream.delta.routing import Routing, TableTarget, routing_of
 from tiered_stream.formats.row_format import RowFormat
@@ -69,12 +76,15 @@ class TasksWrite:
     park: bool
     parked_file: str
     only: str | None
+    transaction: tuple[str, int | None] = ("", None)
+    """The application transaction, as far as it is not that of Spark's query and batch."""
 
     @classmethod
     def asked(cls, options: Mapping[str, str]) -> TasksWrite:
         given = GivenOptions(options)
         park = given.read(ON_TABLE_ERROR) == PARK
-        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE))
+        transaction = given.read(TRANSACTION)
+        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE), transaction)
 
     def partitions(
         self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
@@ -106,9 +116,9 @@ class TasksWrite:
 
     def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
         with collection_paused():
-            from tiered_stream.delta.row_transform import TableRows
+            from tiered_stream.delta.row_transform import TableRows, Transaction
             from tiered_stream.delta.task_writer import TaskTables, write_splits
-            from tiered_stream.observe.metrics import send
+            from tiered_stream.observe.metrics import micro_batch, send
 
         share_heap()
         if not isinstance(partition, FilesPartition):
@@ -117,10 +127,12 @@ class TasksWrite:
         task = context.partitionId() if context else 0
         tables = TaskTables(partition.held, self.only, self.park and self.only is None)
         told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
-        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}), partition.rules)
+        (query, batch), (name, number) = micro_batch() or (None, None), self.transaction
+        of_batch = Transaction(name or query, batch if number is None else number)
+        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}), partition.rules, of_batch)
         written = write_splits(partition.splits, options, rows, task, tables)
         texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
-        files = [replace(file, rules=texts.get(file.table)) for file in written.files]
+        files = [replace(file, rules=texts.get(file.share)) for file in written.files]
         send(written.metrics, (*options.metrics_addresses, *partition.batch_log))
         peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         yield file_rows(files, written.metrics, peak_memory, written.held)

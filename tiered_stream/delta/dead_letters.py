@@ -1,23 +1,41 @@
-"""The table that dead letters go to, as one more table of each micro-batch; and how many of them are too many."""
+"""Dead letters of a query, committed exactly once with the batch of the table that their records were for.
+
+Two tables cannot be committed to at once. So the dead letters of a batch are committed first, and the table's rows
+after them: a batch is whole in both when the table has it. Where a batch failed between the two commits, its records
+may be sorted anew when it is repeated, because the schema or a constraint has changed. So dead letters name the table,
+the query and the batch that they belong to, and those of a batch that the table does not have are removed before the
+repeated batch commits its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from uuid import uuid4
 
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta.address import find_address, table_location
 from tiered_stream.delta.commit import TableCommits
 from tiered_stream.delta.data_files import DataFile
+from tiered_stream.delta.delta_spark_commit import has_delta_spark
+from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.routing import TableTarget
 from tiered_stream.delta.row_schema import spark_columns
 from tiered_stream.delta.row_settings import MAX_DEAD_LETTERS, DeadLetterLimit
 from tiered_stream.errors import DeadLetterLimitError
 from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA
 
+Unfinished = Mapping[str, int]
+"""Keys of tables, each with the query's newest batch that the table has: dead letters of later ones are unfinished."""
+
 
 def dead_letter_columns() -> StructType:
-    """The table's."""
+    """Columns of a table for dead letters."""
     return spark_columns(DEAD_LETTER_SCHEMA, None)
 
 
@@ -31,30 +49,107 @@ def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: s
         )
 
 
-def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], dead_tables: Mapping[str, str]) -> None:
-    """The same of files, before they are committed; `dead_tables` are folders of tables, by name."""
-    dead = sum(file.records for file in files if file.table in dead_tables.values())
-    check_limit(limit, dead, sum(file.records for file in files), ", ".join(sorted(dead_tables)))
+def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str]) -> None:
+    """The same of files, before they are committed; `tables` are the names of the tables for dead letters."""
+    dead = sum(file.records for file in files if file.dead_letters_for is not None)
+    check_limit(limit, dead, sum(file.records for file in files), ", ".join(sorted(tables)))
+
+
+@dataclass(frozen=True)
+class DeadLetterTable:
+    """A table for dead letters, opened by one query on the driver."""
+
+    target: TableTarget
+    open: Callable[[], TableCommits]
+    """Opens it once more."""
+    remove: Callable[[str, Unfinished], None]
+    """Removes a query's unfinished dead letters from it; raises TableError."""
+    commits: TableCommits
+
+    def has_earlier(self, query_id: str, batch_id: int) -> bool:
+        """Whether an earlier attempt at the batch has committed dead letters. Raises as `TableCommits.is_committed`."""
+        return self.commits.is_committed(query_id, batch_id)
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], unfinished: Unfinished) -> None:
+        """Let the table have the files as the batch's dead letters for the tables in `unfinished`, and no others.
+
+        Raises:
+            TableError: as `TableCommits.commit`.
+        """
+        if self.has_earlier(query_id, batch_id):
+            self.replace(query_id, files, unfinished)
+        elif files:
+            self.commits.commit(query_id, batch_id, files)
+
+    def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
+        """Remove the unfinished dead letters of the tables and commit the files; a crash between the two is repeated.
+
+        Raises:
+            TableError: as `TableCommits.commit`.
+        """
+        self.remove(query_id, unfinished)
+        if files:
+            # Under a name of its own: the query's own transaction says that the batch is there.
+            self.open().commit(f"{query_id} repeated {uuid4()}", 0, files)
 
 
 @dataclass(frozen=True)
 class DeadLetterCommits:
-    """The table beside the one table of a query. Its dead letters are committed first: a batch is then whole in both
-    when the table has it, by which it is known."""
+    """The dead letters of a query with one table."""
 
-    commits: TableCommits
-    target: TableTarget
+    table: DeadLetterTable
     limit: DeadLetterLimit | None
 
-    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> list[DataFile]:
-        """Commit the dead letters among the files, unless the batch is there; the other files.
+    def commit_first(
+        self, table: TableCommits, key: str, query_id: str, batch_id: int, files: Sequence[DataFile]
+    ) -> list[DataFile]:
+        """Commit the dead letters among the files of a batch that the table, whose key is `key`, does not have.
+
+        Returns:
+            The other files.
 
         Raises:
             DeadLetterLimitError: there are too many.
-            TableError: as `TableCommits.commit`.
+            TableError: the table would not take the files, or as `TableCommits.commit`.
         """
-        check_files(self.limit, files, {self.target.name: self.target.key})
-        aside = [file for file in files if file.table == self.target.key]
-        if aside:
-            self.commits.commit(query_id, batch_id, aside)
-        return [file for file in files if file.table != self.target.key]
+        check_files(self.limit, files, [self.table.target.name])
+        dead = [file for file in files if file.dead_letters_for is not None]
+        if dead or self.table.has_earlier(query_id, batch_id):
+            table.check(files)
+            self.table.commit(query_id, batch_id, dead, {key: batch_id - 1})
+        return [file for file in files if file.dead_letters_for is None]
+
+
+def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
+    """Delete dead letters by the session's Delta. Raises TableError: the table cannot be changed."""
+    from delta.tables import DeltaTable
+
+    address = find_address(spark, table.name)
+    with spark_errors(table.name, "changed"):
+        DeltaTable.forPath(spark, table_location(spark, address)).delete(which)
+
+
+def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, unfinished: Unfinished) -> None:
+    """Delete the query's dead letters for these tables from later batches than each table has.
+
+    By the session's Delta, or by deltalake where the session has none.
+
+    Raises:
+        TableError: the table cannot be changed.
+    """
+    if has_delta_spark(spark):
+        later = (
+            (sql.col("target") == sql.lit(key)) & (sql.col("batch") > sql.lit(newest))
+            for key, newest in unfinished.items()
+        )
+        which = reduce(operator.or_, later, sql.lit(False))
+        remove_dead_letters(spark, table, (sql.col("query") == sql.lit(query_id)) & which)
+    else:
+        from tiered_stream.delta.deltalake_commit import delete_rows
+
+        tables = (f"(target = {_literal(key)} AND batch > {newest})" for key, newest in unfinished.items())
+        delete_rows(table.files, f"query = {_literal(query_id)} AND ({' OR '.join(tables)})")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

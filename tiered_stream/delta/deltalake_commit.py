@@ -92,6 +92,16 @@ def add_columns(files: TableFiles, columns: StructType) -> None:
         _add_columns(_open(files), columns)
 
 
+def delete_rows(files: TableFiles, predicate: str) -> None:
+    """Delete the rows that meet a condition in SQL, in one commit.
+
+    Raises:
+        TableError: the table refuses it, or other writers came first each time.
+    """
+    with _table_errors(files.uri, "changed"):
+        _open(files).delete(predicate)
+
+
 def _add_columns(table: DeltaTable, columns: StructType) -> None:
     if any(map(hides_local_times, columns)) and LOCAL_TIMES not in (table.protocol().writer_features or ()):
         table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)

@@ -94,10 +94,22 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 _OURS, _OF_THE_SOURCE = "ingest.", ("kafka.", "remote.", "rsm.")
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
 _SEGMENTS_PREFIX = "remote.storage."
+
+
+def _transaction(value: str) -> tuple[str, int | None]:
+    batch, _, name = value.partition("/")
+    return name, int(batch) if batch else None
+
+
 ROUTES: Option[str] = Option("ingest.routes", str, "", "", "Where each topic's table is.", internal=True)
 PARKED_FILE: Option[str] = Option(
     "ingest.parked.file", str, "", "", "Where planning finds the keys of parked tables.", internal=True
 )
+TRANSACTION: Option[tuple[str, int | None]] = Option(
+    "ingest.transaction", _transaction, ("", None), "",
+    "The application transaction of the rows where it is not that of Spark's query and batch: `batch/name`, the batch "
+    "being empty where it is Spark's.", internal=True,
+)  # fmt: skip
 ONLY_TABLE = optional("ingest.only.table", str, "The key of the one table that is to be written.", internal=True)
 _TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
 _ANONYMOUS: Option[bool] = Option(

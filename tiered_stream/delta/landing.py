@@ -23,6 +23,7 @@ from tiered_stream.delta.dead_letters import DeadLetterCommits, check_files
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.ingest_settings import (
     COMMIT,
+    TRANSACTION,
     TableFiles,
     check_names,
     source_options,
@@ -38,7 +39,6 @@ from tiered_stream.delta.landing_by_topic import (
 )
 from tiered_stream.delta.lane import Lane, TableDescription, left_out, table_rules
 from tiered_stream.delta.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
-from tiered_stream.delta.query_tables import Landed
 from tiered_stream.delta.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.row_schema import plan_topics, shared_columns, time_zone
 from tiered_stream.delta.row_settings import evolution_of, infers, row_settings
@@ -185,7 +185,10 @@ class Landing:
         places = dead_letter_place(self.spark, self.settings)
         route = Route(".*", str(self.address), files.uri)
         routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
-        rows = self.spark.readStream.format(SOURCE).options(**routing_options(routing)).load()
+        options = routing_options(routing)
+        if bounded:
+            options[TRANSACTION.name] = f"/{bounded.transaction_id}"
+        rows = self.spark.readStream.format(SOURCE).options(**options).load()
         dead_letters = self._dead_letters(routing)
 
         def commit(batch: DataFrame, batch_id: int) -> None:
@@ -197,7 +200,7 @@ class Landing:
             table.prepare()
             files = data_files(batch.collect())
             if dead_letters:
-                files = dead_letters.commit(query_id, batch_id, files)
+                files = dead_letters.commit_first(table, self.files.uri, query_id, batch_id, files)
             table.commit(query_id, batch_id, files)
             if self.run.goes_on:
                 table.prepare()
@@ -231,7 +234,7 @@ class Landing:
         if target is None:
             return None
         tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
-        return DeadLetterCommits(tables.open(target, Landed()), target, row_settings(self.settings).max_dead_letters)
+        return DeadLetterCommits(tables.open_dead_letters(target), row_settings(self.settings).max_dead_letters)
 
 
 @dataclass(frozen=True)
@@ -262,7 +265,7 @@ class TopicsLanding:
         def commit(batch: DataFrame, batch_id: int) -> None:
             rows = batch.collect()
             files = data_files(rows)
-            check_files(most_dead, files, routing.dead_letter_places)
+            check_files(most_dead, files, list(routing.dead_letter_places))
             query.tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
         rows = self.spark.readStream.format(SOURCE).options(**query.options).load()

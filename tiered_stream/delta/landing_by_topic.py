@@ -55,6 +55,7 @@ from tiered_stream.options.spark_options import INCLUDE_HEADERS
 
 if TYPE_CHECKING:
     from tiered_stream.delta.commit import OnGap, TableCommits
+    from tiered_stream.delta.dead_letters import DeadLetterTable
     from tiered_stream.delta.many_tables import ManyTables
 
 log = logging.getLogger(__name__)
@@ -203,6 +204,13 @@ class TopicTables:
         opened = found.committer.open(self.spark, address, target.files)
         return TableCommits(opened, planned, self._on_gap(target), landed)
 
+    def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
+        """A table for dead letters, which has no gaps: only batches with dead letters are in it. Raises as `open`."""
+        from tiered_stream.delta.dead_letters import DeadLetterTable, remove_unfinished
+
+        opened = partial(self.open, target, Landed())
+        return DeadLetterTable(target, opened, partial(remove_unfinished, self.spark, target), opened())
+
     def _find(self, target: TableTarget) -> TableAddress:
         """Where it is, as far as the catalog knows where it is by a name."""
         if "/" in target.name:
@@ -270,7 +278,7 @@ def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> Tabl
     park = GivenOptions(routing.settings).read(ON_TABLE_ERROR) == PARK
     parked = ParkedRows(spark, routing)
     opened = TopicTables(spark, checkpoint, fail, checked=not park)
-    tables = ManyTables(routing, opened.open, QueryTablesLog(folder), parked, park=park)
+    tables = ManyTables(routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park)
     query_id = orjson.loads(folder.read(_METADATA) or b"{}").get("id")
     if query_id:
         tables.begin(query_id)

@@ -4,16 +4,19 @@ Tables are opened when their first files come, and stay known. A table that cann
 from having the batch: when it is repeated, they have it already; and where such a table is to be parked, the query goes
 on without it. What its rows' offsets hold is then read again, and committed as the last batch that they are of, so that
 a commit whose answer was lost is known again.
+
+A table's dead letters share its fate: they are committed before its rows, wait while it is parked, and are sorted out
+again when it is caught up (`dead_letters.py`). A table whose records are all dead letters has a commit without rows.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from cachetools import LRUCache
 from pyspark.sql.types import StructType
@@ -21,6 +24,7 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta.commit import TableCommits
 from tiered_stream.delta.data_files import DataFile, HeldRows
 from tiered_stream.delta.ingest_settings import TableFiles, table_properties
+from tiered_stream.delta.query_dead_letters import OpenDeadLetters, QueryDeadLetters
 from tiered_stream.delta.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
 from tiered_stream.delta.routing import Routing, TableTarget
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
@@ -35,6 +39,7 @@ BATCHES_BETWEEN_TRIES = 10
 """To catch up parked tables."""
 _MOST_NAMED = 5
 
+_Done = TypeVar("_Done")
 OpenTable = Callable[[TableTarget, Landed], TableCommits]
 """Opens a table, or makes it, given what it got last. Raises TieredStreamError."""
 
@@ -46,8 +51,8 @@ class ReadAgain(Protocol):
         """From the next batch on, rows for the tables with these keys are not to be written."""
         ...
 
-    def files(self, key: str, ranges: PartitionRanges) -> Sequence[DataFile]:
-        """Files with the rows in the ranges that are for one table.
+    def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
+        """Files with the rows in the ranges that are for one table, and its dead letters, as this batch of the query.
 
         Raises:
             DataLossError: they are gone.
@@ -58,12 +63,22 @@ class ReadAgain(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one table gets of a batch."""
+    """What one table gets of a batch: rows, and dead letters beside them."""
 
     target: TableTarget
     files: Sequence[DataFile]
     landed: Landed
     commits: TableCommits | None
+    has_batch: bool = False
+    """Whether the table has the batch already."""
+
+    @property
+    def rows(self) -> list[DataFile]:
+        return [file for file in self.files if file.dead_letters_for is None]
+
+
+_Failed = dict[str, TieredStreamError]
+"""By the key of the table."""
 
 
 class ManyTables:
@@ -73,6 +88,7 @@ class ManyTables:
         self,
         routing: Routing,
         open_table: OpenTable,
+        open_dead_letters: OpenDeadLetters,
         tables_log: QueryTablesLog,
         read_again: ReadAgain,
         *,
@@ -80,6 +96,9 @@ class ManyTables:
     ) -> None:
         self._routing = routing
         self._open_table = open_table
+        self._dead_letters = QueryDeadLetters(routing, open_dead_letters)
+        self._keys: dict[str, str] = {}
+        """Of the tables that were opened, by Delta's id."""
         self._log = tables_log
         self._read_again = read_again
         self._park = park
@@ -111,8 +130,9 @@ class ManyTables:
         """
         tables = self._log.before(batch_id)
         ranges, reasons = _held(files, held, tables.parked)
-        shares = self._shares([file for file in files if file.table not in ranges], tables.landed)
+        shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
         landed, failed = self._commit_all(shares, query_id, batch_id)
+        self._dead_letters.batch_done()
         if failed and (not self._park or any(isinstance(each, DataLossError) for each in failed.values())):
             raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
         for key, error in failed.items():
@@ -135,16 +155,17 @@ class ManyTables:
         """
         by_table: dict[str, list[DataFile]] = defaultdict(list)
         for file in files:
-            by_table[file.table].append(file)
+            by_table[file.share].append(file)
         return {
-            key: _Share(self._target(key, _topics(each)), each, landed.get(key, Landed()), self._known.get(key))
+            key: _Share(self._target(_topics(each)), each, landed.get(key, Landed()), self._known.get(key))
             for key, each in by_table.items()
         }
 
-    def _target(self, key: str, topics: Sequence[str]) -> TableTarget:
-        first = self._routing.table(key, topics[0])
+    def _target(self, topics: Sequence[str]) -> TableTarget:
+        """The table that the topics share; raises as `_shares`."""
+        first = self._routing.target(topics[0])
         for other in topics[1:]:
-            if _of_table(self._routing.table(key, other)) != _of_table(first):
+            if _of_table(self._routing.target(other)) != _of_table(first):
                 raise ConfigurationError(
                     f"topics {topics[0]} and {other} share the table {first.name}, but want it unlike: give both the "
                     "same ingest.topic.… settings, or send one of them to another table by ingest.route"
@@ -153,26 +174,100 @@ class ManyTables:
 
     def _commit_all(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
-    ) -> tuple[dict[str, Landed], dict[str, TieredStreamError]]:
-        """What tables have now, and why others do not, by key."""
-        running = {key: self._threads.submit(self._commit, share, query_id, batch_id) for key, share in shares.items()}
-        landed: dict[str, Landed] = {}
-        failed: dict[str, TieredStreamError] = {}
+    ) -> tuple[dict[str, Landed], _Failed]:
+        """What tables have now, and why others do not, by key.
+
+        Raises:
+            ConfigurationError: a table has two names.
+        """
+        dead_letters, failed = self._taking_part(shares, query_id, batch_id)
+        opening = {key: share for key, share in shares.items() if key not in failed}
+        checked = {key for each in dead_letters.values() for key in each}
+        opened, refused = self._at_once(
+            lambda key: self._opened(shares[key], query_id, batch_id, checked=key in checked), opening
+        )
+        failed |= refused
+        self._known.update({key: share.commits for key, share in opened.items() if share.commits})
+        self._check_names(opened)
+        landed = {key: Landed(batch_id, share.landed.version) for key, share in opened.items() if share.has_batch}
+        ready = {key: share for key, share in opened.items() if not share.has_batch}
+        for table, keys in dead_letters.items():
+            going_on = [key for key in keys if key in ready and key not in failed]
+            failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
+        committing = {key: share for key, share in ready.items() if key not in failed}
+        committed, refused = self._at_once(lambda key: self._commit(ready[key], query_id, batch_id), committing)
+        failed |= refused
+        for key in failed:
+            self._known.pop(key, None)
+        return {**landed, **committed}, failed
+
+    def _at_once(self, do: Callable[[str], _Done], keys: Iterable[str]) -> tuple[dict[str, _Done], _Failed]:
+        """The results of several at once, by key, and the errors."""
+        running = {key: self._threads.submit(do, key) for key in keys}
+        done: dict[str, _Done] = {}
+        failed: _Failed = {}
         for key, each in running.items():
             try:
-                self._known[key], landed[key] = each.result()
+                done[key] = each.result()
             except TieredStreamError as error:
-                self._known.pop(key, None)
                 failed[key] = error
-        return landed, failed
+        return done, failed
 
-    def _commit(self, share: _Share, query_id: str, batch_id: int) -> tuple[TableCommits, Landed]:
+    def _opened(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
+        """The share with its table opened; `checked`: the table has to take the files as it is now."""
         commits = share.commits or self._open_table(share.target, share.landed)
-        if commits.is_committed(query_id, batch_id):
+        has_batch = commits.is_committed(query_id, batch_id)
+        if has_batch:
             log.info("%s: batch %d is in the table already", share.target.name, batch_id)
-            return commits, Landed(batch_id, share.landed.version)
-        version = commits.commit(query_id, batch_id, share.files)
-        return commits, Landed(batch_id, share.landed.version if version is None else version)
+        elif checked:
+            commits.check(share.files)
+        return replace(share, commits=commits, has_batch=has_batch)
+
+    def _commit(self, share: _Share, query_id: str, batch_id: int) -> Landed:
+        assert share.commits
+        version = share.commits.commit(query_id, batch_id, share.rows)
+        return Landed(batch_id, share.landed.version if version is None else version)
+
+    def _check_names(self, opened: Mapping[str, _Share]) -> None:
+        """Two names of one table would have one transaction: the second commit of a batch would count as done.
+
+        Raises:
+            ConfigurationError: a table has two names.
+        """
+        tables = {key: share.commits for key, share in opened.items() if share.commits}
+        for key, commits in {**tables, **self._dead_letters.commits}.items():
+            other = self._keys.setdefault(commits.table_id, key)
+            if other != key:
+                raise ConfigurationError(
+                    f"{other} and {key} are one table (its id is {commits.table_id}): name it the same way in "
+                    "ingest.table, ingest.route and ingest.deadLetterTable. Nothing of the batch was committed to it"
+                )
+
+    def _taking_part(
+        self, shares: Mapping[str, _Share], query_id: str, batch_id: int
+    ) -> tuple[dict[str, list[str]], _Failed]:
+        """By table for dead letters that takes part in the batch: keys of its shares; and the shares that fail."""
+        found: dict[str, list[str]] = {}
+        failed: _Failed = {}
+        for key, share in shares.items():
+            try:
+                for table in self._dead_letters.taking_part(share.files, _topics(share.files), query_id, batch_id):
+                    found.setdefault(table, []).append(key)
+            except TieredStreamError as error:
+                failed[key] = error
+        return found, failed
+
+    def _commit_dead_letters(
+        self, table: str, keys: Sequence[str], shares: Mapping[str, _Share], query_id: str, batch_id: int
+    ) -> _Failed:
+        """Commit the dead letters of these shares to one table; where it refuses, none of the shares goes on."""
+        files = [file for key in keys for file in shares[key].files]
+        error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
+        return (
+            {}
+            if error is None
+            else {key: _of_kind(error, f"its dead letters were not committed: {error}") for key in keys}
+        )
 
     # Tables that are parked
 
@@ -183,7 +278,7 @@ class ManyTables:
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
             held, before = Held(batch_id, of_table), parked.get(key)
-            name = self._target(key, sorted({partition.topic for partition in of_table})).name
+            name = self._target(sorted({partition.topic for partition in of_table})).name
             parked[key] = Parked(name, reasons[key], held) if before is None else before.holding(held)
         return replace(tables, parked=parked)
 
@@ -197,7 +292,7 @@ class ManyTables:
             try:
                 landed, parked = self._lacking(query_id, key, parked, tables)
                 if landed is None:
-                    landed = self._catch_up(query_id, key, parked)
+                    landed = self._catch_up(query_id, key, parked, tables)
             except DataLossError as error:
                 raise DataLossError(f"the parked table {parked.name} cannot be caught up: {error}") from error
             except TieredStreamError as error:
@@ -213,7 +308,7 @@ class ManyTables:
     def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
         """What the table has, where that is all; else all that it lacks, as what is tried now."""
         before = tables.landed.get(key, Landed())
-        commits = self._open_table(self._target(key, sorted({each.topic for each in parked.tried.ranges})), before)
+        commits = self._open_table(self._target(sorted({each.topic for each in parked.tried.ranges})), before)
         self._known[key] = commits
         held = [each for each in (parked.tried, parked.since) if each is not None]
         lacks = [each for each in held if not commits.is_committed(query_id, each.batch)]
@@ -223,10 +318,15 @@ class ManyTables:
         wanted = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
         return None, replace(parked, tried=wanted, since=None)
 
-    def _catch_up(self, query_id: str, key: str, parked: Parked) -> Landed:
-        lacks = parked.tried
-        files = self._read_again.files(key, lacks.ranges)
-        return Landed(lacks.batch, self._known[key].commit(query_id, lacks.batch, files) or 0)
+    def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
+        lacks, commits = parked.tried, self._known[key]
+        files = self._read_again.files(key, lacks.ranges, query_id, lacks.batch)
+        topics = sorted({partition.topic for partition in lacks.ranges})
+        share = _Share(self._target(topics), files, tables.landed.get(key, Landed()), commits)
+        commits.check(files)
+        has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
+        self._dead_letters.replace(topics, query_id, files, key, has)
+        return Landed(lacks.batch, commits.commit(query_id, lacks.batch, share.rows) or 0)
 
 
 def _held(
@@ -236,11 +336,11 @@ def _held(
     reasons = {each.table: each.held_why for each in held}
     without = reasons.keys() | parked.keys()
     by_table: dict[str, list[DataFile | HeldRows]] = defaultdict(list)
-    rows: list[DataFile | HeldRows] = [*files, *held]
-    for each in rows:
-        if each.table in without:
-            by_table[each.table].append(each)
-    return {key: _ranges_of(each) for key, each in by_table.items()}, reasons
+    for file in files:
+        by_table[file.share].append(file)
+    for rows in held:
+        by_table[rows.table].append(rows)
+    return {key: _ranges_of(each) for key, each in by_table.items() if key in without}, reasons
 
 
 def _ranges_of(rows: Sequence[DataFile | HeldRows]) -> PartitionRanges:
@@ -277,7 +377,11 @@ def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredSt
     named = ", ".join(each for each, _ in others[:_MOST_NAMED])
     unnamed = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     also = f" (nor did {named}{unnamed})" if others else ""
+    return _of_kind(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
+
+
+def _of_kind(error: TieredStreamError, message: str) -> TieredStreamError:
     kind = next((each for each in (DataLossError, ConfigurationError) if isinstance(error, each)), TableError)
-    failure = kind(f"the table {name} did not take batch {batch_id}{also}: {error}")
+    failure = kind(message)
     failure.__cause__ = error
     return failure

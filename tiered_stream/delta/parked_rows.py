@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.data_files import DataFile, data_files
 from tiered_stream.delta.data_files_source import SOURCE
-from tiered_stream.delta.ingest_settings import ONLY_TABLE, PARKED_FILE
+from tiered_stream.delta.ingest_settings import ONLY_TABLE, PARKED_FILE, TRANSACTION
 from tiered_stream.delta.routing import Routing, routing_options
 from tiered_stream.errors import DataLossError, TableError, TieredStreamError
 from tiered_stream.model import PartitionRanges
@@ -51,7 +51,7 @@ class ParkedRows:
         written.write_bytes(orjson.dumps(list(parked)))
         written.replace(self._file)
 
-    def files(self, key: str, ranges: PartitionRanges) -> list[DataFile]:
+    def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
         assigned: dict[str, list[int]] = {}
         for partition in sorted(ranges):
             assigned.setdefault(partition.topic, []).append(partition.partition)
@@ -61,6 +61,7 @@ class ParkedRows:
             STARTING_OFFSETS.name: offsets_to_json({each: offsets.start for each, offsets in ranges.items()}),
             ENDING_OFFSETS.name: offsets_to_json({each: offsets.end for each, offsets in ranges.items()}),
             ONLY_TABLE.name: key,
+            TRANSACTION.name: f"{batch_id}/{query_id}",
         }
         options = routing_options(replace(self._routing, settings=settings))
         try:

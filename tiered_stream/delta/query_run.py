@@ -25,6 +25,8 @@ class BoundedRun:
     transaction_id: str
     replace_where: str | None = None
     """Rows to take out in the same commit; the run is then one micro-batch in the Spark lane."""
+    replaced_records: str | None = None
+    """The same rows by the records that they are from: a condition on Kafka's columns, for dead letters."""
     tasks: int | None = None
     """The most tasks at once; None: as many as Spark runs."""
 

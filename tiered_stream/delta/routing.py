@@ -130,12 +130,6 @@ class Routing:
         told = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
         return resolved(told or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
-    def table(self, key: str, topic: str) -> TableTarget:
-        """The one with this key: of the topic's rows, or of its dead letters. Raises as `target`."""
-        target = self.target(topic)
-        dead_letters = self.dead_letters(target)
-        return dead_letters if dead_letters is not None and dead_letters.key == key else target
-
     def dead_letters(self, target: TableTarget) -> TableTarget | None:
         """Where dead letters of that table's topics go, if anywhere."""
         name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
@@ -143,7 +137,8 @@ class Routing:
             return None
         uri = self.dead_letter_places.get(name, name)
         files = replace(target.files, uri=uri, day_column=None)
-        settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.NONE})
+        # A table that an earlier version made gets the columns that it lacks.
+        settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 
 

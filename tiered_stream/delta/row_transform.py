@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -13,8 +13,25 @@ from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.table_rules import TableRules
 from tiered_stream.model import TopicPartition
 
-TargetRows = tuple[TableTarget, pa.RecordBatch]
-"""Rows for one table, at least one, in offset order, in its columns (but for that of the day)."""
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """Under which application transaction the rows of a task are committed: query id and batch id, if known."""
+
+    query: str | None = None
+    batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRows:
+    """Rows for one table, at least one, in offset order, in its columns (but for that of the day).
+
+    `dead_letters_for` is the key of the table whose dead letters they are, if they are dead letters.
+    """
+
+    target: TableTarget
+    rows: pa.RecordBatch
+    dead_letters_for: str | None = None
 
 
 class TableRows:
@@ -23,10 +40,16 @@ class TableRows:
     One for each task, used by one thread.
     """
 
-    def __init__(self, routing: Routing, rules: Mapping[str, TableRules] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        routing: Routing,
+        rules: Mapping[str, TableRules] = MappingProxyType({}),
+        transaction: Transaction = Transaction(),
+    ) -> None:
         """`rules` are those of tables, by key, which the routing does not know."""
         self._routing = routing
         self._rules = rules
+        self._transaction = transaction
         self._decoders: dict[str, RowDecoder | None] = {}
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
@@ -40,14 +63,24 @@ class TableRows:
         decoder = self._decoder(partition.topic, target)
         if decoder is None:
             names = [name for name in batch.schema.names if name in target.schema.names]
-            return [(target, batch if len(names) == batch.num_columns else batch.select(names))]
+            return [TargetRows(target, batch if len(names) == batch.num_columns else batch.select(names))]
         found = decoder.decode(batch)
-        rows = [(target, found.rows)] if found.rows.num_rows else []
+        rows = [TargetRows(target, found.rows)] if found.rows.num_rows else []
         if found.dead is None:
             return rows
         dead_letters = self._routing.dead_letters(target)
         assert dead_letters, "row_settings sees to that"
-        return [*rows, (dead_letters, found.dead)]
+        return [*rows, TargetRows(dead_letters, self._labelled(found.dead, target), target.key)]
+
+    def _labelled(self, dead: pa.RecordBatch, target: TableTarget) -> pa.RecordBatch:
+        """The dead letters with the table and the batch that they belong to."""
+        of_batch = self._transaction
+        labels = {"target": target.key, "query": of_batch.query, "batch": of_batch.batch}
+        for name, value in labels.items():
+            field = dead.schema.field(name)
+            column = pa.repeat(pa.scalar(value, field.type), dead.num_rows)
+            dead = dead.set_column(dead.schema.get_field_index(name), field, column)
+        return dead
 
     def _decoder(self, topic: str, target: TableTarget) -> RowDecoder | None:
         if topic not in self._decoders:

@@ -11,9 +11,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, table_location
 from tiered_stream.delta.days import spark_day
-from tiered_stream.delta.dead_letters import check_limit, dead_letter_columns
+from tiered_stream.delta.dead_letters import (
+    check_limit,
+    dead_letter_columns,
+    remove_dead_letters,
+    remove_unfinished,
+)
+from tiered_stream.delta.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_properties, with_overrides
 from tiered_stream.delta.query_run import BoundedRun, QueryRun, query_id_of
+from tiered_stream.delta.routing import TableTarget
 from tiered_stream.delta.row_schema import shared_columns
 from tiered_stream.delta.row_settings import evolution_of, row_settings
 from tiered_stream.delta.spark_rows import classified, dead_letters, good_rows
@@ -22,6 +29,9 @@ from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.formats.table_rules import certain_rules
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.source import register
+
+_GROWS = {"mergeSchema": "true"}
+"""Delta's option by which new columns become the table's."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +71,8 @@ class SparkLane:
 
     @property
     def _growth(self) -> dict[str, str]:
-        """Delta's option by which new columns become the table's; without it the session decides."""
-        return {} if evolution_of(self.settings) is Evolution.NONE else {"mergeSchema": "true"}
+        """What lets new columns become the table's; without it the session decides."""
+        return {} if evolution_of(self.settings) is Evolution.NONE else _GROWS
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Rows and dead letters, with what can be asked of rows here; Delta itself refuses what breaks the rest."""
@@ -88,33 +98,69 @@ class SparkLane:
 
         return self.run.configured(bounded.limited(rows).writeStream.foreachBatch(write)).start()
 
-    def _start_with_dead_letters(self, table: str, records: DataFrame) -> StreamingQuery:
+    def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
         bounded = self.bounded
-        place, aside = table_location(self.spark, self.address), self._place_aside(table)
+        place, aside = table_location(self.spark, self.address), self._dead_letter_table(name)
         limit = row_settings(self.settings).max_dead_letters
 
         def write(batch: DataFrame, batch_id: int) -> None:
             transaction = bounded.transaction_id if bounded else query_id_of(batch)
-            found = self._decoded(batch).persist()
-            try:
-                letters = dead_letters(found)
-                dead = letters.count()
-                check_limit(limit, dead, found.count(), table)
-                if dead:
-                    _append(letters, aside, transaction, batch_id, {})
-                replaced = bounded.replace_where if bounded else None
-                _append(good_rows(found), place, transaction, batch_id, self._growth, replaced)
-            finally:
-                found.unpersist()
+            if not _has(self.spark, self.address, transaction, batch_id):
+                found = self._decoded(batch).persist()
+                try:
+                    letters = dead_letters(found, self.files.uri, transaction, batch_id)
+                    dead = letters.count()
+                    check_limit(limit, dead, found.count(), name)
+                    aside.commit(letters, dead, transaction, batch_id)
+                    replaced = bounded.replace_where if bounded else None
+                    _append(good_rows(found), place, transaction, batch_id, self._growth, replaced)
+                finally:
+                    found.unpersist()
+            if bounded and bounded.replaced_records is not None:
+                aside.remove_replaced(transaction, bounded.replaced_records)
 
         return self.run.configured(
             (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
         ).start()
 
-    def _place_aside(self, table: str) -> str:
-        address = find_address(self.spark, table)
+    def _dead_letter_table(self, name: str) -> _DeadLetters:
+        address = find_address(self.spark, name)
         make_by_spark(self.spark, address, dead_letter_columns(), None, table_properties(self.settings))
-        return table_location(self.spark, find_address(self.spark, table))
+        address = find_address(self.spark, name)
+        files = replace(self.files, uri=address.uri or "", day_column=None)
+        target = TableTarget(name, files, dead_letter_columns(), self.settings)
+        return _DeadLetters(self.spark, address, target, self.files.uri)
+
+
+@dataclass(frozen=True)
+class _DeadLetters:
+    """The table for dead letters of the table whose key is `key`; commits in the order that `dead_letters.py` tells."""
+
+    spark: SparkSession
+    address: TableAddress
+    target: TableTarget
+    key: str
+
+    def commit(self, letters: DataFrame, count: int, transaction: str, batch_id: int) -> None:
+        """Let the table have the letters as those of the batch, which `key` does not have, and no others."""
+        place = table_location(self.spark, self.address)
+        if _has(self.spark, self.address, transaction, batch_id):
+            remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
+            if count:
+                letters.write.format("delta").mode("append").options(**_GROWS).save(place)
+        elif count:
+            _append(letters, place, transaction, batch_id, _GROWS)
+
+    def remove_replaced(self, transaction: str, replaced: str) -> None:
+        """Remove the older dead letters of records whose rows were replaced, a condition on Kafka's columns."""
+        ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
+        older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
+        remove_dead_letters(self.spark, self.target, ours & older & sql.expr(replaced))
+
+
+def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id: int) -> bool:
+    newest = DeltaSparkTable(spark, address).begin().last_batch(transaction)
+    return newest is not None and newest >= batch_id
 
 
 def _append(

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta.days import day_dates
@@ -43,9 +44,11 @@ def good_rows(found: DataFrame) -> DataFrame:
     return found.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
 
 
-def dead_letters(found: DataFrame) -> DataFrame:
-    """The dead letters among `classified` records."""
-    return found.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
+def dead_letters(found: DataFrame, target: str, query: str, batch: int) -> DataFrame:
+    """The dead letters among `classified` records, with the table and the batch that they belong to."""
+    letters = found.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
+    labels = {"target": sql.lit(target), "query": sql.lit(query), "batch": sql.lit(batch).cast("bigint")}
+    return letters.withColumns(labels)
 
 
 def _to_sides(hows: Mapping[str, RowFormat], day_column: str | None, schema: pa.Schema) -> Callable[[Batches], Batches]:

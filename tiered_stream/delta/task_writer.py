@@ -25,6 +25,8 @@ from tiered_stream.options.parsing import Options
 from tiered_stream.read import SplitReader, TaskStorage
 from tiered_stream.storage.throttle import Pace, pace_of
 
+_Key = tuple[str, str]
+"""The keys of the table that gets the rows, and of the table with which they are committed: `DataFile.share`."""
 BATCH_ROWS = 131_072
 """Of one Arrow batch: each costs its share of Python, and no JVM has to take it."""
 MOST_HELD_BYTES = 64 << 20
@@ -33,10 +35,10 @@ MOST_HELD_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class TaskTables:
-    """What a task writes to: all tables, or one alone."""
+    """What a task writes to: all tables, or one alone. A table's dead letters go with its rows."""
 
     held: Collection[str] = ()
-    """Keys of tables whose rows are not written, as they are parked."""
+    """Keys of tables whose rows are not written because the tables are parked."""
     only: str | None = None
     """The key of the one table whose rows are wanted, where it is caught up."""
     park: bool = False
@@ -72,8 +74,8 @@ def write_splits(
             reader = SplitReader(split, options, BATCH_ROWS, storage=storage)
             for batch in reader.batches():
                 offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
-                for target, rows in transform.apply(split.topic_partition, batch):
-                    writer.add(target.files, split.topic_partition, rows, offsets)
+                for made in transform.apply(split.topic_partition, batch):
+                    writer.add(made.target.files, split.topic_partition, made.rows, offsets, made.dead_letters_for)
             metrics.add(reader.metrics)
         ids = {each.topic_partition.topic: each.topic_id for each in splits if each.topic_id is not None}
         return Written([_of_topics(file, ids) for file in writer.finish()], writer.held, metrics)
@@ -96,59 +98,70 @@ class TaskWriter:
         self._pace = pace
         self._wanted = tables
         self._threads = UploadThreads()
-        self._tables: dict[str, TableWriter] = {}
+        self._tables: dict[_Key, TableWriter] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
-        """Of all rows that came for a table, where one that cannot be written is to be reported."""
+        """Offsets of all records that came for a table, where one that cannot be written is to be reported."""
         self._why_held = dict.fromkeys(tables.held, "it is parked")
+        self._room: dict[_Key, tuple[int, int]] = {}
+        """Bytes of memory and open files of each writer, of which `_held` and `_opened` are the sums."""
         self._held = 0
         self._opened = 0
 
     def add(
-        self, table: TableFiles, partition: TopicPartition, batch: pa.RecordBatch, offsets: tuple[int, int] = (0, 0)
+        self,
+        table: TableFiles,
+        partition: TopicPartition,
+        batch: pa.RecordBatch,
+        offsets: tuple[int, int] = (0, 0),
+        dead_letters_for: str | None = None,
     ) -> None:
         """Take rows of one partition for one table, at least one, in offset order, from these offsets (inclusive).
+
+        `dead_letters_for` is the key of the table whose dead letters they are, if they are dead letters.
 
         Raises:
             TableError: a table's folder cannot be written to, and that is not to be reported only.
         """
-        if self._wanted.only not in (None, table.uri):
+        share = dead_letters_for or table.uri
+        if self._wanted.only not in (None, share):
             return
         if self._wanted.park:
-            seen = self._offsets.setdefault(table.uri, {})
+            seen = self._offsets.setdefault(share, {})
             seen[partition] = seen.get(partition, offsets)[0], offsets[1]
-        if table.uri in self._why_held:
+        if share in self._why_held:
             return
-        with self._reported(table.uri):
-            writer = self._tables.pop(table.uri, None) or TableWriter(table, self._task, self._pace, self._threads)
+        key = table.uri, share
+        with self._reported(share):
+            writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
             # Taken out and put in again: the first is always the one that was longest without rows.
-            self._tables[table.uri] = writer
-            with self._counted(writer):
+            self._tables[key] = writer
+            with self._counted(key, writer):
                 writer.add(partition, batch)
-        if self._lacks_room(self._tables.get(table.uri)):
-            self._make_room(self._tables.get(table.uri))
+        if self._lacks_room(self._tables.get(key)):
+            self._make_room(self._tables.get(key))
 
     @property
     def held(self) -> list[HeldRows]:
-        """What is in no file."""
+        """Records that are in no file."""
         return [HeldRows(key, self._offsets[key], why) for key, why in self._why_held.items() if key in self._offsets]
 
     @contextmanager
-    def _reported(self, key: str) -> Iterator[None]:
-        """A table that cannot be written is given up, if that is what is wanted."""
+    def _reported(self, share: str) -> Iterator[None]:
+        """Give up a table that cannot be written, its dead letters with it, if that is only to be reported."""
         try:
             yield
         except TableError as error:
             if not self._wanted.park:
                 raise
-            self._why_held[key] = str(error)
-            writer = self._tables.pop(key, None)
-            if writer is not None:
-                writer.close()
+            self._why_held[share] = str(error)
+            for key in [key for key in self._tables if key[1] == share]:
+                self._tables.pop(key).close()
+                self._take_room(key, (0, 0))
 
     def _make_room(self, besides: TableWriter | None) -> None:
         for key, writer in list(self._tables.items()):
-            if writer is not besides:
-                with self._reported(key), self._counted(writer):
+            if writer is not besides and key in self._tables:
+                with self._reported(key[1]), self._counted(key, writer):
                     writer.flush()
             if not self._lacks_room(besides):
                 break
@@ -161,16 +174,20 @@ class TaskWriter:
         return held > MOST_HELD_BYTES or opened >= MOST_OPEN_FILES
 
     @contextmanager
-    def _counted(self, writer: TableWriter) -> Iterator[None]:
-        """What the table takes more afterwards, or less; nothing where it fails."""
-        held, opened = writer.held_bytes, writer.open_files
+    def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
+        """Count the memory and the files that the writer takes afterwards; none where it fails."""
         after = 0, 0
         try:
             yield
             after = writer.held_bytes, writer.open_files
         finally:
-            self._held += after[0] - held
-            self._opened += after[1] - opened
+            self._take_room(key, after)
+
+    def _take_room(self, key: _Key, now: tuple[int, int]) -> None:
+        held, opened = self._room.get(key, (0, 0))
+        self._room[key] = now
+        self._held += now[0] - held
+        self._opened += now[1] - opened
 
     def finish(self) -> list[DataFile]:
         """Close every file; all that were written, but for those of tables that are held.
@@ -179,13 +196,21 @@ class TaskWriter:
             TableError: a table's folder cannot be written to, and that is not to be reported only.
         """
         found: list[DataFile] = []
-        for key, writer in list(self._tables.items()):  # so that all are on their way before one is waited for
-            with self._reported(key):
-                writer.flush()
-        for key, writer in list(self._tables.items()):
-            with self._reported(key):
-                found += writer.finish()
-        return found
+        # All are flushed first, so that all uploads are under way before one is waited for.
+        for step in (self._flush, self._finish):
+            for key, writer in list(self._tables.items()):
+                if key in self._tables:  # a table may have been given up in this loop
+                    with self._reported(key[1]):
+                        found += step(key, writer)
+        return [file for file in found if file.share not in self._why_held]
+
+    def _flush(self, key: _Key, writer: TableWriter) -> list[DataFile]:
+        writer.flush()
+        return []
+
+    def _finish(self, key: _Key, writer: TableWriter) -> list[DataFile]:
+        table, share = key
+        return [replace(file, dead_letters_for=share if share != table else None) for file in writer.finish()]
 
     def close(self) -> None:
         """Let go of files that are not finished, if there are any: the task has failed."""

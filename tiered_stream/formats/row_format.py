@@ -17,10 +17,23 @@ from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"
 DEAD_LETTER_SCHEMA = pa.schema(
-    [*SCHEMA_WITH_HEADERS, ("reason", pa.string()), ("failed", pa.string()), ("redrive", pa.int64())]
+    [
+        *SCHEMA_WITH_HEADERS,
+        ("reason", pa.string()),
+        ("failed", pa.string()),
+        ("redrive", pa.int64()),
+        ("target", pa.string()),
+        ("query", pa.string()),
+        ("batch", pa.int64()),
+    ]
 )
-"""Of a dead letter: Kafka's record, why it is no row, and which of it: `key`, `value` or `row`. `redrive` is null, but
-while a redrive brings the record into its table."""
+"""Columns of a dead letter.
+
+First Kafka's record, then why it is no row, and which part of it failed: `key`, `value` or `row`. `redrive` is null
+except while a redrive brings the record into its table. `target` is the folder (a URI) of the table that the record was
+for; `query` and `batch` are the application transaction under which that table gets the rows of the same batch. Letters
+that earlier versions wrote have null in these three.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
     """Send the counters of this task to each address (`host:port`); failures are nobody's business."""
     datagram = b""
     for address in addresses:
-        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": _micro_batch()})
+        datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": micro_batch()})
         host, _, port = address.rpartition(":")
         with suppress(OSError, OverflowError, ValueError):
             family, target = addresses_of(host, int(port))[0]
@@ -143,8 +143,8 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
                 sender.sendto(datagram, target)
 
 
-def _micro_batch() -> MicroBatchId | None:
-    """That of this task, where it is one of a streaming query (Spark: `StreamExecution`, `MicroBatchExecution`)."""
+def micro_batch() -> MicroBatchId | None:
+    """Query id and batch id of this task, if it is one of a streaming query (Spark: `StreamExecution`)."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -109,9 +109,10 @@ class DeltaTarget(Target):
 
     def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
         name, replaced = plan.transaction_id, replace_where(plan) if plan.arguments.replace else None
+        records = replace_where(plan) if plan.arguments.replace else None
         return plan_landing(
             self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
-            bounded=BoundedRun(name, replaced, self.tasks),
+            bounded=BoundedRun(name, replaced, records, self.tasks),
         )  # fmt: skip
 
     def _check_table(self, table: DeltaSparkTransaction, plan: ReplayPlan, include_headers: bool) -> None:
