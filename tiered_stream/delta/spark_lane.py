@@ -29,6 +29,7 @@ from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.formats.table_rules import certain_rules
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.source import register
+from tiered_stream.spark_session import refuse_connect
 
 _GROWS = {"mergeSchema": "true"}
 """Delta's option by which new columns become the table's."""
@@ -50,6 +51,7 @@ class SparkLane:
         """Start it.
 
         Raises:
+            ConfigurationError: with Spark Connect there can be no table for dead letters.
             TableError: the table for dead letters cannot be made.
         """
         register(self.spark)
@@ -99,6 +101,7 @@ class SparkLane:
         return self.run.configured(bounded.limited(rows).writeStream.foreachBatch(write)).start()
 
     def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
+        refuse_connect(self.spark, "a table for dead letters")
         bounded = self.bounded
         place, aside = table_location(self.spark, self.address), self._dead_letter_table(name)
         limit = row_settings(self.settings).max_dead_letters
