@@ -101,7 +101,7 @@ def test_both_lanes_make_the_same_table_and_the_same_dead_letters(spark: SparkSe
 
     assert same(direct.read(), by_spark.read())
     dead = direct.read(direct.dead)
-    assert same(dead, by_spark.read(by_spark.dead))
+    assert same(dead.drop("target", "query"), by_spark.read(by_spark.dead).drop("target", "query"))
     assert direct.read().count() == 2000 - len(GARBAGE)
     assert {bytes(row.value) for row in dead.collect()} == set(GARBAGE)
     assert all(row.reason and row.failed == "value" and row.headers for row in dead.collect())
