@@ -178,7 +178,7 @@ class TableCommits:
             transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
             newest = self._newest_since(due.version, query_id, transaction)
             found = -1 if newest is None else newest
-            if found < due.batch and not (found == -1 and _forgets(transaction)):
+            if found < due.batch and not (found == -1 and forgets(transaction)):
                 self._on_gap(None if found == -1 else found, due.batch)
             self._last = _Last(transaction.state.version + 1, found)
         return self._last
@@ -240,7 +240,7 @@ class TableCommits:
         newest = self._log.newest_batch(query_id, first, version) if version - first < MOST_LOG_FILES else None
         if newest is None:
             newest = transaction.last_batch(query_id)
-        if newest is None and not _forgets(transaction):
+        if newest is None and not forgets(transaction):
             return -1
         return newest
 
@@ -293,7 +293,7 @@ def _schemas(files: Sequence[DataFile]) -> list[StructType]:
     return [StructType.fromJson(orjson.loads(each)) for each in texts]
 
 
-def _forgets(transaction: DeltaTransaction) -> bool:
+def forgets(transaction: DeltaTransaction) -> bool:
     """Whether the table drops application transactions after a while."""
     return _TRANSACTION_RETENTION in transaction.state.description.configuration
 

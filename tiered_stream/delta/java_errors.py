@@ -17,6 +17,8 @@ from pyspark.errors.exceptions.captured import CapturedException
 from tiered_stream.errors import TableError
 
 JAVA_ERRORS = (Py4JJavaError, CapturedException)
+_CONFLICT = "org.apache.spark.sql.delta.DeltaConcurrentModificationException"
+"""The Java class from which all of Delta's conflicts are derived."""
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
@@ -35,6 +37,11 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
             kind = kind.getSuperclass()
         exception = exception.getCause()
     return found
+
+
+def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
+    """Return whether Delta refused a commit because another commit came first: another attempt may succeed."""
+    return _CONFLICT in java_classes(error)
 
 
 @contextmanager

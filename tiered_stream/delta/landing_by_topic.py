@@ -130,6 +130,11 @@ def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[
     return {} if table is None else {table: _route(spark, "", table).place}
 
 
+def table_place(spark: SparkSession, table: str) -> str:
+    """The folder that a table has once it is made; TableError as `plan_formats`."""
+    return _route(spark, "", table).place
+
+
 def _route(spark: SparkSession, pattern: str, table: str) -> Route:
     if "/" in table:
         # What a path stands for is the same for every topic, whose letters mean nothing in a URI.

@@ -1,30 +1,40 @@
-"""Dead letters that decode by now, brought into their tables, each once, whatever crashes in between.
+"""Dead letters that decode by now, brought into their tables, each once, whatever crashes or runs at the same time.
 
-Three commits, each of which may be the last before a crash. The mended letters are marked with the number of the
-redrive; their rows are appended to the topic's table, under an application transaction of that number; the letters are
-deleted. Who finds marked letters goes on with that number: Delta leaves out an append whose transaction the table has.
+A redrive makes three commits, and may crash after any of them. It marks the letters that decode with a number, appends
+their rows to the topic's table under the number's own application transaction, and deletes the letters. Whoever finds
+marked letters brings that number to its end first, as its transaction in the topic's table says: see
+`redriven_table.Outcome`. So a second redrive may run at the same time, and settings may change after a crash.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import orjson
 import pyarrow as pa
-from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, table_location
+from tiered_stream.delta.address import find_address, make_by_spark
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.ingest_settings import table_files, table_properties
-from tiered_stream.delta.java_errors import spark_errors
-from tiered_stream.delta.landing_by_topic import plan_formats, plan_routing
+from tiered_stream.delta.job_letters import Chosen, FreshLetters, JobLetters
+from tiered_stream.delta.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_place
 from tiered_stream.delta.lane import check_fit, table_rules
+from tiered_stream.delta.letter_marks import (
+    ATTEMPTS,
+    IDENTITY_COLUMNS,
+    IDENTITY_NAMES,
+    LetterMarks,
+    another_redrive,
+    identity,
+    new_number,
+)
+from tiered_stream.delta.redriven_table import Outcome, RedrivenTable
 from tiered_stream.delta.routing import Route, Routing, TableTarget
 from tiered_stream.delta.row_schema import fit_to_table, written_columns
 from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE
@@ -34,29 +44,15 @@ from tiered_stream.formats.row_choices import Evolution, OnDecodeError
 from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.formats.table_rules import certain_rules
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.spark_options import ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN
+from tiered_stream.options.parsing import parse_subscription
 
 log = logging.getLogger(__name__)
 
-_STILL = "topic STRING, partition INT, offset BIGINT, reason STRING"
+__all__ = ["Chosen", "RedriveReport", "redrive"]
 
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Which dead letters; times in ms since the epoch, the end not included."""
-
-    topics: Sequence[str] | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-
-    def of(self, letters: DataFrame) -> DataFrame:
-        if self.topics is not None:
-            letters = letters.where(sql.col("topic").isin(list(self.topics)))
-        if self.from_ms is not None:
-            letters = letters.where(sql.col("timestamp") >= sql.timestamp_millis(sql.lit(self.from_ms)))
-        if self.to_ms is not None:
-            letters = letters.where(sql.col("timestamp") < sql.timestamp_millis(sql.lit(self.to_ms)))
-        return letters
+_ROUNDS = 3
+"""Times that letters are marked. Only a redrive whose mark was given up by another one needs more than one."""
+_TRIED = f"{IDENTITY_COLUMNS}, reason STRING"
 
 
 @dataclass(frozen=True)
@@ -68,10 +64,13 @@ class RedriveReport:
     """Rows by table."""
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Of the chosen letters, by topic and reason as it is today."""
+    pending: Mapping[str, int] = field(default_factory=dict)
+    """Number of chosen letters whose batch is not finished, by topic."""
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
-        return orjson.dumps({"dryRun": self.dry_run, "mended": dict(self.mended), "left": left}).decode()
+        told = {"dryRun": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
+        return orjson.dumps(told).decode()
 
 
 def redrive(
@@ -83,7 +82,7 @@ def redrive(
 
     Raises:
         ConfigurationError: a setting is wrong, or a table does not fit.
-        TableError: a table cannot be reached, or refuses the rows.
+        TableError: a table cannot be reached, or refuses the rows. Letters for other tables are brought in first.
     """
     name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
     if name is None:
@@ -92,119 +91,152 @@ def redrive(
     found = None if address.uri is None else DeltaSparkTable(spark, address).find()
     if found is None:
         raise TableError(f"the table {name} for dead letters is not there")
-    run = _Redrive(spark, address, found.state.description.table_id, _routing(spark, settings, table), dry_run=dry_run)
-    mended: Counter[str] = Counter()
-    if not dry_run:
-        for number in run.unfinished():
-            log.info("%s: redrive %d was not finished; going on with it", name, number)
-            mended += run.finish(number)
-    left, ready = run.attempt(chosen)
-    if dry_run:
-        return RedriveReport(dry_run, ready, left)
-    number = _version(spark, address)
-    run.mark(number, chosen)
-    return RedriveReport(dry_run, mended + run.finish(number), left)
+    marks = LetterMarks(spark, address)
+    run = _Redrive(spark, marks, found.state.description.table_id, settings, _routing(spark, settings, table),
+                   dry_run=dry_run)  # fmt: skip
+    report = run.run(chosen)
+    run.raise_first()
+    return report
 
 
 def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Routing:
-    from tiered_stream.delta.landing_by_topic import is_by_topic
-
     if is_by_topic(settings, table):
         return plan_routing(spark, settings, table, "auto")
     rows, places = plan_formats(spark, settings, {})
-    uri = find_address(spark, table).uri or ""
+    uri = find_address(spark, table).uri or table_place(spark, table)
     return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, places)
 
 
-def _version(spark: SparkSession, address: TableAddress) -> int:
-    return DeltaSparkTable(spark, address).begin().state.version
+@dataclass(frozen=True)
+class _Tried:
+    fresh: FreshLetters
+    hows: Mapping[str, RowFormat]
+    left: Mapping[tuple[str, str], int]
+    ready: Mapping[str, int]
+    """Rows by table that letters would give."""
 
 
 class _Redrive:
     def __init__(
-        self, spark: SparkSession, address: TableAddress, table_id: str, routing: Routing, *, dry_run: bool
+        self,
+        spark: SparkSession,
+        marks: LetterMarks,
+        table_id: str,
+        settings: Mapping[str, str],
+        routing: Routing,
+        *,
+        dry_run: bool,
     ) -> None:
         self._spark = spark
-        self._address = address
-        self._name = address.sql_name
+        self._marks = marks
         self._table_id = table_id
         self._routing = routing
         self._dry_run = dry_run
+        self._job = JobLetters(parse_subscription(settings), routing, self._last_finished)
         self._rows: dict[str, RowFormat] = {}
+        self._failed: dict[str, ConfigurationError | TableError] = {}
+        """What keeps topics from being redriven."""
 
-    def unfinished(self) -> list[int]:
-        """The numbers of redrives that left marked letters, the first one first."""
-        numbers = self._letters().where(sql.col("redrive").isNotNull()).select("redrive").distinct().collect()
-        return sorted(int(row[0]) for row in numbers)
+    def run(self, chosen: Chosen) -> RedriveReport:
+        """Bring in what decodes. Errors of single topics are kept for `raise_first`."""
+        if self._dry_run:
+            tried = self.attempt(chosen)
+            return RedriveReport(True, tried.ready, tried.left, tried.fresh.pending)
+        mended = self.finish()
+        for _ in range(_ROUNDS):
+            tried = self.attempt(chosen)
+            if not tried.ready:
+                return RedriveReport(False, mended, tried.left, tried.fresh.pending)
+            self.mark(tried, chosen)
+            mended += self.finish()
+        raise TableError(
+            f"letters that decode were marked {_ROUNDS} times, and did not decode when their rows were to be appended: "
+            "another redrive is running with other settings. Run this one again when the other one has ended"
+        )
 
-    def attempt(self, chosen: Chosen) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
-        """What would be left, by topic and reason, and how many rows would go to each table."""
-        tried = self._tried(self._fresh(chosen)).groupBy("topic", "reason").count().collect()
-        left = {(row["topic"], row["reason"]): int(row["count"]) for row in tried if row["reason"] is not None}
-        ready: Counter[str] = Counter()
-        for row in tried:
-            if row["reason"] is None:
-                ready[self._routing.target(row["topic"]).name] += int(row["count"])
-        return dict(sorted(left.items())), dict(ready)
+    def raise_first(self) -> None:
+        """Raise the error of the first topic that has one."""
+        for topic, error in self._failed.items():
+            log.error("dead letters of topic %s: %s", topic, error)
+        for error in self._failed.values():
+            raise error
 
-    def mark(self, number: int, chosen: Chosen) -> None:
-        """Mark those that decode."""
-        mended = self._tried(self._fresh(chosen)).where("reason IS NULL")
-        self._set_mark(mended, "IS NULL", str(number))
-
-    def finish(self, number: int) -> Counter[str]:
-        """Bring the marked letters in, and delete them; the rows by table."""
-        marked = self._letters().where(sql.col("redrive") == number)
+    def finish(self) -> Counter[str]:
+        """Bring all marked letters of the job to their end, of whichever redrive; rows appended by table."""
         mended: Counter[str] = Counter()
-        for row in marked.groupBy("topic").count().orderBy("topic").collect():
-            topic, target = row["topic"], self._routing.target(row["topic"])
-            mended[target.name] += self._finish_topic(number, topic, target, marked.where(sql.col("topic") == topic))
+        for number, topic in self._job.marked(self._marks.letters()):
+            try:
+                rows = self._finish(number, topic)
+            except (ConfigurationError, TableError) as error:
+                self._failed.setdefault(topic, error)
+            else:
+                mended += Counter({self._routing.target(topic).name: rows})
         return mended
 
-    def _finish_topic(self, number: int, topic: str, target: TableTarget, letters: DataFrame) -> int:
-        address = find_address(self._spark, target.name)
-        how = self._how(topic)
-        day = target.files.day_column
-        transaction = f"tiered-stream redrive {self._table_id} {topic}"
-        count = 0
-        appended = DeltaSparkTable(self._spark, address).begin().last_batch(transaction)
-        if appended is None or appended < number:
-            # Settings may be others than when they were marked.
-            self._set_mark(self._tried(letters).where("reason IS NOT NULL"), f"= {number}", "NULL")
-            rows = _distinct(letters).mapInArrow(_to_rows(how, day), written_columns(how, day))
-            count = rows.count()
-            writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
-            with spark_errors(target.name, "appended to"):
-                writer.option("txnVersion", number).save(table_location(self._spark, address))
-        self._delete(number, topic)
-        return count
+    def _finish(self, number: int, topic: str) -> int:
+        """As the number's transaction says, once there is one; rows appended."""
+        table, rows = self._table(self._routing.target(topic)), 0
+        for _ in range(ATTEMPTS):
+            outcome = table.outcome(number, topic)
+            if outcome is Outcome.APPENDED:
+                self._marks.delete(number, topic)
+                return rows
+            if outcome is Outcome.GIVEN_UP:
+                self._marks.clear(number, topic)
+                return 0
+            rows = self._decide(table, number, topic)
+        raise another_redrive(self._routing.target(topic).name)
 
-    def _delete(self, number: int, topic: str) -> None:
-        with spark_errors(str(self._address), "changed"):
-            # Not by a statement: a topic is whatever somebody has written into the table.
-            letters = DeltaTable.forName(self._spark, self._name)
-            letters.delete((sql.col("redrive") == number) & (sql.col("topic") == topic))
+    def _decide(self, table: RedrivenTable, number: int, topic: str) -> int:
+        """Append the rows, or give up where a letter does not decode by today's settings; rows appended."""
+        # Nobody changes which letters have the mark before the transaction is there.
+        marked = self._marks.letters().where((sql.col("redrive") == number) & (sql.col("topic") == topic))
+        how, day = self._how(topic), self._routing.target(topic).files.day_column
+        if not _tried(marked, {topic: how}).where("reason IS NOT NULL").isEmpty():
+            table.give_up(number, topic)
+            return 0
+        rows = _distinct(marked).mapInArrow(_to_rows(how, day), written_columns(how, day))
+        count = rows.count()
+        return count if table.append(rows, number, topic) else 0
 
-    def _set_mark(self, keys: DataFrame, now: str, then: str) -> None:
-        same = " AND ".join(f"letter.`{name}` = given.`{name}`" for name in RECORD_KEYS)
-        keys.select(*RECORD_KEYS).distinct().createOrReplaceTempView("tiered_stream_redrive")
-        with spark_errors(str(self._address), "changed"):
-            self._spark.sql(
-                f"MERGE INTO {self._name} letter USING tiered_stream_redrive given ON {same} AND letter.redrive {now} "
-                f"WHEN MATCHED THEN UPDATE SET redrive = {then}"
-            )
+    def attempt(self, chosen: Chosen) -> _Tried:
+        """What would be left, and what would become rows."""
+        fresh = self._job.fresh(self._marks.letters(), chosen)
+        hows: dict[str, RowFormat] = {}
+        for topic in fresh.topics:
+            if topic not in self._failed:
+                try:
+                    hows[topic] = self._how(topic)
+                except (ConfigurationError, TableError) as error:
+                    self._failed[topic] = error
+        left, ready = Counter(fresh.left), Counter[str]()
+        tried = _tried(fresh.of(hows), hows).groupBy("topic", "reason").count()
+        for row in tried.collect() if hows else ():
+            if row["reason"] is None:
+                ready[self._routing.target(row["topic"]).name] += row["count"]
+            else:
+                left[row["topic"], row["reason"]] += row["count"]
+        return _Tried(fresh, hows, dict(sorted(left.items())), ready)
 
-    def _letters(self) -> DataFrame:
-        """Those of the job's topics: other jobs may set theirs aside in the same table."""
-        return self._spark.table(self._name).where(_subscribed(self._routing.settings))
+    def mark(self, tried: _Tried, chosen: Chosen) -> None:
+        """Mark the letters that decode, those of each table with a number of its own."""
 
-    def _fresh(self, chosen: Chosen) -> DataFrame:
-        return chosen.of(self._letters().where(sql.col("redrive").isNull()))
+        def ready() -> DataFrame:
+            keys = {self._routing.target(topic).key for topic in tried.hows}
+            numbers = {key: new_number(key) for key in keys}
+            rows = [(topic, numbers[self._routing.target(topic).key]) for topic in tried.hows]
+            by_topic = sql.broadcast(self._spark.createDataFrame(rows, "topic STRING, number BIGINT"))
+            fresh = self._job.fresh(self._marks.letters(), chosen)
+            decoded = _tried(fresh.of(tried.hows), tried.hows).where("reason IS NULL").drop("reason")
+            return decoded.join(by_topic, "topic")
 
-    def _tried(self, letters: DataFrame) -> DataFrame:
-        """The letters' keys, each with today's reason, null where it decodes."""
-        topics = [row[0] for row in letters.select("topic").distinct().collect()]
-        return letters.mapInArrow(_to_reasons({topic: self._how(topic) for topic in topics}), _STILL)
+        self._marks.mark(ready)
+
+    def _last_finished(self, target: TableTarget, query: str) -> int:
+        return self._table(target).last_finished(query)
+
+    def _table(self, target: TableTarget) -> RedrivenTable:
+        return RedrivenTable(self._spark, target.name, self._table_id)
 
     def _how(self, topic: str) -> RowFormat:
         """What the topic's rows are, as their table has them; the table is made when it is missing."""
@@ -231,17 +263,9 @@ class _Redrive:
         return replace(how, rules=certain_rules(table_rules(table), how.written))
 
 
-def _subscribed(settings: Mapping[str, str]) -> Column:
-    given = GivenOptions(settings)
-    pattern = given.read(SUBSCRIBE_PATTERN)
-    if pattern is not None:
-        return sql.col("topic").rlike(pattern)
-    topics = given.read(SUBSCRIBE) or sorted({each.topic for each in given.read(ASSIGN)})
-    if not topics:
-        raise ConfigurationError(
-            "one of subscribe, subscribePattern and assign must be set, as for the job: it says whose letters these are"
-        )
-    return sql.col("topic").isin(list(topics))
+def _tried(letters: DataFrame, hows: Mapping[str, RowFormat]) -> DataFrame:
+    """The letters' `identity`, each with today's reason, null where it decodes."""
+    return letters.withColumns(identity()).mapInArrow(_to_reasons(hows), _TRIED)
 
 
 def _distinct(letters: DataFrame) -> DataFrame:
@@ -252,6 +276,12 @@ def _distinct(letters: DataFrame) -> DataFrame:
 def _to_rows(how: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
     def rows(batches: Batches) -> Batches:
         for _, found in decoded_batches({"": how}, batches):
+            if found.dead is not None:
+                keys = "topic {}, partition {}, offset {}".format(*(found.dead.column(name)[0] for name in RECORD_KEYS))
+                raise TableError(
+                    f"{keys} decoded before, and does not now: {found.dead.column('reason')[0]}. Nothing is lost: run "
+                    "the redrive again"
+                )
             yield _bare(with_day(found.rows, day_column))
 
     return rows
@@ -260,13 +290,13 @@ def _to_rows(how: RowFormat, day_column: str | None) -> Callable[[Batches], Batc
 def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
     def reasons(batches: Batches) -> Batches:
         for letters, found in decoded_batches(hows, batches):
-            keys = {name: letters.column(name) for name in RECORD_KEYS}
             told: list[str | None] = [None] * letters.num_rows
             if found.dead is not None:
                 slots = np.searchsorted(letters.column("offset").to_numpy(), found.dead.column("offset").to_numpy())
                 for slot, reason in zip(slots, found.dead.column("reason").to_pylist(), strict=True):
                     told[slot] = reason
-            yield pa.RecordBatch.from_pydict({**keys, "reason": pa.array(told, pa.string())})
+            known = {name: letters.column(name) for name in IDENTITY_NAMES}
+            yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(told, pa.string())})
 
     return reasons
 

@@ -83,19 +83,19 @@ def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
 
 
 def decoded_batches(hows: Mapping[str, RowFormat], batches: Batches) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-    """Spark's batches of any records, and what becomes of them.
+    """Spark's batches of any records, with all their columns, and what becomes of the records.
 
     Records of one partition at a time in offset order, each offset once. `hows` as in `classified`.
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:
         ordered = batch.take(pc.sort_indices(batch, [(name, "ascending") for name in RECORD_KEYS]))
-        for records in _by_offset(_as_kafka_has_them(ordered)):
+        for records in _by_offset(ordered):
             topic = records.column("topic")[0].as_py()
             known = topic if topic in hows else ""
             if known not in decoders:
                 decoders[known] = RowDecoder(hows[known])
-            yield records, decoders[known].decode(records)
+            yield records, decoders[known].decode(_as_kafka_has_them(records))
 
 
 def _as_kafka_has_them(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,12 @@ class Subscription:
     topics: tuple[str, ...] = of(spark.SUBSCRIBE)
     pattern: str | None = of(spark.SUBSCRIBE_PATTERN)
     assigned: tuple[TopicPartition, ...] = of(spark.ASSIGN)
+
+    def names(self, topic: str) -> bool:
+        """Return whether the topic is read, wholly or in part. A pattern matches any part of a name, as in Spark."""
+        if self.pattern is not None:
+            return re.search(self.pattern, topic, re.ASCII) is not None
+        return topic in self.topics or any(partition.topic == topic for partition in self.assigned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +210,15 @@ def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
     given = GivenOptions(raw)
     given.check_names()
     return _storage(given)
+
+
+def parse_subscription(raw: Mapping[str, str]) -> Subscription:
+    """Parse the three options that name topics, without any other option.
+
+    Raises:
+        ConfigurationError: none or several of them are given, or one is malformed.
+    """
+    return _subscription(GivenOptions(raw))
 
 
 def _subscription(given: GivenOptions) -> Subscription:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -182,8 +181,7 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
         BrokerError: the reader cannot tell.
     """
     if subscription.pattern is not None:
-        pattern = re.compile(subscription.pattern, re.ASCII)
-        described = reader.matching(lambda topic: pattern.search(topic) is not None)
+        described = reader.matching(subscription.names)
     else:
         topics = {*subscription.topics, *(partition.topic for partition in subscription.assigned)}
         described = reader.partitions(topics) if topics else {}

@@ -1,0 +1,110 @@
+"""A table of rows, as a redrive brings rows into it.
+
+Each number of a redrive has an application transaction of its own in the table. Its version says what became of the
+marked letters, and the first commit of it stands: Delta refuses a second one that ran at the same time.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import IntEnum
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tiered_stream.delta.address import find_address, table_location
+from tiered_stream.delta.commit import forgets
+from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
+from tiered_stream.delta.letter_marks import is_version
+from tiered_stream.delta.transaction import BatchCommit, UncertainCommitError
+
+log = logging.getLogger(__name__)
+
+NEWEST = (1 << 63) - 1
+"""A batch that none is above."""
+
+
+class Outcome(IntEnum):
+    """What became of marked letters. The values are versions of the application transaction."""
+
+    APPENDED = 1
+    """Their rows are in the table: the letters are to be deleted."""
+    GIVEN_UP = 2
+    """Their rows are not, and never will be under this number: the mark is to be cleared."""
+
+
+class RedrivenTable:
+    """One table that gets rows of dead letters; `letters_id` is the id of the table for dead letters."""
+
+    def __init__(self, spark: SparkSession, name: str, letters_id: str) -> None:
+        self._spark = spark
+        self._name = name
+        self._letters_id = letters_id
+
+    def last_finished(self, query: str) -> int:
+        """The last batch of the query that is finished in the table; -1: none.
+
+        A table that forgets transactions may have forgotten the query: its batches count as finished.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+        begun = self._begin()
+        if begun is None:
+            return -1
+        last = begun.last_batch(query)
+        return last if last is not None else NEWEST if forgets(begun) else -1
+
+    def outcome(self, number: int, topic: str) -> Outcome | None:
+        """What became of the topic's letters with this mark; None: nothing yet. Raises: as `last_finished`."""
+        begun = self._begin()
+        transaction = self._transaction(topic, None if is_version(number) else number)
+        last = None if begun is None else begun.last_batch(transaction)
+        if is_version(number):
+            # Earlier versions had one transaction for all numbers. They deleted the letters next.
+            return Outcome.GIVEN_UP if last is None or last < number else Outcome.APPENDED
+        return None if last is None else Outcome(last)
+
+    def append(self, rows: DataFrame, number: int, topic: str) -> bool:
+        """Append the rows of the letters with this mark, unless an outcome is there; False: another commit came first.
+
+        Raises:
+            TableError: the table refuses the rows, or cannot be reached.
+        """
+        transaction = self._transaction(topic, number)
+        writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
+        writer = writer.option("txnVersion", Outcome.APPENDED.value)
+        with spark_errors(self._name, "appended to"):
+            place = table_location(self._spark, find_address(self._spark, self._name))
+            try:
+                writer.save(place)
+            except JAVA_ERRORS as error:
+                if not is_conflict(error):
+                    raise
+                log.info("%s: another commit came first: %s", self._name, first_line(error))
+                return False
+        return True
+
+    def give_up(self, number: int, topic: str) -> None:
+        """Commit that the letters with this mark do not come in, unless an outcome is there, or comes first.
+
+        Raises:
+            TableError: the table cannot be reached, or refuses the commit.
+        """
+        transaction = self._transaction(topic, number)
+        begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
+        # Delta skips an append whose version the table has, but not a lower one that it has: so it is asked for here.
+        if begun.last_batch(transaction) is not None:
+            return
+        try:
+            begun.commit(BatchCommit(transaction, Outcome.GIVEN_UP.value, []))
+        except UncertainCommitError as error:
+            log.info("%s: another commit came first: %s", self._name, error)
+
+    def _begin(self) -> DeltaSparkTransaction | None:
+        address = find_address(self._spark, self._name)
+        return None if address.uri is None else DeltaSparkTable(self._spark, address).find()
+
+    def _transaction(self, topic: str, number: int | None = None) -> str:
+        name = f"tiered-stream redrive {self._letters_id} {topic}"
+        return name if number is None else f"{name} {number}"
