@@ -1,8 +1,6 @@
 """Marks of redrives in a table for dead letters.
 
-A redrive marks the letters that it brings into a table with a number. One commit marks them all, and the number is
-never used again, so that the marked letters stay the same until the redrive has come to its end. The number's
-application transaction in the table of the rows says which end: see `redriven_table.py`.
+A redrive marks the letters that it brings into a table with a number: see `redrive_protocol.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +16,10 @@ from pyspark.sql import functions as sql
 
 from tiered_stream.delta.address import TableAddress
 from tiered_stream.delta.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
-from tiered_stream.errors import TableError
+from tiered_stream.delta.redrive_protocol import ATTEMPTS, another_redrive
 
 log = logging.getLogger(__name__)
 
-ATTEMPTS = 10
-"""Attempts to commit a change of the dead letters. Each attempt reads the table's newest version."""
 _IDENTITY = {
     "topic": "STRING",
     "partition": "INT",
@@ -143,11 +139,3 @@ class LetterMarks:
 
     def _table(self) -> DeltaTable:
         return DeltaTable.forName(self._spark, self._address.sql_name)
-
-
-def another_redrive(table: str) -> TableError:
-    """Return the error of a redrive that others kept from going on."""
-    return TableError(
-        f"the table {table} was changed by others at each of {ATTEMPTS} attempts: another redrive is running. Run this "
-        "one again when the other one has ended; no letter is lost"
-    )

@@ -1,9 +1,8 @@
 """Dead letters that decode by now, brought into their tables, each once, whatever crashes or runs at the same time.
 
-A redrive makes three commits, and may crash after any of them. It marks the letters that decode with a number, appends
-their rows to the topic's table under the number's own application transaction, and deletes the letters. Whoever finds
-marked letters brings that number to its end first, as its transaction in the topic's table says: see
-`redriven_table.Outcome`. So a second redrive may run at the same time, and settings may change after a crash.
+A redrive makes three commits, and may crash after any of them. It marks the letters that decode, appends their rows to
+the topic's table, and deletes the letters. `redrive_protocol.py` says how it goes on after a crash or with a second
+redrive at the same time.
 """
 
 from __future__ import annotations
@@ -25,16 +24,9 @@ from tiered_stream.delta.ingest_settings import table_files, table_properties
 from tiered_stream.delta.job_letters import Chosen, FreshLetters, JobLetters
 from tiered_stream.delta.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_place
 from tiered_stream.delta.lane import check_fit, table_rules
-from tiered_stream.delta.letter_marks import (
-    ATTEMPTS,
-    IDENTITY_COLUMNS,
-    IDENTITY_NAMES,
-    LetterMarks,
-    another_redrive,
-    identity,
-    new_number,
-)
-from tiered_stream.delta.redriven_table import Outcome, RedrivenTable
+from tiered_stream.delta.letter_marks import IDENTITY_COLUMNS, IDENTITY_NAMES, LetterMarks, identity, new_number
+from tiered_stream.delta.redrive_protocol import Outcome, finish
+from tiered_stream.delta.redriven_table import RedrivenTable
 from tiered_stream.delta.routing import Route, Routing, TableTarget
 from tiered_stream.delta.row_schema import fit_to_table, written_columns
 from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE
@@ -128,9 +120,9 @@ class _Redrive:
         dry_run: bool,
     ) -> None:
         self._spark = spark
-        self._marks = marks
+        self.marks = marks
         self._table_id = table_id
-        self._routing = routing
+        self.routing = routing
         self._dry_run = dry_run
         self._job = JobLetters(parse_subscription(settings), routing, self._last_finished)
         self._rows: dict[str, RowFormat] = {}
@@ -164,56 +156,29 @@ class _Redrive:
     def finish(self) -> Counter[str]:
         """Bring all marked letters of the job to their end, of whichever redrive; rows appended by table."""
         mended: Counter[str] = Counter()
-        for number, topic in self._job.marked(self._marks.letters()):
+        for number, topic in self._job.marked(self.marks.letters()):
+            name = self.routing.target(topic).name
             try:
-                rows = self._finish(number, topic)
+                mended += Counter({name: finish(_Marked(self, number, topic), name)})
             except (ConfigurationError, TableError) as error:
                 self._failed.setdefault(topic, error)
-            else:
-                mended += Counter({self._routing.target(topic).name: rows})
         return mended
-
-    def _finish(self, number: int, topic: str) -> int:
-        """As the number's transaction says, once there is one; rows appended."""
-        table, rows = self._table(self._routing.target(topic)), 0
-        for _ in range(ATTEMPTS):
-            outcome = table.outcome(number, topic)
-            if outcome is Outcome.APPENDED:
-                self._marks.delete(number, topic)
-                return rows
-            if outcome is Outcome.GIVEN_UP:
-                self._marks.clear(number, topic)
-                return 0
-            rows = self._decide(table, number, topic)
-        raise another_redrive(self._routing.target(topic).name)
-
-    def _decide(self, table: RedrivenTable, number: int, topic: str) -> int:
-        """Append the rows, or give up where a letter does not decode by today's settings; rows appended."""
-        # Nobody changes which letters have the mark before the transaction is there.
-        marked = self._marks.letters().where((sql.col("redrive") == number) & (sql.col("topic") == topic))
-        how, day = self._how(topic), self._routing.target(topic).files.day_column
-        if not _tried(marked, {topic: how}).where("reason IS NOT NULL").isEmpty():
-            table.give_up(number, topic)
-            return 0
-        rows = _distinct(marked).mapInArrow(_to_rows(how, day), written_columns(how, day))
-        count = rows.count()
-        return count if table.append(rows, number, topic) else 0
 
     def attempt(self, chosen: Chosen) -> _Tried:
         """What would be left, and what would become rows."""
-        fresh = self._job.fresh(self._marks.letters(), chosen)
+        fresh = self._job.fresh(self.marks.letters(), chosen)
         hows: dict[str, RowFormat] = {}
         for topic in fresh.topics:
             if topic not in self._failed:
                 try:
-                    hows[topic] = self._how(topic)
+                    hows[topic] = self.how(topic)
                 except (ConfigurationError, TableError) as error:
                     self._failed[topic] = error
         left, ready = Counter(fresh.left), Counter[str]()
         tried = _tried(fresh.of(hows), hows).groupBy("topic", "reason").count()
         for row in tried.collect() if hows else ():
             if row["reason"] is None:
-                ready[self._routing.target(row["topic"]).name] += row["count"]
+                ready[self.routing.target(row["topic"]).name] += row["count"]
             else:
                 left[row["topic"], row["reason"]] += row["count"]
         return _Tried(fresh, hows, dict(sorted(left.items())), ready)
@@ -222,30 +187,30 @@ class _Redrive:
         """Mark the letters that decode, those of each table with a number of its own."""
 
         def ready() -> DataFrame:
-            keys = {self._routing.target(topic).key for topic in tried.hows}
+            keys = {self.routing.target(topic).key for topic in tried.hows}
             numbers = {key: new_number(key) for key in keys}
-            rows = [(topic, numbers[self._routing.target(topic).key]) for topic in tried.hows]
+            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.hows]
             by_topic = sql.broadcast(self._spark.createDataFrame(rows, "topic STRING, number BIGINT"))
-            fresh = self._job.fresh(self._marks.letters(), chosen)
+            fresh = self._job.fresh(self.marks.letters(), chosen)
             decoded = _tried(fresh.of(tried.hows), tried.hows).where("reason IS NULL").drop("reason")
             return decoded.join(by_topic, "topic")
 
-        self._marks.mark(ready)
+        self.marks.mark(ready)
 
-    def _last_finished(self, target: TableTarget, query: str) -> int:
-        return self._table(target).last_finished(query)
-
-    def _table(self, target: TableTarget) -> RedrivenTable:
-        return RedrivenTable(self._spark, target.name, self._table_id)
-
-    def _how(self, topic: str) -> RowFormat:
+    def how(self, topic: str) -> RowFormat:
         """What the topic's rows are, as their table has them; the table is made when it is missing."""
         if topic not in self._rows:
-            target = self._routing.target(topic)
+            target = self.routing.target(topic)
             assert target.rows
             how = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
             self._rows[topic] = self._fitted(how, target)
         return self._rows[topic]
+
+    def _last_finished(self, target: TableTarget, query: str) -> int:
+        return self.table(target).last_finished(query)
+
+    def table(self, target: TableTarget) -> RedrivenTable:
+        return RedrivenTable(self._spark, target.name, self._table_id)
 
     def _fitted(self, how: RowFormat, target: TableTarget) -> RowFormat:
         address, day = find_address(self._spark, target.name), target.files.day_column
@@ -261,6 +226,43 @@ class _Redrive:
         check_fit(target.name, table, written_columns(how, day), day)
         # What cannot be asked here Delta itself refuses.
         return replace(how, rules=certain_rules(table_rules(table), how.written))
+
+
+class _Marked:
+    """See `redrive_protocol.MarkedLetters`."""
+
+    def __init__(self, run: _Redrive, number: int, topic: str) -> None:
+        self._run = run
+        self._number = number
+        self._topic = topic
+        self._target = run.routing.target(topic)
+        self._table = run.table(self._target)
+
+    def outcome(self) -> Outcome | None:
+        return self._table.outcome(self._number, self._topic)
+
+    def decode(self) -> bool:
+        how = self._run.how(self._topic)
+        return _tried(self._letters(), {self._topic: how}).where("reason IS NOT NULL").isEmpty()
+
+    def append(self) -> int:
+        how, day = self._run.how(self._topic), self._target.files.day_column
+        rows = _distinct(self._letters()).mapInArrow(_to_rows(how, day), written_columns(how, day))
+        count = rows.count()
+        return count if self._table.append(rows, self._number, self._topic) else 0
+
+    def give_up(self) -> None:
+        self._table.give_up(self._number, self._topic)
+
+    def delete(self) -> None:
+        self._run.marks.delete(self._number, self._topic)
+
+    def clear(self) -> None:
+        self._run.marks.clear(self._number, self._topic)
+
+    def _letters(self) -> DataFrame:
+        marked = (sql.col("redrive") == self._number) & (sql.col("topic") == self._topic)
+        return self._run.marks.letters().where(marked)
 
 
 def _tried(letters: DataFrame, hows: Mapping[str, RowFormat]) -> DataFrame:

@@ -1,13 +1,12 @@
 """A table of rows, as a redrive brings rows into it.
 
-Each number of a redrive has an application transaction of its own in the table. Its version says what became of the
-marked letters, and the first commit of it stands: Delta refuses a second one that ran at the same time.
+Each number of a redrive has an application transaction of its own in the table. Its version is the number's outcome:
+see `redrive_protocol.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from enum import IntEnum
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,21 +15,13 @@ from tiered_stream.delta.commit import forgets
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
 from tiered_stream.delta.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
 from tiered_stream.delta.letter_marks import is_version
+from tiered_stream.delta.redrive_protocol import Outcome
 from tiered_stream.delta.transaction import BatchCommit, UncertainCommitError
 
 log = logging.getLogger(__name__)
 
 NEWEST = (1 << 63) - 1
 """A batch that none is above."""
-
-
-class Outcome(IntEnum):
-    """What became of marked letters. The values are versions of the application transaction."""
-
-    APPENDED = 1
-    """Their rows are in the table: the letters are to be deleted."""
-    GIVEN_UP = 2
-    """Their rows are not, and never will be under this number: the mark is to be cleared."""
 
 
 class RedrivenTable:
@@ -66,7 +57,7 @@ class RedrivenTable:
         return None if last is None else Outcome(last)
 
     def append(self, rows: DataFrame, number: int, topic: str) -> bool:
-        """Append the rows of the letters with this mark, unless an outcome is there; False: another commit came first.
+        """Append the rows of the letters with this mark, unless there is an outcome; False: another commit came first.
 
         Raises:
             TableError: the table refuses the rows, or cannot be reached.
@@ -86,14 +77,14 @@ class RedrivenTable:
         return True
 
     def give_up(self, number: int, topic: str) -> None:
-        """Commit that the letters with this mark do not come in, unless an outcome is there, or comes first.
+        """Commit that letters with this mark do not come in, unless there is an outcome, or another commit comes first.
 
         Raises:
             TableError: the table cannot be reached, or refuses the commit.
         """
         transaction = self._transaction(topic, number)
         begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
-        # Delta skips an append whose version the table has, but not a lower one that it has: so it is asked for here.
+        # Asked for here, so that Delta refuses this commit where an append comes first, which has a lower version.
         if begun.last_batch(transaction) is not None:
             return
         try:
