@@ -20,6 +20,7 @@ from tiered_stream.delta.commit import TableCommits
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_spark
 from tiered_stream.delta.deltalake_commit import DeltalakeTable, describe, make_table
 from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.java_errors import JAVA_ERRORS, is_conflict
 from tiered_stream.delta.lane import table_schema
 from tiered_stream.delta.opened_logs import opened_logs
 from tiered_stream.delta.transaction import BatchCommit, UncertainCommitError
@@ -118,8 +119,9 @@ def test_the_same_batch_by_another_driver_in_the_midst_of_a_commit_is_a_conflict
 ) -> None:
     begun = spark_table(spark, files).begin()
     TableCommits(DeltalakeTable(files), planned(files), fail_at_gap).commit(QUERY, 0, written(files, 10))
-    with pytest.raises(UncertainCommitError, match="ConcurrentTransactionException"):
+    with pytest.raises(UncertainCommitError, match="ConcurrentTransactionException") as raised:
         begun.commit(BatchCommit(QUERY, 0, written(files, 10)))
+    assert isinstance(raised.value.__cause__, JAVA_ERRORS) and is_conflict(raised.value.__cause__)
     assert offsets(files) == list(range(10))
 
 

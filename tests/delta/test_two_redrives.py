@@ -1,160 +1,161 @@
-"""Redrives that run at the same time, or that crash and are started again with other settings."""
+"""Redrives that run at the same time, or crash and are started again with other settings, with Spark and Delta."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import SparkSession
 
-from tiered_stream.delta.dead_letters import dead_letter_columns
-from tiered_stream.delta.job_letters import Chosen
+from tests.delta.set_aside import SetAside, of
 from tiered_stream.delta.letter_marks import LetterMarks
-from tiered_stream.delta.redrive import RedriveReport, redrive
+from tiered_stream.delta.redrive import RedriveReport
 from tiered_stream.delta.redriven_table import RedrivenTable
-from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.slow
 
-EVERYTHING = Chosen()
-STEPS = {LetterMarks: ("letters", "mark", "clear", "delete"), RedrivenTable: ("outcome", "append", "give_up")}
+STEPS = {LetterMarks: ("mark", "clear", "delete"), RedrivenTable: ("outcome", "append", "give_up")}
 """What a redrive does one after the other: each reads or changes a table."""
-PLAIN = ("letters", "letters", "mark", "letters", "letters", "outcome", "letters", "append", "outcome", "delete", "letters")
+PLAIN = ("mark", "outcome", "append", "outcome", "delete")
 """The steps of a redrive of one topic that nobody disturbs."""
+STRICT = {"ingest.value.schema": "id BIGINT, name STRING, price INT"}
+"""Settings by which letters with an odd offset do not decode."""
 
 
 class CrashError(Exception):
     pass
 
 
-class Aside:
-    """Letters of topics, written by hand, of values `{"id": n}`; even ids fit into INT as they are."""
+class Steps:
+    """The steps of the redrives of this thread; `do` runs before one of them, and the steps within it do not count."""
 
-    def __init__(self, spark: SparkSession, folder: Path, table: str = "table") -> None:
-        self.spark, self.folder = spark, folder
-        self.table, self.dead = str(folder / table), str(folder / "dead")
-        spark.createDataFrame([], dead_letter_columns()).write.format("delta").save(self.dead)
+    def __init__(self, at: int, do: Callable[[], object]) -> None:
+        self.seen: list[str] = []
+        self._at, self._do = at, do
+        self._within = False
+        self._thread = threading.current_thread()
 
-    def set_aside(self, topic: str, values: Mapping[int, bytes], **more: Any) -> None:
-        columns = dead_letter_columns()
-        rows = [
-            Row(**{**dict.fromkeys(columns.names), "topic": topic, "partition": 0, "offset": offset, "value": value,
-                   "timestampType": 0, "reason": "it was so", "failed": "value", **more})
-            for offset, value in values.items()
-        ]  # fmt: skip
-        self.spark.createDataFrame([tuple(row[name] for name in columns.names) for row in rows], columns).coalesce(
-            1
-        ).write.format("delta").mode("append").save(self.dead)
+    def __call__(self, name: str) -> None:
+        if self._within or threading.current_thread() is not self._thread:
+            return
+        self.seen.append(name)
+        if len(self.seen) == self._at + 1:
+            self._within = True
+            self._do()
+            self._within = False
 
-    def numbers(self, topic: str = "orders", **more: Any) -> None:
-        """Ten letters, of which one is garbage for every schema."""
-        values = {offset: b'{"id": %d}' % offset for offset in range(9)}
-        self.set_aside(topic, {**values, 9: b"garbage"}, **more)
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, names in STEPS.items():
+                for name in names:
+                    patch.setattr(owner, name, self._hooked(name, getattr(owner, name)))
+            yield
 
-    def redrive(self, chosen: Chosen = EVERYTHING, *, dry_run: bool = False, **given: str) -> RedriveReport:
-        settings = {
-            "subscribe": "orders", "ingest.value.format": "json", "ingest.value.schema": "id BIGINT",
-            "ingest.kafkaColumns": "topic, offset", "ingest.onDecodeError": "deadLetter",
-            "ingest.deadLetterTable": self.dead,
-        }  # fmt: skip
-        settings |= {key.replace("__", "."): value for key, value in given.items()}
-        if "subscribePattern" in given:
-            del settings["subscribe"]
-        return redrive(self.spark, settings, settings.pop("table", self.table), chosen, dry_run=dry_run)
-
-    def read(self, table: str) -> DataFrame:
-        return self.spark.read.format("delta").load(table)
-
-    def rows(self, table: str | None = None) -> list[tuple[str, int]]:
-        place = Path(table or self.table)
-        return sorted((row.topic, row.offset) for row in self.read(str(place)).collect()) if place.exists() else []
-
-    @property
-    def letters(self) -> list[tuple[str, int]]:
-        return sorted((row.topic, row.offset) for row in self.read(self.dead).collect())
-
-    @property
-    def marks(self) -> int:
-        return self.read(self.dead).where("redrive IS NOT NULL").count()
-
-
-def of(topic: str, *offsets: int) -> list[tuple[str, int]]:
-    return [(topic, offset) for offset in offsets]
-
-
-@contextmanager
-def before_each_step(patch: pytest.MonkeyPatch, call: Callable[[str], None]) -> Iterator[None]:
-    """`call` gets each step's name before the step."""
-
-    def hooked(name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+    def _hooked(self, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
-            call(name)
+            self(name)
             return step(*args, **kwargs)
 
         return run
 
-    with patch.context() as steps:
-        for owner, names in STEPS.items():
-            for name in names:
-                steps.setattr(owner, name, hooked(name, getattr(owner, name)))
-        yield
-
-
-def at_step(number: int, do: Callable[[], None]) -> tuple[list[str], Callable[[str], None]]:
-    """Do something before one step of the first redrive; steps of redrives within it do not count."""
-    steps: list[str] = []
-    within = False
-
-    def call(name: str) -> None:
-        nonlocal within
-        if within:
-            return
-        steps.append(name)
-        if len(steps) == number + 1:
-            within = True
-            do()
-            within = False
-
-    return steps, call
-
 
 @pytest.fixture
-def aside(spark: SparkSession, tmp_path: Path) -> Aside:
-    return Aside(spark, tmp_path)
+def aside(spark: SparkSession, tmp_path: Path) -> SetAside:
+    """Four letters that decode, of which two decode by strict settings, too, and one of garbage."""
+    made = SetAside(spark, tmp_path)
+    columns = "id BIGINT, name STRING, price INT, topic STRING, offset BIGINT"
+    spark.sql(f"CREATE TABLE delta.`{made.table()}` ({columns}) USING delta")
+    gate = str(tmp_path / "gate")
+    values = {at: b'{"id": %d, "name": "%s", "price": %s}' % (at, gate.encode(), b'"x"' if at % 2 else b"1")
+              for at in range(4)}  # fmt: skip
+    made.write({**values, 4: b"garbage"})
+    return made
 
 
-@pytest.mark.parametrize("step", range(len(PLAIN)))
-def test_a_redrive_within_another_one_brings_each_letter_in_once(
-    aside: Aside, monkeypatch: pytest.MonkeyPatch, step: int
+@pytest.mark.parametrize("step", [1, 4])
+def test_a_redrive_within_another_one_brings_each_letter_in_once(aside: SetAside, step: int) -> None:
+    steps = Steps(step, aside.redrive)
+    with steps.watched():
+        report = aside.redrive()
+    assert steps.seen[: step + 1] == list(PLAIN[: step + 1])
+    assert (aside.rows(), aside.letters, aside.marks) == (of("orders", *range(4)), of("orders", 4), set())
+    assert sum(report.left.values()) == 1
+
+
+def test_strict_settings_just_before_an_append_leave_each_letter_in_one_place(aside: SetAside) -> None:
+    steps = Steps(PLAIN.index("append"), lambda: aside.redrive(STRICT))
+    with steps.watched():
+        aside.redrive()
+    assert steps.seen == ["mark", "outcome", "append", "outcome", "clear", *PLAIN]
+    assert (aside.rows(), aside.letters, aside.marks) == (of("orders", *range(4)), of("orders", 4), set())
+
+
+@pytest.mark.parametrize("step", [2, 4])
+def test_a_crash_before_a_commit_and_strict_settings_afterwards_leave_each_letter_in_one_place(
+    aside: SetAside, step: int
 ) -> None:
-    aside.numbers()
+    def crash() -> None:
+        raise CrashError
+
+    with Steps(step, crash).watched(), pytest.raises(CrashError):
+        aside.redrive()
+    assert len(aside.marks) == 1
+    aside.redrive(STRICT)
+    rows = (0, 2) if step < 3 else range(4)
+    assert (aside.rows(), aside.marks) == (of("orders", *rows), set())
+    assert aside.letters == of("orders", *(at for at in range(5) if at not in rows))
+
+
+def waits_at_gate(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows, once the file that they name is gone."""
+    for text in set(batch.column("name").to_pylist()):
+        gate = Path(text)
+        if gate.exists():
+            gate.with_name("arrived").touch()
+            while gate.exists():
+                time.sleep(0.01)
+    return batch
+
+
+WAITS = {"ingest.transform": f"{__name__}:{waits_at_gate.__name__}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "others", "conflict"),
+    [
+        ("mark", {}, "dead: another commit came first, so the change is tried again"),
+        ("append", STRICT, "table: another commit came first"),
+    ],
+)
+def test_a_redrive_while_another_one_commits_leaves_each_letter_in_one_place(
+    aside: SetAside, caplog: pytest.LogCaptureFixture, name: str, others: dict[str, str], conflict: str
+) -> None:
+    """The first one has begun its transaction, and waits while it decodes."""
+    gate, arrived = aside.folder / "gate", aside.folder / "arrived"
     reports: list[RedriveReport] = []
-    steps, call = at_step(step, lambda: reports.append(aside.redrive()))
-    with before_each_step(monkeypatch, call):
-        reports.append(aside.redrive())
-    assert steps[: step + 1] == list(PLAIN[: step + 1])
-    assert (aside.rows(), aside.letters, aside.marks) == (of("orders", *range(9)), of("orders", 9), 0)
-    assert all(sum(report.left.values()) == 1 for report in reports)
 
+    def first() -> None:
+        with Steps(PLAIN.index(name), gate.touch).watched():
+            reports.append(aside.redrive(WAITS))
 
-@pytest.mark.parametrize("step", range(3, len(PLAIN) - 1))
-def test_a_redrive_by_a_schema_that_fits_fewer_letters_within_another_one_leaves_each_letter_in_one_place(
-    aside: Aside, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    values = {offset: b'{"id": "%d"}' % offset if offset % 2 else b'{"id": %d}' % offset for offset in range(9)}
-    aside.set_aside("orders", values)
-    # A string reads whatever a number is, and not the other way round.
-    aside.spark.sql(f"CREATE TABLE delta.`{aside.table}` (id STRING, topic STRING, offset BIGINT) USING delta")
-    few = {"ingest__value__schema": "id STRING", "ingest__transform": f"{__name__}:{refuses_odd.__name__}"}
-    steps, call = at_step(step, lambda: aside.redrive(**few) and None)
-    with before_each_step(monkeypatch, call):
-        aside.redrive(ingest__value__schema="id STRING")
-    assert steps[: step + 1] == list(PLAIN[: step + 1])
-    assert sorted(aside.rows() + aside.letters) == of("orders", *range(9))
-    assert aside.marks == 0
+    caplog.set_level(logging.INFO, "tiered_stream")
+    running = threading.Thread(target=first)
+    running.start()
+    try:
+        while running.is_alive() and not arrived.exists():
+            time.sleep(0.01)
+        aside.redrive(others)
+    finally:
+        gate.unlink()
+        running.join()
+    assert [sum(report.left.values()) for report in reports] == [1]
+    assert any(conflict in record.getMessage() for record in caplog.records), caplog.text
+    assert (aside.rows(), aside.letters, aside.marks) == (of("orders", *range(4)), of("orders", 4), set())

@@ -42,10 +42,10 @@ def redrive(
     properties_file: PropertiesFile = None,
     spark_conf: SparkConf = None,
 ) -> None:
-    """Decode dead letters anew, by the settings of the ingest job as they are today, and land what decodes, once.
+    """Decode the job's dead letters again, by the settings as they are today, and land the records that decode, once.
 
-    The settings name the tables: ingest.deadLetterTable and ingest.table. What still does not decode stays, and is
-    told by topic and reason.
+    The settings name the tables: ingest.deadLetterTable and ingest.table. Letters that still do not decode stay, and
+    are reported by topic and reason. Letters of a batch that is not finished stay, and are reported as pending.
     """
     # Imported late: other commands need no Spark.
     from tiered_stream.delta.redrive import Chosen
@@ -64,7 +64,7 @@ def redrive(
         with command.session("tiered-stream redrive") as spark:
             report = bring_in(spark, given, table, chosen, dry_run=dry_run)
         show(report.to_json() if json else _rendered(report))
-        raise typer.Exit(_LEFT if report.left else 0)
+        raise typer.Exit(_LEFT if report.left or report.pending else 0)
 
 
 def _rendered(report: RedriveReport) -> Table:
@@ -76,4 +76,6 @@ def _rendered(report: RedriveReport) -> Table:
         rendered.add_row(table, f"{count:,}", done)
     for (topic, reason), count in report.left.items():
         rendered.add_row(topic, f"{count:,}", f"left: {reason}")
+    for topic, count in report.pending.items():
+        rendered.add_row(topic, f"{count:,}", "pending: their batch is not finished")
     return rendered

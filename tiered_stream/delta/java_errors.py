@@ -19,6 +19,7 @@ from tiered_stream.errors import TableError
 JAVA_ERRORS = (Py4JJavaError, CapturedException)
 _CONFLICT = "org.apache.spark.sql.delta.DeltaConcurrentModificationException"
 """The Java class from which all of Delta's conflicts are derived."""
+_CONFLICTS_IN_PYTHON = "delta.exceptions"
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
@@ -41,7 +42,8 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
 
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
     """Return whether Delta refused a commit because another commit came first: another attempt may succeed."""
-    return _CONFLICT in java_classes(error)
+    # delta-spark's own Python classes of conflicts have lost the Java exception.
+    return type(error).__module__.startswith(_CONFLICTS_IN_PYTHON) or _CONFLICT in java_classes(error)
 
 
 @contextmanager
