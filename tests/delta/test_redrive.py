@@ -175,7 +175,7 @@ def test_a_table_that_cannot_be_written_keeps_no_letters_of_other_topics_back(
     for topic in ("a", "b", "not a topic"):
         aside.write({0: b'{"id": 0}', 1: b"garbage"}, topic)
 
-    with pytest.raises(TableError, match=r"a cannot be appended to.*CHECK constraint odd"):
+    with pytest.raises(TableError, match="a cannot be appended to by Spark"):
         aside.redrive({"subscribePattern": ".*"}, table="{topic}")
     assert (aside.rows("a"), aside.rows("b")) == ([], of("b", 0))
     assert aside.letters == of("a", 0, 1) + of("b", 1) + of("not a topic", 0, 1)
