@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -92,6 +94,9 @@ def nested(levels: int) -> Any:
         ({"type": "record", "name": "r", "fields": [3]}, "this is no field: 3"),
         ({"type": "record", "name": "r"}, "has no list of fields"),
         ({"type": "record", "name": "a b", "fields": []}, "'a b' is no name"),
+        ({"type": "record", "name": "a b", "namespace": "x-y", "fields": []}, "is no name .* in the namespace 'x-y'"),
+        ({"type": "record", "name": "x.", "fields": []}, "'x.' is no name"),
+        ({"type": "record", "name": "r", "namespace": 3, "fields": []}, "'3' is no namespace"),
         ({"type": "enum", "name": "e", "symbols": ["A", "A"]}, "no list of different symbols"),
         ({"type": "enum", "name": "e", "symbols": ["A"], "default": "B"}, "its default among them"),
         ({"type": "fixed", "name": "f", "size": -1}, "-1 is no size"),
@@ -105,6 +110,27 @@ def nested(levels: int) -> Any:
 def test_what_is_no_schema_is_refused(schema: Any, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         kind(schema)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{"name": "r", "namespace": "com.my-shop.2go"}, {"name": "com.my-shop.2go.r"}, {"name": "r-1", "namespace": None}],
+)
+def test_a_name_or_namespace_with_hyphens_is_read_as_by_other_readers(named: dict[str, Any]) -> None:
+    inner = {"type": "enum", "name": "e-1", "symbols": ["A"]}
+    fields = [{"name": "a-b", "type": inner}, {"name": "c", "type": "e-1"}]
+    schema = {"type": "record", **named, "fields": fields}
+    assert fastavro.schemaless_reader(io.BytesIO(b"\0\0"), fastavro.parse_schema(schema), None) == {
+        "a-b": "A",
+        "c": "A",
+    }
+    assert kind(schema) == pa.struct([("a-b", pa.string()), ("c", pa.string())])
+
+
+def test_a_type_is_found_by_a_full_name_whose_namespace_has_a_hyphen() -> None:
+    inner = {"type": "enum", "name": "e", "namespace": "my-shop", "symbols": ["A"]}
+    fields = [{"name": "a", "type": inner}, {"name": "b", "type": "my-shop.e"}]
+    assert kind({"type": "record", "name": "r", "fields": fields}).field("b").type == pa.string()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '"int' + "x" * (5 << 20)])

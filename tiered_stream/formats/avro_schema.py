@@ -233,9 +233,13 @@ class _Parser:
 
     def _name(self, found: dict[str, Any], namespace: str, where: str) -> tuple[str, tuple[str, ...], str]:
         """A definition's full name and aliases, and the namespace within it."""
-        name, own, aliases = found.get("name"), found.get("namespace", namespace), found.get("aliases", [])
-        if not isinstance(name, str) or not isinstance(own, str) or not _are_names([*name.split("."), *own.split(".")]):
-            raise ConfigurationError(f"{where}: {str(name)[:100]!r} is no name of an Avro type")
+        name, own, aliases = found.get("name"), found.get("namespace"), found.get("aliases", [])
+        own = namespace if own is None else own
+        if not isinstance(own, str):
+            raise ConfigurationError(f"{where}: {str(own)[:100]!r} is no namespace of an Avro type")
+        if not isinstance(name, str) or not _is_name(_last(name)):
+            within = f" in the namespace {own[:100]!r}" if own else ""
+            raise ConfigurationError(f"{where}: {str(name)[:100]!r} is no name of an Avro type{within}")
         full = name if "." in name or not own else f"{own}.{name}"
         inside = full.rpartition(".")[0]
         if full in self._names or full in PRIMITIVES:
@@ -258,7 +262,7 @@ class _Parser:
 
     def _field(self, found: Any, namespace: str, record: str, depth: int) -> Field:
         match found:
-            case {"name": str(name), "type": kind} if _are_names([name]) and name:
+            case {"name": str(name), "type": kind} if _is_name(name):
                 aliases = found.get("aliases", [])
                 if isinstance(aliases, list) and all(isinstance(each, str) for each in aliases):
                     read = self.parse(kind, namespace, f"{record}.{name}", depth + 1)
@@ -298,8 +302,9 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _are_names(parts: Sequence[str]) -> bool:
-    return all(part.isidentifier() for part in parts if part)
+def _is_name(name: str) -> bool:
+    """Whether a type or a field may have the name: other readers take hyphens, and do not check namespaces at all."""
+    return name.replace("-", "_").isidentifier()
 
 
 def _logical(kind: str, found: dict[str, Any]) -> str | Decimal | None:
