@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from tests.formats.avro_cases import varint
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.formats.proto_compiler import compiled_proto
+from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry_connection import RegistrySettings
-from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder
+from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder, registered_descriptors
+from tiered_stream.formats.schema_registry import schema_registry
 from tiered_stream.formats.writer_schemas import NOT_FRAMED
 
 ONE = 'syntax = "proto3"; package p; message Order { int32 a = 1; string b = 2; message Line { int32 x = 1; } }'
@@ -43,6 +46,75 @@ def test_messages_are_read_whatever_schema_they_were_written_by(decoder: Registr
     row = {"a": 5, "b": None}
     assert decoded.reasons == {}
     assert decoded.column.to_pylist() == [row, row, None, row, row]
+
+
+KNOWN = """
+syntax = "proto3"; package p;
+import "confluent/meta.proto"; import "confluent/type/decimal.proto"; import "google/type/date.proto";
+import "google/type/interval.proto"; import "google/protobuf/timestamp.proto";
+message Order {
+  option (confluent.message_meta).doc = "an order";
+  int32 a = 1;
+  confluent.type.Decimal price = 2 [(confluent.field_meta) = {params: [{key: "scale", value: "2"}]}];
+  google.type.Date day = 3;
+  google.type.Interval open = 4;
+}
+"""
+KSQL = """
+syntax = "proto3"; package p; import "confluent/type/decimal.proto";
+message Order { int32 a = 1; confluent.type.Decimal d = 2 [(confluent.field_meta) = {tags: ["x"]}]; }
+"""
+LEGACY = """
+syntax = "proto3"; package p; import "confluent/types/decimal.proto"; import "confluent/type/variant.proto";
+message Order { int32 a = 1; confluent.type.Decimal d = 2; confluent.type.Variant v = 3; }
+"""
+
+
+def registered_message(text: str, value: bytes, **more: object) -> tuple[object, dict[int, str]]:
+    """The row of a value whose schema is the newest of its subject, as the registry has it."""
+    with ScriptedRegistry() as server:
+        stored = {"schema": text, "schemaType": "PROTOBUF", **more}
+        server.schemas[1] = server.versions["t-value", "latest"] = stored
+        settings = RegistrySettings.parse({"url": server.url})
+        newest = registered_descriptors(schema_registry(settings).latest("t-value"))
+        decoded = RegistryProtobufDecoder(settings, newest, "p.Order").decode(pa.array([value], pa.binary()))
+        return decoded.column.to_pylist()[0], dict(decoded.reasons)
+
+
+def test_types_that_a_registry_knows_need_no_references() -> None:
+    price, day, start = (
+        b"\x12\x07\x0a\x01\x7b\x10\x03\x18\x02",
+        b"\x1a\x05\x08\xea\x0f\x10\x0b",
+        b"\x22\x04\x0a\x02\x08\x01",
+    )
+    row, reasons = registered_message(KNOWN, framed(1) + price + day + start)
+    assert reasons == {}
+    assert row == {
+        "a": 5, "price": {"value": b"{", "precision": 3, "scale": 2},
+        "day": {"year": 2026, "month": 11, "day": None},
+        "open": {"start_time": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), "end_time": None},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "names"), [(KSQL, ["a", "d"]), (LEGACY, ["a", "d", "v"])])
+def test_decimals_are_known_as_ksqldb_and_older_clients_import_them(text: str, names: list[str]) -> None:
+    row, reasons = registered_message(text, framed(1))
+    assert (reasons, row) == ({}, {"a": 5} | dict.fromkeys(names[1:]))
+
+
+def test_every_file_that_a_registry_knows_can_be_imported() -> None:
+    known = ["calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction", "interval",
+             "latlng", "money", "month", "phone_number", "postal_address", "quaternion", "timeofday"]  # fmt: skip
+    imports = "".join(f'import "google/type/{name}.proto"; ' for name in known)
+    assert compiled_proto({"a.proto": f'syntax = "proto3"; {imports} message A {{ google.type.Money m = 1; }}'})
+
+
+def test_a_file_that_is_listed_as_a_reference_comes_before_the_known_one() -> None:
+    own = 'syntax = "proto3"; package confluent.type; message Decimal { string text = 1; }'
+    text = 'syntax = "proto3"; package p; import "confluent/type/decimal.proto"; message Order { confluent.type.Decimal d = 2; }'
+    name = "confluent/type/decimal.proto"
+    found = ProtobufDecoder(compiled_proto({name: own, "order.proto": text}), "p.Order").kind
+    assert found == pa.struct([("d", pa.struct([("text", pa.string())]))])
 
 
 @pytest.mark.parametrize(

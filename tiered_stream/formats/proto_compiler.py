@@ -1,7 +1,7 @@
 """Descriptor sets of `.proto` files, by the compiler that the package grpcio-tools has in it.
 
-The compiler is a process of its own that works in one folder: what a file imports is looked for there, and in what
-Google ships (`google/protobuf/*.proto`).
+The compiler is a process of its own. It looks for imported files in one folder, then among the files that a schema
+registry knows (`known_protos.py`), then in what Google ships (`google/protobuf/*.proto`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.google_protobuf import descriptor_pb2
+from tiered_stream.formats.known_protos import write_known_protos
 
 _COMPILE_SECONDS = 60
 
@@ -57,13 +58,16 @@ def _compiled(folder: Path, names: Iterable[str]) -> bytes:
             "Or compile it elsewhere (protoc --include_imports --descriptor_set_out=….desc) and name the .desc file"
         )
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as place:
+        # By a link: a colon in the folder's path would count as several paths.
+        Path(place, "own").symlink_to(folder.resolve(), target_is_directory=True)
+        write_known_protos(Path(place, "known"))
         out = Path(place, "out.desc")
-        # In the folder: a colon in its path would count as several. No name is taken for an option behind the dot.
-        command = [sys.executable, "-m", "grpc_tools.protoc", "-I.", "--include_imports",
-                   f"--descriptor_set_out={out}", *(f"./{name}" for name in names)]  # fmt: skip
+        # No name is taken for an option behind the folder.
+        command = [sys.executable, "-m", "grpc_tools.protoc", "-Iown", "-Iknown", "--include_imports",
+                   "--descriptor_set_out=out.desc", *(f"own/{name}" for name in names)]  # fmt: skip
         try:
             done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, errors="replace", check=False,
+                command, cwd=place, capture_output=True, text=True, errors="replace", check=False,
                 stdin=subprocess.DEVNULL, timeout=_COMPILE_SECONDS,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
