@@ -19,7 +19,7 @@ from tiered_stream.formats.decoded import Decoded
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.registry_decoder import RegistryDecoder
 from tiered_stream.formats.row_choices import Evolution
-from tiered_stream.formats.writer_schemas import NOT_FRAMED
+from tiered_stream.formats.schema_ids import NOT_FRAMED
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from tiered_stream.formats.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder, registered_descriptors
+from tiered_stream.formats.schema_ids import NOT_FRAMED
 from tiered_stream.formats.schema_registry import schema_registry
-from tiered_stream.formats.writer_schemas import NOT_FRAMED
 
 ONE = 'syntax = "proto3"; package p; message Order { int32 a = 1; string b = 2; message Line { int32 x = 1; } }'
 TWO = 'syntax = "proto3"; package p; import "z.proto"; message Other {} message Order { int32 a = 1; Z z = 3; }'
@@ -111,8 +111,8 @@ def test_every_file_that_a_registry_knows_can_be_imported() -> None:
 
 def test_a_file_that_is_listed_as_a_reference_comes_before_the_known_one() -> None:
     own = 'syntax = "proto3"; package confluent.type; message Decimal { string text = 1; }'
-    text = 'syntax = "proto3"; package p; import "confluent/type/decimal.proto"; message Order { confluent.type.Decimal d = 2; }'
     name = "confluent/type/decimal.proto"
+    text = f'syntax = "proto3"; package p; import "{name}"; message Order {{ confluent.type.Decimal d = 2; }}'
     found = ProtobufDecoder(compiled_proto({name: own, "order.proto": text}), "p.Order").kind
     assert found == pa.struct([("d", pa.struct([("text", pa.string())]))])
 

@@ -14,8 +14,9 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.ingest_settings import source_options, table_files, with_overrides
 from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.part_settings import INFER
 from tiered_stream.delta.row_schema import arrow_schema, kept_columns, spark_columns
-from tiered_stream.delta.row_settings import FLAT, INFER, RowSettings, row_settings
+from tiered_stream.delta.row_settings import FLAT, RowSettings, row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.json_inference import infer_json
 from tiered_stream.formats.row_choices import Envelope, Format

@@ -151,7 +151,7 @@ def routing_options(routing: Routing) -> dict[str, str]:
             "has_rules": routing.has_rules}  # fmt: skip
     options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
     # Dead letters have them, whatever the tables get.
-    needed = routing.dead_letter_places or any(how.keeps_headers for how in routing.rows.values())
+    needed = routing.dead_letter_places or any(how.needs_headers for how in routing.rows.values())
     return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
 
 

@@ -17,12 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, DateType, StructField, StructType
 
+from tiered_stream.delta.part_settings import INFER, REGISTRY, PartSettings
 from tiered_stream.delta.row_settings import (
     FLAT,
-    INFER,
     KAFKA_COLUMNS,
     NONE,
-    REGISTRY,
     VALUE_COLUMNS,
     RowSettings,
     registry_properties,
@@ -33,7 +32,7 @@ from tiered_stream.formats.envelope import unwrapped_type
 from tiered_stream.formats.json_schema import json_schema_kind
 from tiered_stream.formats.kafka_columns import table_columns
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
-from tiered_stream.formats.row_choices import Envelope, Format
+from tiered_stream.formats.row_choices import Envelope, Format, SchemaIdsIn
 from tiered_stream.formats.row_format import KEY, VALUE, PartFormat, RowFormat, schema_to_text
 from tiered_stream.formats.row_transformation import UserTransform
 from tiered_stream.formats.schema_growth import adopted, grown, joined
@@ -58,8 +57,8 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
     given = row_settings(settings)
     how = RowFormat(
         kept_columns(given, include_headers),
-        _part(KEY, given.key_format, given.key_schema, given.key_message),
-        _part(VALUE, given.value_format, given.value_schema, given.value_message),
+        _part(given.key),
+        _part(given.value),
         None if given.value_columns.lower() == FLAT else given.value_columns,
         given.on_decode_error,
         given.schema_evolution,
@@ -68,7 +67,7 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
         zone=zone,
         registry=registry_properties(settings),
     )
-    if REGISTRY in (given.key_schema, given.value_schema):
+    if how.key.is_of_topic or how.value.is_of_topic:
         return how
     return _checked(resolved(how)) if how.is_resolved else resolved(how)
 
@@ -124,8 +123,8 @@ def registered(how: RowFormat, topic: str) -> RowFormat:
     """The same with the topic's newest schemas, where a registry has them; raises as `with_registered`."""
     return replace(
         how,
-        key=with_registered(how.key, how, f"{topic}-{KEY}"),
-        value=with_registered(how.value, how, f"{topic}-{VALUE}"),
+        key=with_registered(how.key, how, how.key.subject_for(topic, KEY)),
+        value=with_registered(how.value, how, how.value.subject_for(topic, VALUE)),
     )
 
 
@@ -194,19 +193,27 @@ def _with_kind(part: PartFormat, how: RowFormat, name: str) -> PartFormat:
     return part if decoder is None else replace(part, kind=decoder.kind)
 
 
-def _part(name: str, kind: Format, schema: str | None, message: str | None) -> PartFormat:
-    if schema is None or schema == REGISTRY:
-        return PartFormat(kind, "", message or "", registered=schema == REGISTRY)
+def _part(given: PartSettings) -> PartFormat:
+    part = PartFormat(given.format, message=given.message or "")
+    if given.is_registered:
+        part = replace(part, registered=True, ids=given.id_place or SchemaIdsIn.DUAL, subject=given.subject_name)
+    return (
+        part
+        if given.schema in (None, REGISTRY)
+        else replace(part, schema=_schema(given.name, given.format, given.schema))
+    )
+
+
+def _schema(name: str, kind: Format, schema: str) -> str:
+    """As `PartFormat` has it."""
     if schema == INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
     content: str | bytes = schema
     if (match := _FILE.fullmatch(schema.strip())) is not None:
         content = _file(name, Path(schema.strip()), match[1].lower())
     if isinstance(content, bytes):
-        return PartFormat(kind, b64encode(content).decode(), message or "")
-    if kind is Format.JSON:
-        return PartFormat(kind, schema_to_text(_json_schema(name, content)), message or "")
-    return PartFormat(kind, content, message or "")
+        return b64encode(content).decode()
+    return schema_to_text(_json_schema(name, content)) if kind is Format.JSON else content
 
 
 def _file(name: str, path: Path, ending: str) -> str | bytes:

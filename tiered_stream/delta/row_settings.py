@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeVar
 
+from tiered_stream.delta.part_settings import INFER, PartSettings, check_part
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format, OnDecodeError
+from tiered_stream.formats.row_choices import (
+    REGISTRY_PREFIX,
+    Envelope,
+    Evolution,
+    Format,
+    OnDecodeError,
+    SchemaIdsIn,
+    SubjectNames,
+)
 from tiered_stream.options import types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.types import COLUMNS, Option, option, optional
 
+E = TypeVar("E", bound=StrEnum)
+
 _REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
 """Of the same settings on their way to the tasks: a name that Spark redacts (`spark.redaction.regex`)."""
-REGISTRY, INFER = "registry", "infer"
-"""In place of a schema."""
 FLAT, NONE = "flat", "none"
 _KEPT = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
 _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
@@ -69,12 +79,35 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, found[name]) for name in COLUMNS if name in found)
 
 
+def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
+    """A parser of the classes that Confluent's clients have in a package, by their names with or without it."""
+
+    def parse(value: str) -> E:
+        try:
+            return names(value.removeprefix(package))
+        except ValueError:
+            raise ValueError(f"must be one of {', '.join(names)}") from None
+
+    return parse
+
+
 _FORMATS = types.choice(Format)
+_STRATEGIES = _class_in("io.confluent.kafka.serializers.subject.", SubjectNames)
+_ID_PLACES = _class_in("io.confluent.kafka.serializers.schema.id.", SchemaIdsIn)
 KEY_FORMAT = option(
     "ingest.key.format", _FORMATS, Format.BINARY, "What keys are: binary, string, json, avro, protobuf."
 )
 KEY_SCHEMA = optional("ingest.key.schema", types.text, "Their schema, as `ingest.value.schema`.")
 KEY_MESSAGE = optional("ingest.key.message", types.text, "As `ingest.value.message`.")
+KEY_SUBJECT = optional("ingest.key.subject", types.text, "As `ingest.value.subject`.")
+KEY_STRATEGY = optional(
+    "ingest.key.subject.name.strategy", _STRATEGIES, "As `ingest.value.subject.name.strategy`.",
+    shown=SubjectNames.TOPIC,
+)  # fmt: skip
+KEY_ID_PLACE = optional(
+    "ingest.key.schema.id.deserializer", _ID_PLACES, "As `ingest.value.schema.id.deserializer`.",
+    shown=f"{SchemaIdsIn.DUAL}, with a registry",
+)  # fmt: skip
 VALUE_FORMAT = option(
     "ingest.value.format", _FORMATS, Format.BINARY,
     "What values are: `binary`, `string`, `json`, `avro` or `protobuf`. Each field becomes a column.",
@@ -84,7 +117,28 @@ VALUE_SCHEMA = optional(
     "Their schema: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, `.proto`, "
     "`.desc`), `registry`, or for JSON `infer`.",
 )  # fmt: skip
-VALUE_MESSAGE = optional("ingest.value.message", types.text, "The message's full name, of protobuf.")
+VALUE_MESSAGE = optional(
+    "ingest.value.message", types.text,
+    "The message's full name, of protobuf; of Avro the record's and of JSON Schema the title, where a subject is named "
+    "by it.",
+)  # fmt: skip
+VALUE_SUBJECT = optional(
+    "ingest.value.subject", types.text,
+    "The subject in the registry that has the schema, if no strategy names it; `{topic}` in it stands for the topic.",
+)  # fmt: skip
+VALUE_STRATEGY = optional(
+    "ingest.value.subject.name.strategy", _STRATEGIES,
+    "How writers name the subject: `TopicNameStrategy` (`TOPIC-value`), `RecordNameStrategy` (the record's name), or "
+    "`TopicRecordNameStrategy` (`TOPIC-RECORD`).",
+    shown=SubjectNames.TOPIC,
+)  # fmt: skip
+VALUE_ID_PLACE = optional(
+    "ingest.value.schema.id.deserializer", _ID_PLACES,
+    "Where a value names its schema in the registry: `DualSchemaIdDeserializer` (in the header `__value_schema_id`, "
+    "else in front of the value), or `PrefixSchemaIdDeserializer` (in front). With a schema that is given, values name "
+    "one only if this is set.",
+    shown=f"{SchemaIdsIn.DUAL}, with a registry",
+)  # fmt: skip
 VALUE_COLUMNS = option(
     "ingest.value.columns", types.text, FLAT,
     "`flat`: a column for each field of the value; else the name of one column that has it all.",
@@ -127,9 +181,15 @@ class RowSettings:
     key_format: Format = of(KEY_FORMAT)
     key_schema: str | None = of(KEY_SCHEMA)
     key_message: str | None = of(KEY_MESSAGE)
+    key_subject: str | None = of(KEY_SUBJECT)
+    key_strategy: SubjectNames | None = of(KEY_STRATEGY)
+    key_id_place: SchemaIdsIn | None = of(KEY_ID_PLACE)
     value_format: Format = of(VALUE_FORMAT)
     value_schema: str | None = of(VALUE_SCHEMA)
     value_message: str | None = of(VALUE_MESSAGE)
+    value_subject: str | None = of(VALUE_SUBJECT)
+    value_strategy: SubjectNames | None = of(VALUE_STRATEGY)
+    value_id_place: SchemaIdsIn | None = of(VALUE_ID_PLACE)
     value_columns: str = of(VALUE_COLUMNS)
     kafka_columns: tuple[tuple[str, str], ...] | None = of(KAFKA_COLUMNS)
     on_decode_error: OnDecodeError = of(ON_DECODE_ERROR)
@@ -139,6 +199,16 @@ class RowSettings:
     envelope: Envelope = of(ENVELOPE)
     transform: str | None = of(TRANSFORM)
 
+    @property
+    def key(self) -> PartSettings:
+        return PartSettings("key", self.key_format, self.key_schema, self.key_message, self.key_subject,
+                            self.key_strategy, self.key_id_place)  # fmt: skip
+
+    @property
+    def value(self) -> PartSettings:
+        return PartSettings("value", self.value_format, self.value_schema, self.value_message, self.value_subject,
+                            self.value_strategy, self.value_id_place)  # fmt: skip
+
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
     """What the settings say of rows.
@@ -147,11 +217,8 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
         ConfigurationError: one of them is malformed, or two contradict each other.
     """
     found = RowSettings(**read_fields(RowSettings, GivenOptions(settings)))
-    for part, kind, schema in (
-        ("key", found.key_format, found.key_schema),
-        ("value", found.value_format, found.value_schema),
-    ):
-        _check_schema(part, kind, schema)
+    for part in (found.key, found.value):
+        check_part(part)
     dead = found.on_decode_error is OnDecodeError.DEAD_LETTER
     if dead != (found.dead_letter_table is not None):
         raise ConfigurationError(
@@ -165,22 +232,6 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
             f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
         )
     return found
-
-
-def _check_schema(part: str, kind: Format, schema: str | None) -> None:
-    needs = kind in (Format.JSON, Format.AVRO, Format.PROTOBUF)
-    if needs and schema is None:
-        raise ConfigurationError(f"ingest.{part}.format is {kind.value}: set ingest.{part}.schema, too")
-    if schema == REGISTRY and kind not in (Format.AVRO, Format.PROTOBUF):
-        raise ConfigurationError(
-            f"ingest.{part}.schema is registry, which is for avro and protobuf, not for {kind.value}"
-        )
-    if schema == INFER and kind is not Format.JSON:
-        raise ConfigurationError(f"ingest.{part}.schema is infer, which is for json alone, not for {kind.value}")
-    if schema is not None and not needs:
-        raise ConfigurationError(
-            f"ingest.{part}.schema is set, but ingest.{part}.format is {kind.value}, which has none"
-        )
 
 
 def makes_rows(settings: Mapping[str, str]) -> bool:

@@ -57,7 +57,7 @@ class SparkLane:
         register(self.spark)
         dead_letter_table = row_settings(self.settings).dead_letter_table
         options: Mapping[str, str] = source_options(self.settings)
-        if dead_letter_table or any(how.keeps_headers for how in self.rows.values()):
+        if dead_letter_table or any(how.needs_headers for how in self.rows.values()):
             options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
         records = self.spark.readStream.format("tiered_stream").options(**options).load()
         if dead_letter_table:

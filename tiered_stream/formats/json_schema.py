@@ -5,8 +5,10 @@ Every field may be null, as in Spark's `from_json`. A value that may be of sever
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urljoin
 
 import orjson
 import pyarrow as pa
@@ -16,88 +18,135 @@ from tiered_stream.errors import ConfigurationError
 
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 _SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
-_MOST_NESTING = 64
+_MOST_TEXT, _MOST_TYPES, _MOST_NESTING = 4 << 20, 10_000, 64
+"""The limits of a schema: characters of its text, types in it when written out, and how deep they nest."""
+_NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
 
-def json_schema_kind(text: bytes | str) -> pa.StructType:
-    """The struct of a schema's text.
+def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = None) -> pa.StructType:
+    """The struct of a schema's text; `references` are texts of other schemas, by the names by which it refers to them.
 
     Raises:
-        ConfigurationError: it is no JSON Schema of objects, refers to what is not in it, or to itself without an end.
+        ConfigurationError: it is no JSON Schema of objects, refers to what is not there, refers to itself without an
+            end, or is too large. The message says where.
     """
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ConfigurationError(f"the JSON Schema is no JSON: {error}") from error
-    kind = _Reader(document).kind(document, 0)
+    document = _parsed(text)
+    kind = _Reader(document, references or {}).kind(document, _Place(document))
     if not types.is_struct(kind):
         raise ConfigurationError(f"the JSON Schema is one of {kind}; records are objects with properties")
     return kind
 
 
-class _Reader:
-    def __init__(self, document: Any) -> None:
-        self._document = document
+def json_schema_title(text: str) -> str:
+    """The title, by which Confluent's clients name a schema's record, or ''. Raises ConfigurationError: no JSON."""
+    document = _parsed(text)
+    title = document.get("title") if isinstance(document, dict) else None
+    return title if isinstance(title, str) else ""
 
-    def kind(self, schema: Any, depth: int) -> pa.DataType:
-        if depth > _MOST_NESTING:
-            raise ConfigurationError(
-                f"the JSON Schema goes deeper than {_MOST_NESTING} levels, or refers to itself; no table has such types"
+
+def _parsed(text: bytes | str) -> Any:
+    if len(text) > _MOST_TEXT:
+        raise ConfigurationError(f"a JSON Schema of {len(text)} characters; no more than {_MOST_TEXT} are read")
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise ConfigurationError(f"the JSON Schema is no JSON: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a schema is: in which document, which property it is of, how deep."""
+
+    document: Any
+    path: str = ""
+    depth: int = 0
+
+    def below(self, name: str = "") -> _Place:
+        return replace(self, path=f"{self.path}.{name}".lstrip(".") if name else self.path, depth=self.depth + 1)
+
+    def error(self, what: str) -> ConfigurationError:
+        at = f", property {self.path[:100]}" if self.path else ""
+        return ConfigurationError(f"the JSON Schema{at}: {what}")
+
+
+class _Reader:
+    def __init__(self, document: Any, references: Mapping[str, str]) -> None:
+        self._left = _MOST_TYPES
+        base = _id_of(document)
+        named = {name: _parsed(text) for name, text in references.items()}
+        own = {_id_of(each): each for each in (*named.values(), document)}
+        self._documents = {**own, **{_joined(base, name): each for name, each in named.items()}, **named}
+
+    def _count(self, place: _Place) -> None:
+        self._left -= 1
+        if place.depth > _MOST_NESTING:
+            raise place.error(
+                f"it goes deeper than {_MOST_NESTING} levels, or refers to itself; no table has such types"
             )
+        if self._left < 0:
+            raise ConfigurationError(f"the JSON Schema has more than {_MOST_TYPES} types when written out")
+
+    def kind(self, schema: Any, place: _Place) -> pa.DataType:
+        self._count(place)
         if not isinstance(schema, dict):
             if isinstance(schema, bool):
                 return pa.string()
-            raise ConfigurationError(f"a JSON Schema is an object, not {str(schema)[:40]!r}")
+            raise place.error(f"a schema is an object, not {str(schema)[:40]!r}")
+        for word in _NOT_FOLLOWED:
+            if word in schema:
+                raise place.error(f"{word} is not followed: write {str(schema[word])[:80]!r} as a $ref")
         if "$ref" in schema:
-            return self.kind(self._referred(schema["$ref"]), depth + 1)
+            return self._of_reference(schema["$ref"], place)
         if "allOf" in schema:
-            return self._all_of(schema, depth)
+            return self._all_of(schema, place)
         for word in ("anyOf", "oneOf"):
             if word in schema:
-                return self._one_of([self.kind(each, depth + 1) for each in _list(schema, word)])
-        return self._of_types(schema, depth)
+                return self._one_of([self.kind(each, place.below()) for each in _list(schema, word, place)])
+        return self._of_types(schema, place)
 
-    def _below(self, schema: Any, depth: int) -> pa.DataType:
-        found = self.kind(schema, depth + 1)
+    def _below(self, schema: Any, place: _Place) -> pa.DataType:
+        found = self.kind(schema, place)
         return pa.string() if types.is_null(found) else found
 
-    def _of_types(self, schema: dict[str, Any], depth: int) -> pa.DataType:
-        named = schema.get("type", _type_of_values(schema))
+    def _of_types(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
+        named = schema["type"] if "type" in schema else _type_of_values(schema, place)
         names = named if isinstance(named, list) else [named]
-        return self._one_of([self._of_type(name, schema, depth) for name in names])
+        return self._one_of([self._of_type(name, schema, place) for name in names])
 
-    def _of_type(self, name: Any, schema: dict[str, Any], depth: int) -> pa.DataType:
+    def _of_type(self, name: Any, schema: dict[str, Any], place: _Place) -> pa.DataType:
         match name:
             case "null":
                 return pa.null()
             case "object":
-                return self._object(schema, depth)
+                return self._object(schema, place)
             case "array":
                 items = schema.get("items", True)
                 if isinstance(items, list) or "prefixItems" in schema:
                     return pa.string()
-                return pa.list_(pa.field("element", self._below(items, depth)))
+                return pa.list_(pa.field("element", self._below(items, place.below("items"))))
             case "string":
                 is_binary = schema.get("contentEncoding") == "base64"
                 return pa.binary() if is_binary else _STRINGS.get(str(schema.get("format")), pa.string())
             case None:
-                return self._object(schema, depth) if "properties" in schema else pa.string()
+                return self._object(schema, place) if "properties" in schema else pa.string()
         if not isinstance(name, str) or name not in _SIMPLE:
-            raise ConfigurationError(f"the JSON Schema has a type {str(name)[:40]!r} that there is not")
+            raise place.error(f"there is no type {str(name)[:40]!r}")
         return _SIMPLE[name]
 
-    def _object(self, schema: dict[str, Any], depth: int) -> pa.DataType:
+    def _object(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties")
         if not isinstance(properties, dict):
-            raise ConfigurationError("`properties` of a JSON Schema is an object")
+            raise place.error("`properties` is an object")
         if properties:
-            return pa.struct([(name, self._below(each, depth)) for name, each in properties.items()])
-        return pa.map_(pa.string(), self._below(others, depth)) if isinstance(others, dict) else pa.string()
+            return pa.struct([(name, self._below(each, place.below(name))) for name, each in properties.items()])
+        if not isinstance(others, dict):
+            return pa.string()
+        return pa.map_(pa.string(), self._below(others, place.below("additionalProperties")))
 
-    def _all_of(self, schema: dict[str, Any], depth: int) -> pa.DataType:
+    def _all_of(self, schema: dict[str, Any], place: _Place) -> pa.DataType:
         rest = {word: value for word, value in schema.items() if word != "allOf"}
-        parts = _list(schema, "allOf") + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
-        kinds = [self.kind(each, depth + 1) for each in parts]
+        parts = _list(schema, "allOf", place) + ([rest] if {"type", "properties", "$ref"} & rest.keys() else [])
+        kinds = [self.kind(each, place.below()) for each in parts]
         structs = [each for each in kinds if types.is_struct(each)]
         if structs:
             return pa.struct({field.name: field for each in structs for field in each}.values())
@@ -112,31 +161,55 @@ class _Reader:
             return pa.float64()
         return found.pop() if len(found) == 1 else pa.string()
 
-    def _referred(self, reference: Any) -> Any:
-        """RFC 6901, within this document."""
-        place = self._document
-        if not isinstance(reference, str) or reference[:1] != "#":
-            raise ConfigurationError(f"the JSON Schema refers to {str(reference)[:80]!r}: put that schema into it")
-        for step in unquote(reference[1:]).split("/")[1:]:
+    def _of_reference(self, reference: Any, place: _Place) -> pa.DataType:
+        """RFC 6901, within this document or one that was given."""
+        if not isinstance(reference, str):
+            raise place.error(f"$ref is {str(reference)[:80]!r}, and not a string")
+        name, _, pointer = reference.partition("#")
+        document = self._document(name, place) if name else place.document
+        steps = unquote(pointer).split("/")
+        if steps[0]:
+            raise place.error(f"it refers to the anchor {reference[:80]!r}, which is not followed: write it as a path")
+        found = document
+        for step in steps[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(place, list) and key.isdecimal() and int(key) < len(place):
-                place = place[int(key)]
-            elif isinstance(place, dict) and key in place:
-                place = place[key]
+            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+                found = found[int(key)]
+            elif isinstance(found, dict) and key in found:
+                found = found[key]
             else:
-                raise ConfigurationError(f"the JSON Schema refers to {reference[:80]!r}, which it does not have")
-        return place
+                raise place.error(f"it refers to {reference[:80]!r}, which it does not have")
+        return self.kind(found, replace(place.below(), document=document))
+
+    def _document(self, name: str, place: _Place) -> Any:
+        for each in (name, _joined(_id_of(place.document), name)):
+            if each in self._documents:
+                return self._documents[each]
+        raise place.error(f"it refers to {name[:80]!r}: put that schema into it, or list it among its references")
 
 
-def _list(schema: dict[str, Any], word: str) -> list[Any]:
+def _id_of(document: Any) -> str:
+    """The address by which others refer to a document, without its fragment; empty: it has none."""
+    found = document.get("$id", "") if isinstance(document, dict) else ""
+    return found.partition("#")[0] if isinstance(found, str) else ""
+
+
+def _joined(base: str, name: str) -> str:
+    try:
+        return urljoin(base, name)
+    except ValueError:  # one of them is no address
+        return name
+
+
+def _list(schema: dict[str, Any], word: str, place: _Place) -> list[Any]:
     found = schema[word]
     if not isinstance(found, list) or not found:
-        raise ConfigurationError(f"{word!r} of a JSON Schema is a list of one or more")
+        raise place.error(f"{word!r} is a list of one or more")
     return found
 
 
-def _type_of_values(schema: dict[str, Any]) -> Any:
+def _type_of_values(schema: dict[str, Any], place: _Place) -> Any:
     """Of a schema without `type`: what its constants are."""
-    values = _list(schema, "enum") if "enum" in schema else [schema.get("const")] if "const" in schema else []
+    values = _list(schema, "enum", place) if "enum" in schema else [schema.get("const")] if "const" in schema else []
     names = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
     return sorted({names[type(each)] for each in values if type(each) in names}) or None

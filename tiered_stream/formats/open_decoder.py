@@ -8,25 +8,32 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tiered_stream.errors import ConfigurationError, UnsupportedDataError
+from tiered_stream.errors import ConfigurationError, UnknownSchemaError, UnsupportedDataError
 from tiered_stream.formats.decoded import ValueDecoder
 from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format
-from tiered_stream.formats.row_format import KEY, PartFormat, RowFormat, schema_from_text
+from tiered_stream.formats.row_format import KEY, VALUE, PartFormat, RowFormat, schema_from_text, schema_to_text
 from tiered_stream.formats.schema_growth import adopted
 
 if TYPE_CHECKING:
     from tiered_stream.formats.registry_connection import RegistrySettings
+    from tiered_stream.formats.schema_ids import NamingDecoder
+    from tiered_stream.formats.schema_registry import RegisteredSchema
+
+_HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
+"""The record headers that name schemas (Confluent: `SchemaId`)."""
 
 
 def open_decoder(how: RowFormat, name: str) -> ValueDecoder | None:
-    """Of keys or of values, whose schema is known; None: the bytes stay as they are.
+    """Of keys or of values, whose schema is known; None: the bytes stay as they are. Where values name their schemas in
+    a registry, it is a `NamingDecoder`.
 
     Raises:
         ConfigurationError: the schema is none, or no table can have its types.
     """
     part = how.key if name == KEY else how.value
     try:
-        return _open(part, how, Evolution.NONE if name == KEY else how.evolution)
+        evolution = Evolution.NONE if name == KEY else how.evolution
+        return _open_registered(part, how, name, evolution) if part.registered else _open(part, how, evolution)
     except UnsupportedDataError as error:
         raise ConfigurationError(f"ingest.{name}.schema: {error}") from error
 
@@ -39,7 +46,7 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
             from tiered_stream.formats.text import TextDecoder
 
             return TextDecoder()
-        case Format.JSON if not part.registered:
+        case Format.JSON:
             from tiered_stream.formats.json_decoder import JsonDecoder
 
             kind = pa.struct(list(schema_from_text(part.schema)))
@@ -49,24 +56,37 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
 
             column = _as_in_table(part, how)
             return WideningJsonDecoder(kind if column is None else adopted(kind, column, add=False), how.zone)
-        case Format.AVRO if part.registered:
-            from tiered_stream.formats.registry_decoder import RegistryDecoder
-
-            column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
-            return RegistryDecoder(_registry_of(how), part.schema, part.references, evolution=evolution, column=column)
         case Format.AVRO:
             from tiered_stream.formats.avro_decoder import AvroDecoder
 
             return AvroDecoder(part.schema)
-        case Format.PROTOBUF if part.registered:
-            from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder
-
-            return RegistryProtobufDecoder(_registry_of(how), b64decode(part.schema), part.message)
         case Format.PROTOBUF:
             from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
 
             return ProtobufDecoder(b64decode(part.schema), part.message)
-    raise ConfigurationError(f"the format {part.format.value} cannot be read by a schema registry here")
+
+
+def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evolution) -> NamingDecoder:
+    header, registry = _HEADERS[name], _registry_of(how)
+    column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
+    match part.format:
+        case Format.JSON:
+            from tiered_stream.formats.registry_json import JsonTarget, RegistryJsonDecoder
+
+            kind = pa.struct(list(schema_from_text(part.schema)))
+            kind = kind if column is None else adopted(kind, column, add=False)
+            return RegistryJsonDecoder(registry, JsonTarget(kind, how.zone, part.message, evolution), header=header)
+        case Format.AVRO:
+            from tiered_stream.formats.registry_decoder import RegistryDecoder
+
+            return RegistryDecoder(
+                registry, part.schema, part.references, header=header, evolution=evolution, column=column
+            )
+        case Format.PROTOBUF:
+            from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder
+
+            return RegistryProtobufDecoder(registry, b64decode(part.schema), part.message, header=header)
+    raise ConfigurationError(f"the format {part.format.value} has no schemas in a registry")
 
 
 def _as_in_table(part: PartFormat, how: RowFormat) -> pa.DataType | None:
@@ -94,14 +114,33 @@ def with_registered(part: PartFormat, how: RowFormat, subject: str) -> PartForma
         return part
     from tiered_stream.formats.schema_registry import schema_registry
 
-    found = schema_registry(_registry_of(how)).latest(subject)
+    try:
+        found = schema_registry(_registry_of(how)).latest(subject)
+    except UnknownSchemaError as error:
+        raise UnknownSchemaError(
+            f"{error}; if writers use another subject, set ingest.value.subject.name.strategy or ingest.value.subject "
+            "(of keys: ingest.key.…)"
+        ) from error
     if found.kind != part.format.value.upper():
         raise ConfigurationError(
             f"the newest schema of {subject!r} in the registry is of the format {found.kind[:20]}, and the setting "
             f"says {part.format.value}: correct the format"
         )
-    if part.format is not Format.PROTOBUF:
+    try:
+        return _with_schema(part, found)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"the newest schema of {subject!r} in the registry: {error}") from error
+
+
+def _with_schema(part: PartFormat, found: RegisteredSchema) -> PartFormat:
+    if part.format is Format.AVRO:
         return replace(part, schema=found.text, references=tuple(text for _, text in found.references))
+    if part.format is Format.JSON:
+        from tiered_stream.formats.json_schema import json_schema_kind
+
+        return replace(
+            part, schema=schema_to_text(pa.schema(list(json_schema_kind(found.text, dict(found.references)))))
+        )
     from tiered_stream.formats.registry_protobuf import registered_descriptors
 
     return replace(part, schema=b64encode(registered_descriptors(found)).decode())

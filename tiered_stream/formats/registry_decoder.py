@@ -1,7 +1,6 @@
-"""Avro values that name their schema by its id in a registry (Confluent's wire format), to a column of one schema.
+"""Avro values that name their schema in a registry (`schema_ids.py`), to a column of one schema.
 
-A value is a zero byte, the schema's id (int32, big endian), and an Avro datum. Values of one id are decoded together,
-each by its writer's schema, and put back in their order.
+A value's content is an Avro datum. Values of one schema are decoded together, and put back in their order.
 """
 
 from __future__ import annotations
@@ -23,8 +22,9 @@ from tiered_stream.formats.decoded import REASON_SIZE, Decoded
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.schema_growth import joined
+from tiered_stream.formats.schema_ids import NamedSchemas, NamingDecoder
 from tiered_stream.formats.schema_registry import RegisteredSchema, schema_registry
-from tiered_stream.formats.writer_schemas import HEADER_SIZE, NOT_FRAMED, WriterSchemas, schema_ids
+from tiered_stream.formats.writer_schemas import WriterSchemas
 
 _MOST_READERS = 100
 _WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the column"
@@ -32,7 +32,7 @@ _WOULD_WIDEN = f"; ingest.schemaEvolution={Evolution.WIDEN} would widen the colu
 Rows = np.ndarray[Any, Any]
 
 
-class RegistryDecoder:
+class RegistryDecoder(NamingDecoder):
     """Values of any schemas of a registry, read as those of the schema `reader`."""
 
     def __init__(
@@ -41,11 +41,13 @@ class RegistryDecoder:
         reader: str,
         referenced: Sequence[str] = (),
         *,
+        header: str = "",
         evolution: Evolution = Evolution.NONE,
         column: pa.DataType | None = None,
     ) -> None:
-        """`referenced` as in `parse_avro_schema`. `evolution`: what a writer has and the reader has not, the values'
-        type gets, from then on.
+        """`referenced` as in `parse_avro_schema`, `header` as in `SchemaIds`.
+
+        `evolution`: what a writer has and the reader has not, the values' type gets, from then on.
 
         `column` is what the table has of it, whose types may be wider.
 
@@ -53,6 +55,7 @@ class RegistryDecoder:
             ConfigurationError: the settings or the schema are none.
             UnsupportedDataError: no column can have such a type.
         """
+        super().__init__(header)
         self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), _parsed)
         self._evolution = evolution
         self._wanted = parse_avro_schema(reader, referenced)
@@ -66,23 +69,17 @@ class RegistryDecoder:
     def kind(self) -> pa.DataType:
         return arrow_type(self._wanted)
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        """What the registry does not know is a value's reason.
-
-        Raises:
-            SchemaRegistryError: the registry cannot be asked.
-            UnsupportedDataError: a number becomes wider in two ways.
-        """
-        slices = ByteSlices.of(values)
-        ids = schema_ids(slices)
-        found, inverse = np.unique(ids, return_inverse=True)
-        writers = self._writers.of(ids)
+    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+        found, inverse, counts = np.unique(named.numbers, return_inverse=True, return_counts=True)
+        writers = self._writers.of(named)
         if self._evolution is not Evolution.NONE:
             self._widen(writers.values())
+        contents = slices.after(named.sizes)
+        readers = [self._reader_of(int(each), named, writers) for each in found]
         if len(found) == 1:
-            return self._read(slices, int(found[0]), writers)
-        groups = [np.flatnonzero(inverse == at) for at in range(len(found))]
-        parts = [self._read(slices.take(rows), int(each), writers) for rows, each in zip(groups, found, strict=True)]
+            return self._read(contents, readers[0])
+        groups = np.split(np.argsort(inverse, kind="stable"), np.cumsum(counts)[:-1]) if len(found) else []
+        parts = [self._read(contents.take(rows), reader) for rows, reader in zip(groups, readers, strict=True)]
         return in_order(parts, groups, self.kind)
 
     def _widen(self, writers: Collection[AvroType | str]) -> None:
@@ -97,28 +94,30 @@ class RegistryDecoder:
             self._wanted = wanted
             self._readers.clear()
 
-    def _read(self, slices: ByteSlices, schema_id: int, writers: Mapping[int, AvroType | str]) -> Decoded:
-        """Values of one id, -1 being those that have none, or are null."""
-        if schema_id < 0:
-            return self._without(slices, NOT_FRAMED)
-        writer = writers[schema_id]
-        reader = writer if isinstance(writer, str) else self._reader(schema_id, writer)
-        return self._without(slices, reader) if isinstance(reader, str) else reader.read(slices.after(HEADER_SIZE))
+    def _read(self, contents: ByteSlices, reader: AvroReader | str) -> Decoded:
+        if isinstance(reader, AvroReader):
+            return reader.read(contents)
+        nulls = pa.nulls(len(contents), self._nulls.kind)
+        return Decoded(nulls, dict.fromkeys(np.flatnonzero(contents.valid).tolist(), reader[:REASON_SIZE]))
 
-    def _reader(self, schema_id: int, writer: AvroType) -> AvroReader | str:
-        reader = self._readers.get(schema_id)
+    def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
+        """What reads values of one schema, or why they are not read; values that are null name none."""
+        writer = writers[number]
+        if isinstance(writer, str):
+            return writer
+        reader = self._readers.get(number)
         if reader is None:
             try:
                 reader = AvroReader(writer, self._wanted)
             except (ConfigurationError, UnsupportedDataError) as error:
-                reader = self._reason(schema_id, writer, str(error))
-            self._readers[schema_id] = reader
+                reader = self._reason(named.name(number), writer, str(error))
+            self._readers[number] = reader
         return reader
 
-    def _reason(self, schema_id: int, writer: AvroType, said: str) -> str:
+    def _reason(self, name: str, writer: AvroType, said: str) -> str:
         """Why no value of that writer is read, and what to do where it is the table that has to change."""
         hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
-        return f"schema {schema_id}: {said}"[: REASON_SIZE - len(hint)] + hint
+        return f"schema {name}: {said}"[: REASON_SIZE - len(hint)] + hint
 
     def _widens(self, writer: AvroType) -> bool:
         """Whether wider types would do."""
@@ -128,18 +127,14 @@ class RegistryDecoder:
             return False
         return True
 
-    def _without(self, slices: ByteSlices, reason: str) -> Decoded:
-        nulls = pa.nulls(len(slices), self._nulls.kind)
-        return Decoded(nulls, dict.fromkeys(np.flatnonzero(slices.valid).tolist(), reason[:REASON_SIZE]))
 
-
-def _parsed(schema_id: int, found: RegisteredSchema) -> AvroType | str:
+def _parsed(name: str, found: RegisteredSchema) -> AvroType | str:
     if found.kind != "AVRO":
-        return f"schema {schema_id} is of the format {found.kind[:20]}, not AVRO"
+        return f"schema {name} is of the format {found.kind[:20]}, not AVRO"
     try:
         return parse_avro_schema(found.text, [text for _, text in found.references])
     except ConfigurationError as error:
-        return f"schema {schema_id}: {error}"
+        return f"schema {name}: {error}"
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:

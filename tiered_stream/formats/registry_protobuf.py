@@ -1,12 +1,15 @@
-"""Protobuf values that name their schema by its id in a registry (Confluent's wire format).
+"""Protobuf values that name their schema in a registry (`schema_ids.py`).
 
-Behind the id comes which message of the schema it is: how many numbers, and the numbers, each a zigzag varint, of the
-message in its file, then of the one nested in it, and so on; a single zero stands for the first message. A message says
-which fields it has, so all are read by one schema; the writer's only says that it is the message that is wanted.
+Behind the schema's id or GUID comes which message of the schema it is: how many numbers, and the numbers, each a zigzag
+varint, of the message in its file, then of the one nested in it, and so on; a single zero stands for the first message.
+A message says which fields it has, so all are read by one schema; the writer's only says that it is the message that is
+wanted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +22,9 @@ from tiered_stream.formats.google_protobuf import descriptor_pb2
 from tiered_stream.formats.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry_connection import RegistrySettings
+from tiered_stream.formats.schema_ids import PREFIX_SIZE, NamedSchemas, NamingDecoder
 from tiered_stream.formats.schema_registry import RegisteredSchema, schema_registry
-from tiered_stream.formats.writer_schemas import HEADER_SIZE, NOT_FRAMED, WriterSchemas, schema_ids
+from tiered_stream.formats.writer_schemas import WriterSchemas
 
 _FILE = "registered-schema.proto"
 _MOST_INDEXES = 64
@@ -30,11 +34,12 @@ Indexes = tuple[int, ...]
 Rows = np.ndarray[Any, Any]
 
 
-class RegistryProtobufDecoder:
+class RegistryProtobufDecoder(NamingDecoder):
     """Messages of one name, of any schemas of a registry, read as that of a descriptor set."""
 
-    def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str) -> None:
-        """Raises ConfigurationError: the settings are none, or as `ProtobufDecoder`."""
+    def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
+        """`header` as in `SchemaIds`. Raises ConfigurationError: the settings are none, or as `ProtobufDecoder`."""
+        super().__init__(header)
         self._writers: WriterSchemas[dict[Indexes, str]] = WriterSchemas(schema_registry(settings), _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message)
         self._message = message
@@ -43,49 +48,86 @@ class RegistryProtobufDecoder:
     def kind(self) -> pa.DataType:
         return self._decoder.kind
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Raises SchemaRegistryError: the registry cannot be asked. What it does not know is a value's reason."""
-        slices = ByteSlices.of(values)
-        ids = schema_ids(slices)
-        writers = self._writers.of(ids)
-        is_first = _is_first(slices, ids)
-        sizes = np.where(is_first, HEADER_SIZE + 1, 0)
-        reasons: dict[int, str] = {}
-        for schema_id, writer in writers.items():
-            if why := self._why_not(schema_id, writer, (0,)):
-                reasons |= dict.fromkeys(np.flatnonzero(is_first & (ids == schema_id)).tolist(), why)
-        for row in np.flatnonzero(~is_first & (slices.valid != 0)).tolist():
-            schema_id = int(ids[row])
-            indexes, sizes[row] = _indexes(slices.value(row)) if schema_id >= 0 else ((), 0)
-            why = self._why_not(schema_id, writers[schema_id], indexes) if sizes[row] else _NO_INDEXES
-            if why:
-                reasons[row] = NOT_FRAMED if schema_id < 0 else why
+    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+        said = _Said(named, self._writers.of(named), np.zeros(len(slices), np.int64), {})
+        in_front = slices.valid != 0
+        if named.headers is not None:
+            in_front &= named.headers < 0
+            self._look_into_headers(said, named.headers)
+        self._look_in_front(said, slices, in_front)
         wanted = np.ones(len(slices), np.uint8)
-        wanted[list(reasons)] = 0
-        decoded = self._decoder.read(slices.only(wanted).after(sizes))
-        return Decoded(decoded.column, {**decoded.reasons, **{row: why[:REASON_SIZE] for row, why in reasons.items()}})
+        wanted[list(said.reasons)] = 0
+        decoded = self._decoder.read(slices.only(wanted).after(said.sizes))
+        reasons = {row: why[:REASON_SIZE] for row, why in said.reasons.items()}
+        return Decoded(decoded.column, {**decoded.reasons, **reasons})
 
-    def _why_not(self, schema_id: int, writer: dict[Indexes, str] | str, indexes: Indexes) -> str | None:
+    def _look_into_headers(self, said: _Said, headers: Rows) -> None:
+        rows = np.flatnonzero(headers >= 0)
+        places, first = np.unique(headers[rows], return_index=True)
+        whys: dict[int, str] = {}
+        for place, number in zip(places.tolist(), said.named.numbers[rows[first]].tolist(), strict=True):
+            indexes, size = _indexes(said.named.behind[place])
+            if why := self._why_not(said, number, indexes if size else None):
+                whys[place] = why
+        said.refuse(rows, headers, whys)
+
+    def _look_in_front(self, said: _Said, slices: ByteSlices, in_front: Rows) -> None:
+        numbers = said.named.numbers
+        is_first = _is_first(slices, in_front & (numbers >= 0))
+        said.sizes[is_first] = PREFIX_SIZE + 1
+        rows = np.flatnonzero(is_first)
+        whys = {each: self._why_not(said, each, (0,)) for each in np.unique(numbers[rows]).tolist()}
+        said.refuse(rows, numbers, {each: why for each, why in whys.items() if why})
+        for row in np.flatnonzero(in_front & ~is_first).tolist():
+            indexes, size = _indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
+            said.sizes[row] = PREFIX_SIZE + size if size else 0
+            if why := self._why_not(said, int(numbers[row]), indexes if size else None):
+                said.reasons[row] = why
+
+    def _why_not(self, said: _Said, number: int, indexes: Indexes | None) -> str | None:
+        """Why a value of that schema and message is no row; `indexes` are None where it does not say its message."""
+        writer = said.writers[number]
+        if number < 0 and isinstance(writer, str):
+            return writer
+        if indexes is None:
+            return _NO_INDEXES
         if isinstance(writer, str):
             return writer
         name = writer.get(indexes)
         if name is None:
-            return f"schema {schema_id} has no message {list(indexes)}"
+            return f"schema {said.named.name(number)} has no message {list(indexes)}"
         return None if name == self._message else f"the value is a message {name[:80]}, not {self._message[:80]}"
 
 
-def _is_first(slices: ByteSlices, ids: Rows) -> Rows:
-    """Which values say by one zero that they are the first message of their schema."""
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the values of one batch say of themselves, as far as it is known."""
+
+    named: NamedSchemas
+    writers: Mapping[int, dict[Indexes, str] | str]
+    sizes: Rows
+    """Bytes in front of each message."""
+    reasons: dict[int, str]
+    """Why a value is no row, by row."""
+
+    def refuse(self, rows: Rows, groups: Rows, whys: Mapping[int, str]) -> None:
+        """Those of the rows whose group, in `groups` by row, has a reason."""
+        bad = rows[np.isin(groups[rows], list(whys))] if whys else rows[:0]
+        self.reasons.update((row, whys[group]) for row, group in zip(bad.tolist(), groups[bad].tolist(), strict=True))
+
+
+def _is_first(slices: ByteSlices, prefixed: Rows) -> Rows:
+    """Which of the values with an id in front say by one zero that they are the first message of their schema."""
     first = np.zeros(len(slices), np.bool_)
-    rows = np.flatnonzero((ids >= 0) & (slices.stops - slices.starts > HEADER_SIZE))
-    first[rows] = slices.data[slices.starts[rows] + HEADER_SIZE] == 0
+    rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))
+    first[rows] = slices.data[slices.starts[rows] + PREFIX_SIZE] == 0
     return first
 
 
 def _indexes(content: bytes) -> tuple[Indexes, int]:
-    """Which message a value is, and how many bytes come before it: 0 where it does not say so."""
+    """Which message it is, and how many bytes say so at the beginning of `content`: 0 where none do."""
     numbers: list[int] = []
-    at, count = HEADER_SIZE, 1
+    at, count = 0, 1
     while len(numbers) <= count:
         number, shift = 0, 0
         while at < len(content) and content[at] & 0x80 and shift < 28:
@@ -102,14 +144,14 @@ def _indexes(content: bytes) -> tuple[Indexes, int]:
     return tuple(numbers[1:]) or (0,), at
 
 
-def _parsed(schema_id: int, found: RegisteredSchema) -> dict[Indexes, str] | str:
+def _parsed(name: str, found: RegisteredSchema) -> dict[Indexes, str] | str:
     """The full names of a schema's messages, by where they are in it."""
     if found.kind != "PROTOBUF":
-        return f"schema {schema_id} is of the format {found.kind[:20]}, not PROTOBUF"
+        return f"schema {name} is of the format {found.kind[:20]}, not PROTOBUF"
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(registered_descriptors(found)).file
     except ConfigurationError as error:
-        return f"schema {schema_id}: {error}"
+        return f"schema {name}: {error}"
     (file,) = (each for each in files if each.name == _FILE)
     names: dict[Indexes, str] = {}
     waiting: list[tuple[Indexes, str, Any]] = [((at,), file.package, each) for at, each in enumerate(file.message_type)]

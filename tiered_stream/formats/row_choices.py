@@ -18,6 +18,23 @@ class Format(StrEnum):
     PROTOBUF = "protobuf"
 
 
+class SchemaIdsIn(StrEnum):
+    """`ingest.value.schema.id.deserializer`: where values name their schemas; Confluent's names of classes."""
+
+    DUAL = "DualSchemaIdDeserializer"
+    """In a record header, where there is one, else in front of the value."""
+    PREFIX = "PrefixSchemaIdDeserializer"
+    """In front of the value."""
+
+
+class SubjectNames(StrEnum):
+    """`ingest.value.subject.name.strategy`: how writers name a subject; Confluent's names of classes."""
+
+    TOPIC = "TopicNameStrategy"
+    RECORD = "RecordNameStrategy"
+    TOPIC_RECORD = "TopicRecordNameStrategy"
+
+
 class OnDecodeError(StrEnum):
     """`ingest.onDecodeError`: what becomes of a record that does not decode."""
 

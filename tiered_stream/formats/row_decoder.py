@@ -18,8 +18,10 @@ from tiered_stream.formats.row_choices import Envelope, Evolution, OnDecodeError
 from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
 from tiered_stream.formats.row_transformation import UserTransform
 from tiered_stream.formats.schema_growth import grown, mark_grown
+from tiered_stream.formats.schema_ids import NamingDecoder
 from tiered_stream.formats.table_rules import RowRules
 
+HEADERS = "headers"
 ROW = "row"
 """What is wrong with a record whose key and value decode, but whose row the table does not take."""
 _Failures = dict[int, tuple[str, str]]
@@ -46,15 +48,15 @@ class RowDecoder:
         self._transform = UserTransform(how.transform) if how.transform else None
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
-        """Records of one partition in offset order, with headers where there may be dead letters.
+        """Records of one partition in offset order, with headers where there may be dead letters, or they name schemas.
 
         Raises:
             UndecodableRecordError: there is a record that is no row, and it may not be left out.
             TableError: the user's function failed, or gave something else than it promised.
         """
         failures: _Failures = {}
-        key = self._part(self._how.key, KEY, records.column(KEY), failures)
-        value = self._part(self._how.value, VALUE, records.column(VALUE), failures)
+        key = self._part(self._how.key, KEY, records, failures)
+        value = self._part(self._how.value, VALUE, records, failures)
         if failures and self._how.on_error is OnDecodeError.FAIL:
             raise _error(records, failures)
         if self._how.on_error is OnDecodeError.NULL:
@@ -69,12 +71,16 @@ class RowDecoder:
         rows = self._within_rules(records, rows, failures)
         return DecodedRows(rows, _dead_letters(records, failures) if failures else None)
 
-    def _part(self, part: PartFormat, name: str, values: pa.Array, failures: _Failures) -> pa.Array:
+    def _part(self, part: PartFormat, name: str, records: pa.RecordBatch, failures: _Failures) -> pa.Array:
         """A decoded key or value, as the table has it; with `ingest.schemaEvolution` new fields stay."""
         decoder = self._decoders[name]
+        values = records.column(name)
         if decoder is None:
             return values
-        found = decoder.decode(values)
+        if isinstance(decoder, NamingDecoder) and part.reads_headers:
+            found = decoder.decode(values, records.column(HEADERS))
+        else:
+            found = decoder.decode(values)
         column, reasons = found.column, dict(found.reasons)
         if name == VALUE and self._how.envelope is Envelope.DEBEZIUM:
             column, foreign = unwrapped(column)

@@ -11,11 +11,13 @@ import orjson
 import pyarrow as pa
 
 from tiered_stream.formats.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
-from tiered_stream.formats.row_choices import Envelope, Evolution, Format, OnDecodeError
+from tiered_stream.formats.row_choices import Envelope, Evolution, Format, OnDecodeError, SchemaIdsIn
 from tiered_stream.formats.table_rules import NO_RULES, TableRules
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"
+TOPIC_IN_SUBJECT = "{topic}"
+"""Stands for the topic in a subject's name."""
 DEAD_LETTER_SCHEMA = pa.schema(
     [
         *SCHEMA_WITH_HEADERS,
@@ -42,8 +44,8 @@ class PartFormat:
 
     `schema` is what the format's decoder takes: of JSON an Arrow schema (`schema_to_text`), of Avro its JSON, of
     protobuf a descriptor set in base64, with the `message` that is meant. With `registered`, each value names a schema
-    of its own in a registry, and `schema` is the topic's newest one; empty until it was asked for. `kind` is the type
-    that the table has of it, in binary format none.
+    of its own in a registry, and `schema` is the newest one of `subject`, empty until the registry was asked for it, or
+    one that was given. `kind` is the type that the table has of it, in binary format none.
     """
 
     format: Format = Format.BINARY
@@ -53,6 +55,24 @@ class PartFormat:
     kind: pa.DataType | None = None
     references: tuple[str, ...] = ()
     """Schemas of Avro that `schema` refers to, each after those that it needs itself."""
+    subject: str = ""
+    """The subject's name in the registry, perhaps with `TOPIC_IN_SUBJECT`; empty: that of Confluent's default."""
+    ids: SchemaIdsIn = SchemaIdsIn.PREFIX
+    """Where values name their schemas, if they do."""
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether a record's headers say how it is decoded."""
+        return self.registered and self.ids is SchemaIdsIn.DUAL
+
+    @property
+    def is_of_topic(self) -> bool:
+        """Whether the schema has to be asked for, and which it is depends on the topic."""
+        return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
+
+    def subject_for(self, topic: str, name: str) -> str:
+        """The subject of a topic's keys or values, as `name` says."""
+        return (self.subject or f"{TOPIC_IN_SUBJECT}-{name}").replace(TOPIC_IN_SUBJECT, topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +116,9 @@ class RowFormat:
         return kept and not (decodes or renamed or self.transform or self.rules)
 
     @property
-    def keeps_headers(self) -> bool:
-        """Whether the table has them."""
-        return "headers" in dict(self.kafka_columns)
+    def needs_headers(self) -> bool:
+        """Whether records must be read with their headers: for the table, or to decode them."""
+        return "headers" in dict(self.kafka_columns) or self.key.reads_headers or self.value.reads_headers
 
     @property
     def is_resolved(self) -> bool:
@@ -148,8 +168,9 @@ def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
     for name in (KEY, VALUE):
         part = found[name]
         kind = schema_from_text(part["kind"]).field(0).type if part["kind"] else None
-        found[name] = PartFormat(Format(part["format"]), part["schema"], part["message"], part["registered"], kind,
-                                 tuple(part["references"]))  # fmt: skip
+        own = {"format": Format(part["format"]), "kind": kind, "references": tuple(part["references"]),
+               "ids": SchemaIdsIn(part["ids"])}  # fmt: skip
+        found[name] = PartFormat(**part | own)
     rules, transformed = found["rules"], found["transformed"]
     return RowFormat(
         **found

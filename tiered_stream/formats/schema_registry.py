@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 from cachetools import LRUCache
 
@@ -45,10 +46,10 @@ class SchemaRegistry:
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._connection = RegistryConnection(settings)
-        self._schemas: SingleFlightCache[int, RegisteredSchema] = SingleFlightCache(
+        self._schemas: SingleFlightCache[int | UUID, RegisteredSchema] = SingleFlightCache(
             _MOST_CHARACTERS, lambda schema: schema.size + 1000
         )
-        self._unknown: LRUCache[int, float] = LRUCache(_MOST_UNKNOWN)
+        self._unknown: LRUCache[int | UUID, float] = LRUCache(_MOST_UNKNOWN)
         self._lock = Lock()
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
@@ -58,16 +59,23 @@ class SchemaRegistry:
             UnknownSchemaError: there is none; it is not asked for again for a minute.
             SchemaRegistryError: see `RegistryConnection.get`.
         """
+        return self._named(schema_id, f"/schemas/ids/{schema_id}")
+
+    def by_guid(self, guid: UUID) -> RegisteredSchema:
+        """The schema that writers name by this GUID in a record header. Raises as `by_id`."""
+        return self._named(guid, f"/schemas/guids/{guid}")
+
+    def _named(self, name: int | UUID, path: str) -> RegisteredSchema:
         # The same text at each time: it is the reason of dead letters.
-        unknown = UnknownSchemaError(f"the schema registry has no schema {schema_id}")
+        unknown = UnknownSchemaError(f"the schema registry has no schema {name}")
         with self._lock:
-            if time.monotonic() < self._unknown.get(schema_id, 0):
+            if time.monotonic() < self._unknown.get(name, 0):
                 raise unknown
         try:
-            return self._schemas.get(schema_id, lambda: self._load(f"/schemas/ids/{schema_id}", schema_id))
+            return self._schemas.get(name, lambda: self._load(path, name if isinstance(name, int) else -1))
         except UnknownSchemaError as error:
             with self._lock:
-                self._unknown[schema_id] = time.monotonic() + _UNKNOWN_SECONDS
+                self._unknown[name] = time.monotonic() + _UNKNOWN_SECONDS
             raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:

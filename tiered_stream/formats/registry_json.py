@@ -1,0 +1,101 @@
+"""JSON values that name their schema in a registry (`schema_ids.py`), to a struct column.
+
+A value's content is a JSON document. It says by itself which fields it has, so all are read by one type; the writer's
+schema only says that the value is JSON, of which record it is, and which fields a column may grow by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.byte_slices import ByteSlices
+from tiered_stream.formats.decoded import REASON_SIZE, Decoded, ValueDecoder
+from tiered_stream.formats.json_decoder import JsonDecoder
+from tiered_stream.formats.json_schema import json_schema_kind, json_schema_title
+from tiered_stream.formats.json_widening import WideningJsonDecoder
+from tiered_stream.formats.registry_connection import RegistrySettings
+from tiered_stream.formats.row_choices import Evolution
+from tiered_stream.formats.schema_growth import grown
+from tiered_stream.formats.schema_ids import NamedSchemas, NamingDecoder, Rows
+from tiered_stream.formats.schema_registry import RegisteredSchema, schema_registry
+from tiered_stream.formats.writer_schemas import WriterSchemas
+
+
+@dataclass(frozen=True, slots=True)
+class JsonTarget:
+    """What documents are read into.
+
+    `record` is the title of their schemas, where a topic may have several; else empty. `zone` as in `JsonDecoder`.
+    """
+
+    kind: pa.StructType
+    zone: str = "UTC"
+    record: str = ""
+    evolution: Evolution = Evolution.NONE
+
+    def decoder(self) -> ValueDecoder:
+        """Of documents alone."""
+        widens = self.evolution is Evolution.WIDEN
+        return WideningJsonDecoder(self.kind, self.zone) if widens else JsonDecoder(self.kind, self.zone)
+
+
+class RegistryJsonDecoder(NamingDecoder):
+    """Documents of any JSON Schemas of a registry, read into one type, which may grow by those schemas' fields."""
+
+    def __init__(self, settings: RegistrySettings, target: JsonTarget, *, header: str = "") -> None:
+        """`header` as in `SchemaIds`. Raises ConfigurationError: the settings are none, or as `JsonDecoder`."""
+        super().__init__(header)
+        self._writers: WriterSchemas[pa.StructType] = WriterSchemas(schema_registry(settings), self._parsed)
+        self._settings = target
+        self._kind = target.kind
+        self._decoder = target.decoder()
+
+    @property
+    def kind(self) -> pa.DataType:
+        return self._decoder.kind
+
+    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+        writers = self._writers.of(named)
+        self._grow([each for each in writers.values() if not isinstance(each, str)])
+        whys = {number: each[:REASON_SIZE] for number, each in writers.items() if isinstance(each, str)}
+        refused = np.isin(named.numbers, list(whys)) & (slices.valid != 0)
+        decoded = self._decoder.decode(_contents(values, named.sizes, refused))
+        rows = np.flatnonzero(refused)
+        reasons = {row: whys[each] for row, each in zip(rows.tolist(), named.numbers[rows].tolist(), strict=True)}
+        return Decoded(decoded.column, {**decoded.reasons, **reasons})
+
+    def _grow(self, writers: Collection[pa.StructType]) -> None:
+        kind = self._kind
+        for each in writers:
+            kind = grown(kind, each)
+        if kind != self._kind:
+            self._kind = kind
+            self._decoder = JsonTarget(kind, self._settings.zone, evolution=self._settings.evolution).decoder()
+
+    def _parsed(self, name: str, found: RegisteredSchema) -> pa.StructType | str:
+        """The fields that a column may grow by, if it may."""
+        if found.kind != "JSON":
+            return f"schema {name} is of the format {found.kind[:20]}, not JSON"
+        try:
+            record = json_schema_title(found.text) if self._settings.record else ""
+            if record != self._settings.record:
+                return f"schema {name} is of {record[:80]!r}, not {self._settings.record[:80]!r}"
+            grows = self._settings.evolution is not Evolution.NONE
+            return json_schema_kind(found.text, dict(found.references)) if grows else pa.struct([])
+        except ConfigurationError as error:
+            return f"schema {name}: {error}"
+
+
+def _contents(values: pa.BinaryArray, sizes: Rows, refused: Rows) -> pa.BinaryArray:
+    """The values without what is in front of them, `sizes` bytes; null where they are refused."""
+    sliced = values
+    for size in np.unique(sizes).tolist():
+        if size:
+            sliced = pc.if_else(pa.array(sizes == size), pc.binary_slice(values, size), sliced)
+    return pc.if_else(pa.array(refused), pa.scalar(None, values.type), sliced) if refused.any() else sliced
