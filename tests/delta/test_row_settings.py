@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.delta.ingest_settings import TableFiles, as_options, check_names
-from tiered_stream.delta.row_schema import plan_rows
+from tiered_stream.delta.routing import Routing, routing_options
+from tiered_stream.delta.row_schema import plan_rows, plan_topics
 from tiered_stream.delta.row_settings import DeadLetterLimit, registry_properties, row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_choices import Format, OnDecodeError
+from tiered_stream.formats.row_format import row_format
 
+AVRO = {"ingest.value.format": "avro", "ingest.value.schema": "registry"}
+JSON = {"ingest.value.format": "json", "ingest.value.schema": '{"properties": {"a": {"type": "integer"}}}'}
 DEAD = {"ingest.onDecodeError": "deadLetter", "ingest.deadLetterTable": "lake.dead"}
 
 
@@ -45,8 +52,24 @@ def test_kafkas_columns_are_kept_and_renamed(given: str, kept: tuple[tuple[str, 
         ({"ingest.value.format": "json"}, "ingest.value.format is json: set ingest.value.schema, too"),
         ({"ingest.key.schema": "a INT"}, "ingest.key.schema is set, but ingest.key.format is binary"),
         (
-            {"ingest.key.format": "json", "ingest.key.schema": "registry"},
-            "registry, which is for avro and protobuf, not for json",
+            {"ingest.key.format": "string", "ingest.key.schema": "registry"},
+            "registry, which is for json, avro and protobuf, not for string",
+        ),
+        ({**AVRO, "ingest.value.subject.name.strategy": "MyStrategy"}, "must be one of TopicNameStrategy, Record"),
+        (
+            {**AVRO, "ingest.value.subject.name.strategy": "RecordNameStrategy"},
+            "set ingest.value.message to the record",
+        ),
+        (
+            {**AVRO, "ingest.value.subject": "s", "ingest.value.subject.name.strategy": "TopicNameStrategy"},
+            "ingest.value.subject and ingest.value.subject.name.strategy exclude each other",
+        ),
+        ({**JSON, "ingest.value.subject": "s"}, "ingest.value.subject is set, but ingest.value.schema is not registry"),
+        ({**AVRO, "ingest.value.message": "a.B"}, "ingest.value.message is set, but ingest.value.format is avro"),
+        ({**AVRO, "ingest.value.schema.id.deserializer": "Header"}, "must be one of DualSchemaId"),
+        (
+            {"ingest.key.schema.id.deserializer": "PrefixSchemaIdDeserializer"},
+            "ingest.key.schema.id.deserializer is for json, avro and protobuf",
         ),
         ({"ingest.key.format": "avro", "ingest.key.schema": "infer"}, "infer, which is for json alone, not for avro"),
         ({"ingest.onDecodeError": "deadLetter"}, "belong together"),
@@ -81,6 +104,57 @@ def test_the_settings_of_a_registry_travel_by_names_that_spark_redacts() -> None
     }  # fmt: skip
     shown = {name: value for name, value in options.items() if not re.search("(?i)secret|password|token", name)}
     assert "u:p" not in shown.values()
+
+
+@pytest.mark.parametrize(
+    ("given", "subject"),
+    [
+        ({}, "orders-value"),
+        ({"subject.name.strategy": "TopicNameStrategy"}, "orders-value"),
+        ({"subject.name.strategy": "RecordNameStrategy", "message": "shop.Order"}, "shop.Order"),
+        (
+            {
+                "subject.name.strategy": "io.confluent.kafka.serializers.subject.TopicRecordNameStrategy",
+                "message": "shop.Order",
+            },
+            "orders-shop.Order",
+        ),
+        ({"subject": "all orders"}, "all orders"),
+        ({"subject": "{topic}-v"}, "orders-v"),
+    ],
+)
+def test_the_subject_has_the_name_that_writers_give_it(given: dict[str, str], subject: str) -> None:
+    record = {"type": "record", "name": "shop.Order", "fields": [{"name": "a", "type": "int"}]}
+    with ScriptedRegistry() as registry:
+        registry.versions[quote(subject, safe=""), "latest"] = {"schema": json.dumps(record)}
+        settings = {**AVRO, "subscribe": "orders", "ingest.schema.registry.url": registry.url,
+                    **{f"ingest.value.{name}": value for name, value in given.items()}}  # fmt: skip
+        check_names(settings)
+        (how,) = plan_topics(settings, include_headers=False).values()
+        assert len(registry.asked) == 1
+    assert how.decoded.names[1] == "a"
+    assert row_format(how.to_json(), how.registry) == how
+
+
+def test_a_subject_that_is_not_of_a_topic_needs_no_topics_by_name() -> None:
+    with ScriptedRegistry() as registry:
+        registry.versions["s", "latest"] = {"schema": '"int"'}
+        settings = {**AVRO, "subscribePattern": "o.*", "ingest.schema.registry.url": registry.url}
+        (how,) = plan_topics({**settings, "ingest.value.subject": "s"}, include_headers=False).values()
+        assert how.is_resolved
+        with pytest.raises(ConfigurationError, match="are named by subscribe"):
+            plan_topics(settings, include_headers=False)
+
+
+def test_headers_are_read_where_they_may_name_a_schema() -> None:
+    given = {**JSON, "ingest.schema.registry.url": "http://r:8081"}
+    place = "ingest.value.schema.id.deserializer"
+    assert not plan_rows(given, include_headers=False).needs_headers
+    for mode, needed in ("PrefixSchemaIdDeserializer", False), ("DualSchemaIdDeserializer", True):
+        how = plan_rows({**given, place: mode}, include_headers=False)
+        assert how.value.registered and how.needs_headers is needed
+        routing = Routing({}, TableFiles(""), (), rows={"": how})
+        assert (routing_options(routing).get("includeHeaders") == "true") is needed
 
 
 def test_names_like_ours_are_refused() -> None:

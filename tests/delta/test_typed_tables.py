@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import date
 from pathlib import Path
+from uuid import UUID
 
 import orjson
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.delta.typed_archive import typed_options, write_topic
+from tests.formats.scripted_registry import ScriptedRegistry
 from tests.stack.rows import Record
 from tiered_stream import land
 from tiered_stream.errors import ConfigurationError
@@ -225,6 +227,26 @@ def test_each_topic_of_one_query_has_its_own_format(spark: SparkSession, tmp_pat
     assert [row.value for row in typed.read(tmp_path / "text").collect()] == ["a"]
     dead = typed.read(typed.dead).collect()
     assert sorted((row.topic, row.offset) for row in dead) == [("orders", 1), ("text", 0)]
+
+
+@pytest.mark.parametrize("lane", ["direct", "spark"])
+def test_both_lanes_read_json_whose_schema_is_named_in_a_header_or_in_front(
+    spark: SparkSession, tmp_path: Path, lane: str
+) -> None:
+    typed = Typed(spark, tmp_path)
+    schema = {"title": "Order", "properties": {"id": {"type": "integer"}}}
+    stored = {"schema": orjson.dumps(schema).decode(), "schemaType": "JSON"}
+    header = (("__value_schema_id", b"\1" + bytes(16)),)
+    write_topic(typed.bucket, "orders", [[Record(None, b'{"id": 1}', header), Record(None, b'\0\0\0\0\1{"id": 2}')]])
+    with ScriptedRegistry() as registry:
+        registry.versions["orders-Order", "latest"] = registry.schemas[1] = registry.guids[str(UUID(int=0))] = stored
+        given = {
+            "ingest.value.format": "json", "ingest.value.schema": "registry", "ingest.value.message": "Order",
+            "ingest.value.subject.name.strategy": "TopicRecordNameStrategy", "ingest.kafkaColumns": "offset",
+            "ingest.schema.registry.url": registry.url,
+        }  # fmt: skip
+        typed.run(lane, **given)
+    assert sorted((row.id, row.offset) for row in typed.read().collect()) == [(1, 0), (2, 1)]
 
 
 def test_statistics_let_spark_skip_files(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,10 +11,14 @@ from tests.local_http import Answer, LocalHttp, respond
 
 
 class ScriptedRegistry(LocalHttp):
-    """`schemas` by their ids, `versions` by (subject, version); the first of `answers` goes in place of anything."""
+    """`schemas` by their ids, `guids` by GUIDs, `versions` by (subject, version).
+
+    The first of `answers` goes in place of anything.
+    """
 
     def __init__(self, identity: ssl.SSLContext | None = None) -> None:
         self.schemas: dict[int, dict[str, Any]] = {}
+        self.guids: dict[str, dict[str, Any]] = {}
         self.versions: dict[tuple[str, str], dict[str, Any]] = {}
         self.answers: list[Answer] = []
         self.asked: list[str] = []
@@ -27,6 +31,8 @@ class ScriptedRegistry(LocalHttp):
         parts = path.strip("/").split("/")
         if parts[:2] == ["schemas", "ids"]:
             found, code = self.schemas.get(int(parts[2])), 40403
+        elif parts[:2] == ["schemas", "guids"]:
+            found, code = self.guids.get(parts[2]), 40403
         else:
             found, code = self.versions.get((parts[1], parts[3])), 40402
         if found is None:

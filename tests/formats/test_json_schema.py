@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import orjson
@@ -61,7 +62,12 @@ def test_a_reference_is_followed_within_the_document() -> None:
     [
         ({"$ref": "#"}, "refers to itself"),
         ({"$ref": "#/$defs/none"}, "#/\\$defs/none"),
-        ({"$ref": "https://example.com/other.json"}, "put that schema into it"),
+        ({"$ref": "https://example.com/other.json"}, "property x: it refers to .*: put that schema into it"),
+        ({"$ref": "http://[/other.json"}, "put that schema into it"),
+        ({"$ref": "#a"}, "property x: it refers to the anchor '#a'"),
+        ({"$ref": 3}, "property x: \\$ref is '3'"),
+        ({"$dynamicRef": "#node"}, "property x: \\$dynamicRef is not followed"),
+        ({"properties": {"y": {"type": "array", "items": {"type": "text"}}}}, "property x.y.items: there is no type"),
         ({"type": "text"}, "'text'"),
         ({"type": [["a"]]}, "type"),
         ({"anyOf": []}, "'anyOf'"),
@@ -74,7 +80,39 @@ def test_what_no_column_can_be_is_refused(schema: Any, message: str) -> None:
         kind_of(schema)
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b'{"type":"array"}', b'{"type":"object"}', b"true", b"1"])
+def test_a_reference_to_another_schema_is_followed_in_that_schema() -> None:
+    line = {
+        "$id": "https://x/line.json",
+        "properties": {"n": {"$ref": "#/$defs/n"}},
+        "$defs": {"n": {"type": "integer"}},
+    }
+    common = {"$defs": {"day": {"type": "string", "format": "date"}, "line": {"$ref": "line.json"}}}
+    order = {"$id": "https://x/order.json", "properties": {
+        "line": {"$ref": "line.json"}, "day": {"$ref": "common.json#/$defs/day"},
+        "again": {"$ref": "common.json#/$defs/line"}, "self": {"$ref": "order.json#/properties/day"},
+    }}  # fmt: skip
+    references = {"line.json": json.dumps(line), "common.json": json.dumps(common)}
+    struct = pa.struct([("n", pa.int64())])
+    assert json_schema_kind(json.dumps(order), references) == pa.struct(
+        [("line", struct), ("day", pa.date32()), ("again", struct), ("self", pa.date32())]
+    )
+
+
+def test_schemas_that_refer_to_each_other_without_an_end_are_refused() -> None:
+    references = {"a": '{"$ref": "b"}', "b": '{"$ref": "a"}'}
+    with pytest.raises(ConfigurationError, match="property x: it goes deeper than 64 levels, or refers to itself"):
+        json_schema_kind('{"properties": {"x": {"$ref": "a"}}}', references)
+
+
+def test_a_small_text_is_no_bomb() -> None:
+    levels = {f"d{at}": {"properties": {name: {"$ref": f"#/$defs/d{at + 1}"} for name in "ab"}} for at in range(25)}
+    with pytest.raises(ConfigurationError, match="more than 10000 types when written out"):
+        kind_of({"$ref": "#/$defs/d0"}, **{"$defs": {**levels, "d25": {"type": "string"}}})
+
+
+@pytest.mark.parametrize(
+    "text", [b" " * (5 << 20), b"", b"{", b'{"type":"array"}', b'{"type":"object"}', b"true", b"1"]
+)
 def test_a_schema_is_one_of_objects(text: bytes) -> None:
     with pytest.raises(ConfigurationError):
         json_schema_kind(text)

@@ -11,10 +11,10 @@ import pytest
 
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.formats.test_registry_protobuf import ONE, framed
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
 from tiered_stream.formats.row_choices import Format
-from tiered_stream.formats.row_format import VALUE, PartFormat, RowFormat, row_format
+from tiered_stream.formats.row_format import VALUE, PartFormat, RowFormat, row_format, schema_to_text
 
 
 @pytest.fixture
@@ -36,6 +36,48 @@ def test_messages_are_read_by_the_newest_schema_of_their_subject(registry: Scrip
     decoder = open_decoder(how, VALUE)
     assert decoder is not None
     assert decoder.decode(pa.array([framed(1)], pa.binary())).column.to_pylist() == [{"a": 5, "b": None}]
+
+
+def test_a_registered_json_schema_says_what_the_columns_are(registry: ScriptedRegistry) -> None:
+    line = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    order = {"type": "object", "properties": {"id": {"type": "integer"}, "line": {"$ref": "line.json"}}}
+    registry.versions["line", "1"] = {"schema": json.dumps(line), "schemaType": "JSON"}
+    reference = {"name": "line.json", "subject": "line", "version": 1}
+    registry.schemas[5] = {"schema": json.dumps(order), "schemaType": "JSON", "references": [reference]}
+    registry.versions["lines-value", "latest"] = {"id": 5, **registry.schemas[5]}
+    how = values_of(registry, Format.JSON)
+    how = replace(how, value=with_registered(how.value, how, "lines-value"))
+    decoder = open_decoder(row_format(how.to_json(), how.registry), VALUE)
+    assert decoder is not None
+    value = b"\0\0\0\0\5" + b'{"id":1,"line":{"n":2}}'
+    assert decoder.decode(pa.array([value], pa.binary())).column.to_pylist() == [{"id": 1, "line": {"n": 2}}]
+
+
+@pytest.mark.parametrize("schema", [{"type": "array"}, {"properties": {"a": {"$ref": "x.json"}}}])
+def test_a_registered_json_schema_without_columns_is_refused_by_its_subject(
+    registry: ScriptedRegistry, schema: object
+) -> None:
+    registry.versions["lines-value", "latest"] = {"schema": json.dumps(schema), "schemaType": "JSON"}
+    how = values_of(registry, Format.JSON)
+    with pytest.raises(ConfigurationError, match="the newest schema of 'lines-value' in the registry: .* JSON Schema"):
+        with_registered(how.value, how, "lines-value")
+
+
+def test_values_that_name_a_schema_are_read_by_one_that_is_given(registry: ScriptedRegistry) -> None:
+    registry.schemas[5] = {"schema": "{}", "schemaType": "JSON"}
+    given = schema_to_text(pa.schema([("id", pa.int32())]))
+    how = replace(values_of(registry, Format.JSON), value=PartFormat(Format.JSON, given, registered=True))
+    assert with_registered(how.value, how, "any") is how.value
+    decoder = open_decoder(how, VALUE)
+    assert decoder is not None
+    assert decoder.decode(pa.array([b'\0\0\0\0\5{"id":1}'], pa.binary())).column.to_pylist() == [{"id": 1}]
+    assert registry.asked == ["/schemas/ids/5"]
+
+
+def test_a_subject_that_is_not_there_is_told_with_the_settings_that_name_another(registry: ScriptedRegistry) -> None:
+    how = values_of(registry, Format.AVRO)
+    with pytest.raises(UnknownSchemaError, match="ingest.value.subject.name.strategy or ingest.value.subject"):
+        with_registered(how.value, how, "nobody-value")
 
 
 def test_a_subject_of_another_format_is_refused(registry: ScriptedRegistry) -> None:

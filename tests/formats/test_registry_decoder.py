@@ -6,20 +6,25 @@ import json
 from collections.abc import Iterator
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from tests.formats.avro_cases import Schemas, encoded, in_column, value, varint
 from tests.formats.scripted_registry import ScriptedRegistry
+from tests.formats.test_schema_ids import HEADER, with_guid
 from tests.local_http import Answer
-from tiered_stream.errors import SchemaRegistryUnavailableError, UnsupportedDataError
+from tiered_stream.errors import SchemaRegistryError, SchemaRegistryUnavailableError, UnsupportedDataError
 from tiered_stream.formats import registry_connection, writer_schemas
 from tiered_stream.formats.decoded import Decoded
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.registry_decoder import RegistryDecoder
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.schema_ids import NOT_FRAMED
+from tiered_stream.records.arrow import HEADERS_TYPE
+
+GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 
 
 @pytest.fixture
@@ -188,6 +193,34 @@ def test_a_registry_that_is_down_is_no_reason_but_an_error(registry: ScriptedReg
     with pytest.raises(SchemaRegistryUnavailableError):
         decode(asking, framed(1, b"\x02\x02x"))
     assert decode(asking, framed(1, b"\x02\x02x")).reasons == {}
+
+
+def test_values_whose_schema_is_in_a_header_are_read_by_it(registry: ScriptedRegistry) -> None:
+    register(registry, 1, ONE)
+    registry.guids[str(GUID)] = {"schema": json.dumps(TWO)}
+    settings = RegistrySettings.parse({"url": registry.url})
+    asking = RegistryDecoder(settings, json.dumps(READER), header=HEADER)
+    given = [with_guid(GUID), None, with_guid(UUID(int=5)), b"\3", b"\0\0\0\0\1"]
+    headers = pa.array([each and [{"key": HEADER, "value": each}] for each in given], HEADERS_TYPE)
+    whole, one = b"\0" * 8 + b"\x04", b"\x02\x02x"
+    values = pa.array([whole, framed(1, one), whole, whole, one], pa.binary())
+    for _ in range(2):
+        decoded = asking.decode(values, headers)
+        row = {"a": 1, "b": "x"}
+        assert decoded.column.to_pylist() == [{"a": 2, "b": None}, row, None, None, row]
+        assert decoded.reasons == {
+            2: f"the schema registry has no schema {UUID(int=5)}",
+            3: "its header for the schema's id holds neither an id nor a GUID",
+        }
+    assert len(registry.asked) == 3
+
+
+def test_a_registry_that_knows_no_guids_is_an_error_that_says_so(registry: ScriptedRegistry) -> None:
+    registry.answers.append(Answer(404, b"<html>"))
+    headers = pa.array([[{"key": HEADER, "value": with_guid(GUID)}]], HEADERS_TYPE)
+    asking = RegistryDecoder(RegistrySettings.parse({"url": registry.url}), '"int"', header=HEADER)
+    with pytest.raises(SchemaRegistryError, match="does this registry know GUIDs.*PrefixSchemaIdDeserializer"):
+        asking.decode(pa.array([b"\2"], pa.binary()), headers)
 
 
 def test_garbage_is_no_flood_of_requests(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
 
 from tests.formats.avro_cases import varint
 from tests.formats.scripted_registry import ScriptedRegistry
+from tests.formats.test_schema_ids import HEADER, with_guid
 from tiered_stream.formats.proto_compiler import compiled_proto
 from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
 from tiered_stream.formats.registry_connection import RegistrySettings
 from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder, registered_descriptors
 from tiered_stream.formats.schema_ids import NOT_FRAMED
 from tiered_stream.formats.schema_registry import schema_registry
+from tiered_stream.records.arrow import HEADERS_TYPE
 
+GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 ONE = 'syntax = "proto3"; package p; message Order { int32 a = 1; string b = 2; message Line { int32 x = 1; } }'
 TWO = 'syntax = "proto3"; package p; import "z.proto"; message Other {} message Order { int32 a = 1; Z z = 3; }'
 OTHER = 'syntax = "proto3"; package p; message Z {}'
@@ -46,6 +50,27 @@ def test_messages_are_read_whatever_schema_they_were_written_by(decoder: Registr
     row = {"a": 5, "b": None}
     assert decoded.reasons == {}
     assert decoded.column.to_pylist() == [row, row, None, row, row]
+
+
+def test_a_header_says_which_message_a_value_is() -> None:
+    with ScriptedRegistry() as server:
+        server.guids[str(GUID)] = {
+            "schema": TWO.replace('import "z.proto"; ', "") + " message Z {}",
+            "schemaType": "PROTOBUF",
+        }
+        server.schemas[1] = {"schema": ONE, "schemaType": "PROTOBUF"}
+        settings = RegistrySettings.parse({"url": server.url})
+        reading = RegistryProtobufDecoder(settings, compiled_proto({"o.proto": ONE}), "p.Order", header=HEADER)
+        given = [with_guid(GUID, b"\2\2"), with_guid(GUID, b"\0"), with_guid(GUID), None, b"\0\0\0\0\1\0"]
+        headers = pa.array([each and [{"key": HEADER, "value": each}] for each in given], HEADERS_TYPE)
+        values = [b"\x08\x05"] * 3 + [framed(1), b"\x08\x05"]
+        decoded = reading.decode(pa.array(values, pa.binary()), headers)
+    row = {"a": 5, "b": None}
+    assert decoded.column.to_pylist() == [row, None, None, row, row]
+    assert decoded.reasons == {
+        1: "the value is a message p.Other, not p.Order",
+        2: "behind the schema's id the value does not say which message it is",
+    }
 
 
 KNOWN = """

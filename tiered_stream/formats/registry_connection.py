@@ -29,6 +29,8 @@ _HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
 """Statuses after which the same request may succeed."""
 _UNKNOWN = (40401, 40402, 40403)
 """Its own codes for a subject, a version and a schema that are not there; a 404 without them says something else."""
+GUIDS = "/schemas/guids/"
+"""Where schemas are by their GUIDs; not every registry has them."""
 _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
                "ssl.key.password")  # fmt: skip
 
@@ -151,6 +153,11 @@ def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryEr
     if status == 404 and code in _UNKNOWN:
         return UnknownSchemaError(f"the schema registry {url} has no {path}")
     hints = {401: "check basic.auth.user.info", 403: "may this user read schemas?", 200: "that is no object of JSON"}
+    if path.startswith(GUIDS) and status in (404, 405):
+        hints[status] = (
+            "does this registry know GUIDs? With ingest.value.schema.id.deserializer=PrefixSchemaIdDeserializer "
+            "(of keys: ingest.key.…) headers are not looked at"
+        )
     hint = hints.get(status, "is this the address of a schema registry that speaks Confluent's API?")
     return SchemaRegistryError(f"the schema registry {url} answered {path} with {said}; {hint}")
 

@@ -26,6 +26,9 @@ from tiered_stream.formats.schema_ids import NamedSchemas, NamingDecoder, Rows
 from tiered_stream.formats.schema_registry import RegisteredSchema, schema_registry
 from tiered_stream.formats.writer_schemas import WriterSchemas
 
+_MOST_SIZE = (1 << 31) - 1
+"""Bytes of a value in Arrow's arrays."""
+
 
 @dataclass(frozen=True, slots=True)
 class JsonTarget:
@@ -97,5 +100,7 @@ def _contents(values: pa.BinaryArray, sizes: Rows, refused: Rows) -> pa.BinaryAr
     sliced = values
     for size in np.unique(sizes).tolist():
         if size:
-            sliced = pc.if_else(pa.array(sizes == size), pc.binary_slice(values, size), sliced)
+            # With an end: pyarrow 26 reads memory that is not set where there is none.
+            behind = pc.binary_slice(values, size, _MOST_SIZE)
+            sliced = pc.if_else(pa.array(sizes == size), behind, sliced)
     return pc.if_else(pa.array(refused), pa.scalar(None, values.type), sliced) if refused.any() else sliced

@@ -66,7 +66,7 @@ class RegistryProtobufDecoder(NamingDecoder):
         places, first = np.unique(headers[rows], return_index=True)
         whys: dict[int, str] = {}
         for place, number in zip(places.tolist(), said.named.numbers[rows[first]].tolist(), strict=True):
-            indexes, size = _indexes(said.named.behind[place])
+            indexes, size = message_indexes(said.named.behind[place])
             if why := self._why_not(said, number, indexes if size else None):
                 whys[place] = why
         said.refuse(rows, headers, whys)
@@ -79,7 +79,7 @@ class RegistryProtobufDecoder(NamingDecoder):
         whys = {each: self._why_not(said, each, (0,)) for each in np.unique(numbers[rows]).tolist()}
         said.refuse(rows, numbers, {each: why for each, why in whys.items() if why})
         for row in np.flatnonzero(in_front & ~is_first).tolist():
-            indexes, size = _indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
+            indexes, size = message_indexes(slices.value(row)[PREFIX_SIZE:]) if numbers[row] >= 0 else ((), 0)
             said.sizes[row] = PREFIX_SIZE + size if size else 0
             if why := self._why_not(said, int(numbers[row]), indexes if size else None):
                 said.reasons[row] = why
@@ -124,7 +124,7 @@ def _is_first(slices: ByteSlices, prefixed: Rows) -> Rows:
     return first
 
 
-def _indexes(content: bytes) -> tuple[Indexes, int]:
+def message_indexes(content: bytes) -> tuple[Indexes, int]:
     """Which message it is, and how many bytes say so at the beginning of `content`: 0 where none do."""
     numbers: list[int] = []
     at, count = 0, 1

@@ -16,7 +16,7 @@ from uuid import UUID
 from cachetools import LRUCache
 
 from tiered_stream.errors import SchemaRegistryError, UnknownSchemaError
-from tiered_stream.formats.registry_connection import RegistryConnection, RegistrySettings
+from tiered_stream.formats.registry_connection import GUIDS, RegistryConnection, RegistrySettings
 from tiered_stream.process import PerProcess
 from tiered_stream.single_flight import SingleFlightCache
 
@@ -63,7 +63,7 @@ class SchemaRegistry:
 
     def by_guid(self, guid: UUID) -> RegisteredSchema:
         """The schema that writers name by this GUID in a record header. Raises as `by_id`."""
-        return self._named(guid, f"/schemas/guids/{guid}")
+        return self._named(guid, f"{GUIDS}{guid}")
 
     def _named(self, name: int | UUID, path: str) -> RegisteredSchema:
         # The same text at each time: it is the reason of dead letters.

@@ -13,6 +13,7 @@ from tests.fuzz.targets import (
     relayed_streams,
     row_texts,
     s3_answers,
+    schema_names,
     segment_files,
     settings,
     signed_locations,
@@ -24,4 +25,5 @@ TARGETS = (
     *metadata_records.TARGETS, *gateway_frames.TARGETS, *broker_answers.TARGETS, *settings.TARGETS,
     *other_texts.TARGETS, *signed_locations.TARGETS, *relayed_streams.TARGETS,
     *fork_requests.TARGETS, *s3_answers.TARGETS, *typed_values.TARGETS, *json_values.TARGETS, *row_texts.TARGETS,
+    *schema_names.TARGETS,
 )  # fmt: skip
