@@ -63,7 +63,9 @@ def test_what_deltalake_does_not_honour_leads_to_the_spark_lane(spark: SparkSess
     assert landing.lane is Lane.SPARK
     assert landing.reason == "the table has delta.autoOptimize.autoCompact, which ingest.commit=spark alone honours"
     chosen = planned(spark, table)
-    assert chosen.lane is Lane.DIRECT and "spark commits (Delta is to compact after a commit)" in chosen.reason
+    assert (
+        chosen.lane is Lane.DIRECT and "spark commits (the table has delta.autoOptimize.autoCompact)" in chosen.reason
+    )
 
 
 def test_a_table_whose_columns_may_become_wider_is_sparks_to_commit_to(spark: SparkSession, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_what_is_not_certain_is_not_parsed(check: str) -> None:
 
 def test_a_row_passes_where_a_check_is_true_and_not_where_it_is_null() -> None:
     rules = RowRules(TableRules(("s",), (("positive", "n > 0"),)), ROWS.schema)
-    assert rules.broken(ROWS) == {2: "the column s is NOT NULL", 3: "the constraint positive does not hold"}
+    assert rules.apply(ROWS)[1] == {2: "the column s is NOT NULL", 3: "the constraint positive does not hold"}
 
 
 def test_of_a_tables_rules_those_remain_that_can_be_asked_of_the_columns() -> None:

@@ -12,8 +12,9 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.file_systems import uri_of
 from tiered_stream.delta.java_errors import spark_errors
+from tiered_stream.delta.row_schema import check_new_columns
 from tiered_stream.delta.session_checks import check_table
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark_session import is_connect
 
 
@@ -92,16 +93,20 @@ def make_by_spark(
     """Let Spark make the table, unless it is there.
 
     Raises:
-        ConfigurationError: the session lacks what it takes.
+        ConfigurationError: the session lacks what it takes, or as `check_new_columns`.
         TableError: Spark cannot.
     """
     check_table(spark, address.path)
     layout = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
     layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
     with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
-    with spark_errors(str(address), "made"):
-        table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
+    table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
+    try:
+        with spark_errors(str(address), "made"):
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
+    except TableError:
+        check_new_columns(schema, given)  # says more of what Delta refuses
+        raise
 
 
 def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:

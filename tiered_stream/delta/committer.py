@@ -25,14 +25,15 @@ from tiered_stream.delta.ingest_settings import (
     TYPE_WIDENING,
     TableFiles,
 )
-from tiered_stream.delta.lane import KEPT_BY_SPARK, TableDescription
+from tiered_stream.delta.lane import TableDescription
+from tiered_stream.delta.requirement import Handling
 from tiered_stream.delta.s3a import session_settings
+from tiered_stream.delta.writer_requirements import asked_of_writer
 from tiered_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tiered_stream.delta.transaction import CommitTable
 
-_AUTO_COMPACT = ("delta.autoOptimize.autoCompact", "delta.autoOptimize")
 _SESSION_AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
 _OFF = ("", "false")
 
@@ -46,12 +47,8 @@ class Committer:
 
     def why_not_direct(self, found: TableDescription) -> str | None:
         """What the table asks of its writers that this one does not do; None: nothing."""
-        if self.by == COMMIT_BY_DELTALAKE and _compacts(found):
-            return f"the table has {_AUTO_COMPACT[0]}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(found)):
             return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
-        if self.by == COMMIT_BY_DELTALAKE and _widens(found):
-            return f"the table has {TYPE_WIDENING}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
 
     def open(self, spark: SparkSession, address: TableAddress, files: TableFiles) -> CommitTable:
@@ -88,9 +85,7 @@ def choose_committer(
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
     if names := _kept_by_spark(found):
         return Committer(COMMIT_BY_SPARK, f"the table has {names}")
-    if _widens(found):
-        return Committer(COMMIT_BY_SPARK, "columns of the table may become wider")
-    if _compacts(found) or (spark.conf.get(_SESSION_AUTO_COMPACT, None) or "").lower() not in _OFF:
+    if (spark.conf.get(_SESSION_AUTO_COMPACT, None) or "").lower() not in _OFF:
         return Committer(COMMIT_BY_SPARK, "Delta is to compact after a commit")
     return Committer(
         COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
@@ -116,12 +111,9 @@ def _local(files: TableFiles) -> bool:
 
 
 def _kept_by_spark(found: TableDescription) -> str:
-    return " and ".join(sorted(found.writer_features & KEPT_BY_SPARK))
-
-
-def _widens(found: TableDescription) -> bool:
-    return type_widening.is_enabled(found.configuration) or bool(found.writer_features & type_widening.FEATURES)
-
-
-def _compacts(found: TableDescription) -> bool:
-    return any(found.configuration.get(name, "").lower() not in _OFF for name in _AUTO_COMPACT)
+    """What the table asks of who commits that delta-spark alone does; nothing where it asks for nothing of it."""
+    asked = asked_of_writer(found.writer_features, found.configuration, found.fields)
+    names = dict.fromkeys(each.name for each in asked if each.requirement.handling is Handling.BY_SPARK)
+    if TYPE_WIDENING in names:
+        names = dict.fromkeys(name for name in names if name not in type_widening.FEATURES)
+    return " and ".join(names)

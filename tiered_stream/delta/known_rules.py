@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import orjson
 
-from tiered_stream.delta.lane import table_rules
+from tiered_stream.delta.lane import TableDescription, table_rules
 from tiered_stream.delta.routing import TableTarget
 from tiered_stream.errors import TableError
 from tiered_stream.formats.table_rules import RowRules, TableRules, UncertainCheckError
@@ -25,7 +25,8 @@ class KnownRules:
     def of(self, targets: Iterable[TableTarget]) -> Mapping[str, TableRules]:
         """By the table's key, of those that have rules which tasks can check.
 
-        A table that is not there yet has none. What cannot be opened, or asks more, is left to the driver to refuse.
+        A table that is not there yet has those with which it will be made. What cannot be opened, or asks more, is left
+        to the driver to refuse.
         """
         wanted = {target.key: target for target in targets if target.rows is not None}
         missing = [target for key, target in wanted.items() if key not in self._known]
@@ -37,15 +38,16 @@ class KnownRules:
 
 
 def _look_up(target: TableTarget) -> TableRules | None:
-    """None: there is no table, or nobody knows."""
+    """None: there is no table, and it will have none, or nobody knows."""
     from tiered_stream.delta.deltalake_commit import describe, open_table
 
     assert target.rows
     try:
         table = open_table(target.files)
-        if table is None:
+        found = describe(table) if table else TableDescription(tuple(orjson.loads(target.schema.json())["fields"]))
+        rules = table_rules(found)
+        if table is None and not rules:
             return None
-        rules = table_rules(describe(table))
         RowRules(rules, target.rows.written)
     except (TableError, UncertainCheckError):
         return None
@@ -54,4 +56,4 @@ def _look_up(target: TableTarget) -> TableRules | None:
 
 def rules_text(rules: TableRules) -> str:
     """By which files and tables are compared; nothing where there are none."""
-    return orjson.dumps([rules.not_null, rules.checks]).decode() if rules else ""
+    return orjson.dumps(rules).decode() if rules else ""

@@ -6,18 +6,25 @@ The direct lane appends plain rows. What else a table may ask of its writers (De
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import orjson
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from tiered_stream.delta import type_widening
 from tiered_stream.delta.ingest_settings import TYPE_WIDENING
+from tiered_stream.delta.requirement import Handling, Kind
 from tiered_stream.delta.row_schema import arrow_schema, with_day
+from tiered_stream.delta.table_requirements import CLUSTERING, CONSTRAINT_PREFIX
+from tiered_stream.delta.text_limits import UnreadableTypeError, text_limits
+from tiered_stream.delta.writer_requirements import asked_of_writer
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE, FieldPath, kind_at
+from tiered_stream.formats.nested_rules import TextLimit, path_text
 from tiered_stream.formats.table_rules import TableRules, UncertainCheckError, parse_check
 from tiered_stream.source import spark_schema
 
@@ -29,26 +36,8 @@ class Lane(Enum):
     SPARK = "spark"
 
 
-CLUSTERING = "clustering"
-"""Of tables that `OPTIMIZE` clusters: who appends writes statistics of the columns by which it does."""
-KEPT_BY_SPARK = frozenset({CLUSTERING, "domainMetadata"})
-"""Writer features that ask more of who commits than deltalake does."""
-HARMLESS_FEATURES = type_widening.FEATURES | KEPT_BY_SPARK | {
-    "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns", "invariants",
-    "timestampNtz",
-}  # fmt: skip
-"""Writer features that ask nothing of one who only appends, where the table does not use them on a column."""
-
-_COLUMN_FEATURES = {
-    "delta.invariants": "an invariant",
-    "delta.generationExpression": "a generation expression",
-    "delta.identity.start": "identity values",
-    "CURRENT_DEFAULT": "a default",
-    "delta.columnMapping.physicalName": "a physical name of its own (column mapping)",
-}
 _STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols")
 _FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
-_CONSTRAINT = "delta.constraints."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +63,10 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
     Raises:
         ConfigurationError: names the column that does not fit, and what to do.
     """
-    columns = {column["name"]: column for column in found.fields}
+    columns = {column["name"].lower(): column for column in found.fields}
     widens = bool(found.writer_features & type_widening.FEATURES)
     for column in orjson.loads(written.json())["fields"]:
-        name, there = column["name"], columns.pop(column["name"], None)
+        name, there = column["name"], columns.pop(column["name"].lower(), None)
         if there is None:
             raise ConfigurationError(
                 f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
@@ -87,33 +76,79 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
             wider = type_widening.is_wider_json(column["type"], there["type"])
             mend = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if wider else ""
             raise ConfigurationError(
-                f"the table {table} has {name} as {_text(there['type'])}, but it is {_text(column['type'])} "
+                f"the table {table} has {there['name']} as {_text(there['type'])}, but it is {_text(column['type'])} "
                 f"in what is written: land in another table{mend}"
             )
-    if day_column and found.partition_columns != (day_column,):
+    if day_column and [name.lower() for name in found.partition_columns] != [day_column.lower()]:
         raise ConfigurationError(
             f"ingest.dayColumn is {day_column}, but the table {table} is "
             f"{_partitioned(found)}: take the setting away, or land in another table"
         )
-    for name, column in columns.items():
-        if _is_filled(column):
-            continue
-        if name in found.partition_columns:
-            raise ConfigurationError(
-                f"the table {table} is partitioned by {name}, which records do not have; "
-                f"where that is to be their day, set ingest.dayColumn={name}"
-            )
-        if not column["nullable"]:
-            raise ConfigurationError(f"the table {table} has a column {name} NOT NULL, which records do not have")
+    partition_columns = {name.lower() for name in found.partition_columns}
+    for column in columns.values():
+        _check_unwritten(table, column, is_partition=column["name"].lower() in partition_columns)
+
+
+def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:
+    """Raises ConfigurationError: records do not have the column, and its rows cannot do without it."""
+    name = column["name"]
+    if _is_filled(column):
+        return
+    if is_partition:
+        raise ConfigurationError(
+            f"the table {table} is partitioned by {name}, which records do not have; "
+            f"where that is to be their day, set ingest.dayColumn={name}"
+        )
+    if not column["nullable"]:
+        raise ConfigurationError(f"the table {table} has a column {name} NOT NULL, which records do not have")
+    if not _may_be_null(column):
+        raise ConfigurationError(
+            f"the table {table} has a column {name} with a field NOT NULL, which records do not have"
+        )
 
 
 def table_rules(found: TableDescription) -> TableRules:
-    """What the table asks of its rows."""
+    """What the table asks of its rows, as far as it can be read: `why_not_direct` names what cannot."""
     not_null = (column["name"] for column in found.fields if not column["nullable"])
-    checks = ((name, text) for name, text in found.configuration.items() if name.startswith(_CONSTRAINT))
-    return TableRules(
-        tuple(sorted(not_null)), tuple(sorted((name.removeprefix(_CONSTRAINT), text) for name, text in checks))
+    checks = (
+        (name[len(CONSTRAINT_PREFIX) :], text)
+        for name, text in found.configuration.items()
+        if name.lower().startswith(CONSTRAINT_PREFIX)
     )
+    nested = (path for column in found.fields for path in _not_null_within((column["name"],), column["type"]))
+    limits = (limit for column in found.fields for limit in _readable_limits(column))
+    return TableRules(
+        tuple(sorted(not_null)),
+        tuple(sorted(checks)),
+        tuple(sorted(nested)),
+        tuple(sorted(limits, key=lambda limit: limit.path)),
+    )
+
+
+def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
+    try:
+        return list(text_limits(column))
+    except UnreadableTypeError:
+        return ()
+
+
+def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
+    """What may not be null in values of a type, in Spark's JSON; keys of maps never may."""
+    if not isinstance(kind, dict):
+        return
+    for each in kind.get("fields", ()):
+        if not each["nullable"]:
+            yield (*path, each["name"])
+        yield from _not_null_within((*path, each["name"]), each["type"])
+    for step, name, flag in (
+        (ELEMENT, "elementType", "containsNull"),
+        (MAP_KEY, "keyType", ""),
+        (MAP_VALUE, "valueType", "valueContainsNull"),
+    ):
+        if not kind.get(flag, True):
+            yield (*path, step)
+        if name in kind:
+            yield from _not_null_within((*path, step), kind[name])
 
 
 def why_not_direct(
@@ -123,25 +158,60 @@ def why_not_direct(
 
     `honoured` are the rules that rows were checked by; None: they will be checked by the table's own.
     """
-    for column in found.fields:
-        for name, meaning in _COLUMN_FEATURES.items():
-            if name in column["metadata"]:
-                return f"the column {column['name']} has {meaning}"
+    if asked := left_to_spark(found):
+        return asked
     rules = table_rules(found)
     if honoured is not None and rules != honoured:
         return _unhonoured(rules, honoured)
     if unchecked := _unchecked(rules, written, day_column):
         return unchecked
-    if found.configuration.get("delta.columnMapping.mode", "none") != "none":
-        return "the table has column mapping"
     if CLUSTERING in found.writer_features and any(name in found.configuration for name in _STATISTICS):
         return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
-    foreign = sorted(found.writer_features - HARMLESS_FEATURES - {"columnMapping"})
-    if foreign:
-        return f"the table has the feature{'s' * (len(foreign) > 1)} {', '.join(foreign)}"
     if found.partition_columns != ((day_column,) if day_column else ()):
         return f"the table is {_partitioned(found)}"
+    return _named_otherwise(found.fields, orjson.loads(written.json())["fields"], "")
+
+
+def left_to_spark(found: TableDescription) -> str | None:
+    """What the list of all that a table may ask leaves to the Spark lane, in one line; None: nothing."""
+    asked = [
+        each
+        for each in asked_of_writer(found.writer_features, found.configuration, found.fields)
+        if each.requirement.handling is not Handling.BY_SPARK
+    ]
+    features = [each.name for each in asked if each.requirement.kind is Kind.FEATURE]
+    others = [each.reason for each in asked if each.requirement.kind is not Kind.FEATURE]
+    if others:
+        return others[0]
+    for column in found.fields:
+        try:
+            list(text_limits(column))
+        except UnreadableTypeError as error:
+            return f"the column {column['name']} has VARCHAR or CHAR in it, which cannot be read: {error}"
+    return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else None
+
+
+def _named_otherwise(there: Any, written: Any, above: str) -> str | None:
+    """A field whose name differs from what is written by case only: Delta takes them for one, Parquet does not."""
+    names = {each["name"].lower(): each for each in there}
+    for each in written:
+        if (known := names.get(each["name"].lower())) is None:
+            continue
+        if known["name"] != each["name"]:
+            return f"its column {above}{known['name']} is called {above}{each['name']} in what is written"
+        if found := _named_otherwise_within(known["type"], each["type"], f"{above}{each['name']}."):
+            return found
     return None
+
+
+def _named_otherwise_within(there: Any, written: Any, above: str) -> str | None:
+    if not isinstance(there, dict) or not isinstance(written, dict):
+        return None
+    if "fields" in there and "fields" in written:
+        return _named_otherwise(there["fields"], written["fields"], above)
+    nested = ("elementType", "keyType", "valueType")
+    pairs = ((there[name], written[name]) for name in nested if name in there and name in written)
+    return next(filter(None, (_named_otherwise_within(*pair, above) for pair in pairs)), None)
 
 
 def _unhonoured(rules: TableRules, honoured: TableRules) -> str:
@@ -151,6 +221,12 @@ def _unhonoured(rules: TableRules, honoured: TableRules) -> str:
     for column in rules.not_null:
         if column not in honoured.not_null:
             return f"the column {column} is NOT NULL, which was not checked"
+    for path in rules.nested_not_null:
+        if path not in honoured.nested_not_null:
+            return f"{path_text(path)} is NOT NULL, which was not checked"
+    for limit in rules.text_limits:
+        if limit not in honoured.text_limits:
+            return f"{path_text(limit.path)} is {limit.kind}, by which texts were not checked"
     return "its constraints, or the columns that are NOT NULL, are others than when the query started"
 
 
@@ -162,18 +238,33 @@ def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -
             parse_check(text, schema)
         except UncertainCheckError as error:
             return f"the table has the constraint {name}, which only Spark checks ({error})"
-    return f"the column {day_column} is NOT NULL" if day_column in rules.not_null else None
+    if day_column in rules.not_null:
+        return f"the column {day_column} is NOT NULL"
+    row = pa.struct(list(schema))
+    for limit in rules.text_limits:
+        kind = kind_at(row, limit.path)
+        if kind is not None and not pa.types.is_string(kind):
+            return f"{path_text(limit.path)} is {limit.kind}, but what is written is {kind}"
+    return None
 
 
 def left_out(found: TableDescription, written: StructType) -> tuple[str, ...]:
     """Columns that are not written and that nobody fills: their rows get NULL, in both lanes."""
-    missing = (column for column in found.fields if column["name"] not in written.names)
+    names = {name.lower() for name in written.names}
+    missing = (column for column in found.fields if column["name"].lower() not in names)
     return tuple(column["name"] for column in missing if not _is_filled(column))
 
 
 def _is_filled(column: Mapping[str, Any]) -> bool:
     """Whether Delta fills the column where it is not written."""
     return any(name in column["metadata"] for name in _FILLED)
+
+
+def _may_be_null(field: Mapping[str, Any]) -> bool:
+    """Whether rows may have no value for it: as in Delta, a struct may not be null where one of its fields may not."""
+    kind = field["type"]
+    fields = kind.get("fields", ()) if isinstance(kind, dict) else ()
+    return bool(field["nullable"]) and all(map(_may_be_null, fields))
 
 
 def _partitioned(found: TableDescription) -> str:
@@ -189,11 +280,10 @@ def _takes(there: Any, written: Any, *, widens: bool) -> bool:
     if not isinstance(there, dict) or not isinstance(written, dict) or there.get("type") != written.get("type"):
         return bool(there == written) or (widens and type_widening.is_wider_json(there, written))
     if there["type"] == "struct":
-        known = {each["name"]: each for each in there["fields"]}
-        missing = known.keys() - {each["name"] for each in written["fields"]}
-        return all(known[name]["nullable"] for name in missing) and all(
-            each["name"] in known and _takes(known[each["name"]]["type"], each["type"], widens=widens)
-            for each in written["fields"]
+        known = {each["name"].lower(): each for each in there["fields"]}
+        given = {each["name"].lower(): each for each in written["fields"]}
+        return all(_may_be_null(known[name]) for name in known.keys() - given.keys()) and all(
+            name in known and _takes(known[name]["type"], each["type"], widens=widens) for name, each in given.items()
         )
     nested = ("elementType", "keyType", "valueType")
     return all(_takes(there[name], written[name], widens=widens) for name in nested if name in there)

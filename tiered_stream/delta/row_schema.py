@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -15,8 +16,9 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import DataType, DateType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType
 
+from tiered_stream.delta.ingest_settings import PROPERTY_PREFIX
 from tiered_stream.delta.part_settings import INFER, REGISTRY, PartSettings
 from tiered_stream.delta.row_settings import (
     FLAT,
@@ -27,6 +29,7 @@ from tiered_stream.delta.row_settings import (
     registry_properties,
     row_settings,
 )
+from tiered_stream.delta.table_requirements import COLUMN_MAPPING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.envelope import unwrapped_type
 from tiered_stream.formats.json_schema import json_schema_kind
@@ -137,6 +140,50 @@ def _checked(how: RowFormat) -> RowFormat:
     return how
 
 
+def check_new_columns(columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "") -> None:
+    """Whether Delta takes the fields of structs in columns that a table is to get, at any depth.
+
+    `properties` are the table's. Names of the columns themselves are checked when rows are planned.
+
+    Raises:
+        ConfigurationError: Delta refuses a field; names it.
+    """
+    if isinstance(columns, ArrayType):
+        _check_within_items(columns.elementType, properties, f"{path}.element")
+    elif isinstance(columns, MapType):
+        _check_within_items(columns.keyType, properties, f"{path}.key")
+        _check_within_items(columns.valueType, properties, f"{path}.value")
+    elif isinstance(columns, StructType):
+        is_mapped = properties.get(COLUMN_MAPPING, "none").lower() != "none"
+        seen: set[str] = set()
+        for each in columns:
+            name = f"{path}.{each.name}" if path else each.name
+            if path and not is_mapped and _FORBIDDEN.search(each.name):
+                raise ConfigurationError(
+                    f"{name!r:.100} cannot be a field in a Delta table: blanks and ,;{{}}()= are not allowed in its "
+                    f"name. Rename it by ingest.transform, or give a new table {PROPERTY_PREFIX}{COLUMN_MAPPING}=name"
+                )
+            if each.name.lower() in seen:
+                raise ConfigurationError(
+                    f"{name!r:.100} is in its struct twice, since Delta heeds no case: rename one by ingest.transform"
+                )
+            seen.add(each.name.lower())
+            check_new_columns(each.dataType, properties, name)
+
+
+def _check_within_items(kind: DataType, properties: Mapping[str, str], path: str) -> None:
+    """Raises ConfigurationError: as `check_new_columns`, or a field is NOT NULL, which Delta refuses there."""
+    check_new_columns(kind, properties, path)
+    if isinstance(kind, StructType):
+        for each in kind:
+            if not each.nullable:
+                raise ConfigurationError(
+                    f"{path}.{each.name} is NOT NULL, which Delta refuses within lists and maps: take NOT NULL away"
+                )
+            if isinstance(each.dataType, StructType):
+                _check_within_items(each.dataType, properties, f"{path}.{each.name}")
+
+
 def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
     """The same, its decoded columns as the table has them, where it only has wider ones or more fields.
 
@@ -144,16 +191,18 @@ def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowForm
     """
     if not fields or how.transform:
         return how
-    table = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(fields)}))
+    decoded = {name.lower() for name in how.decoded.names}
+    known = [field for field in fields if field["name"].lower() in decoded]
+    table = arrow_schema(StructType.fromJson({"type": "struct", "fields": known}))
+    kinds = {each.name.lower(): each.type for each in table}
     key, value = how.key, how.value
-    if key.kind is not None and KEY in table.names:
-        key = replace(key, kind=adopted(key.kind, table.field(KEY).type))
+    if key.kind is not None and KEY in kinds:
+        key = replace(key, kind=adopted(key.kind, kinds[KEY]))
     if value.kind is not None and how.struct_column is None and pa.types.is_struct(value.kind):
-        kinds = {each.name: each.type for each in table}
-        columns = [(each.name, adopted(each.type, kinds.get(each.name, each.type))) for each in value.kind]
+        columns = [(each.name, adopted(each.type, kinds.get(each.name.lower(), each.type))) for each in value.kind]
         value = replace(value, kind=pa.struct(columns))
-    elif value.kind is not None and (name := how.struct_column or VALUE) in table.names:
-        value = replace(value, kind=adopted(value.kind, table.field(name).type))
+    elif value.kind is not None and (name := (how.struct_column or VALUE).lower()) in kinds:
+        value = replace(value, kind=adopted(value.kind, kinds[name]))
     return replace(how, key=key, value=value)
 
 

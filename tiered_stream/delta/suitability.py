@@ -25,11 +25,12 @@ from tiered_stream.delta.ingest_settings import (
     table_properties,
     table_storage,
 )
-from tiered_stream.delta.lane import CLUSTERING, TableDescription, check_fit, table_rules, why_not_direct
-from tiered_stream.delta.row_schema import fit_to_table, shared_columns
+from tiered_stream.delta.lane import TableDescription, check_fit, left_to_spark, table_rules, why_not_direct
+from tiered_stream.delta.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.delta.s3a import find_storage, session_settings
 from tiered_stream.delta.table_growth import Grow, growth_of
+from tiered_stream.delta.table_requirements import CLUSTERING
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import RowFormat
@@ -99,7 +100,7 @@ def look_at(
         table = open_table(files)
         found = describe(table) if table else _to_be_made(files, schema, properties)
         committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
-        if table is None and (why_not := committer.why_not_direct(found)):
+        if table is None and (why_not := left_to_spark(found) or committer.why_not_direct(found)):
             return Suitability(None, why_not)
         if table is None and committer.by != COMMIT_BY_SPARK:
             table = make_table(files, schema, properties)
@@ -149,6 +150,8 @@ def _grown(
 
 
 def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
+    """Raises ConfigurationError: Delta refuses a column."""
+    check_new_columns(schema, properties)
     partition_columns = (files.day_column,) if files.day_column else ()
     features = frozenset([CLUSTERING] if files.cluster_by else [])
     return TableDescription(tuple(orjson.loads(schema.json())["fields"]), partition_columns, properties, features)

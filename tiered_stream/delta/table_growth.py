@@ -16,7 +16,9 @@ from tiered_stream.delta.address import TableAddress
 from tiered_stream.delta.committer import Committer
 from tiered_stream.delta.ingest_settings import COMMIT_BY_SPARK, TableFiles
 from tiered_stream.delta.java_errors import spark_errors
+from tiered_stream.delta.row_schema import check_new_columns
 from tiered_stream.delta.type_widening import is_wider
+from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_choices import Evolution
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ def growth_of(
         missing = list(missing_fields(there, wanted))
         wider = list(wider_fields(there, wanted)) if evolution is Evolution.WIDEN else []
         if missing:
+            _check_names(address, missing)
             log.info("%s: new columns: %s", address, _names(missing))
             _add(missing, wanted)
         if wider:
@@ -56,6 +59,15 @@ def growth_of(
             add_columns(files, StructType([field for field in wanted if field.name in tops]))
 
     return None if evolution is Evolution.NONE else grow
+
+
+def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
+    """Raises TableError: Delta refuses a new field, which deltalake would add."""
+    try:
+        for path, kind in missing:
+            check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
+    except ConfigurationError as error:
+        raise TableError(f"the table {address} cannot be changed: {error}") from error
 
 
 def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPath]) -> None:

@@ -113,7 +113,9 @@ class RowDecoder:
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
         """The rows that the table takes; the records of the others are failures, with all rows that they have."""
-        broken = self._rules.broken(rows) if self._how.rules else {}
+        if not self._how.rules:
+            return rows
+        rows, broken = self._rules.apply(rows)
         if not broken:
             return rows
         offsets = kafka_column(rows, OFFSET).to_numpy()

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tiered_stream.formats.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
 from tiered_stream.formats.row_choices import Envelope, Evolution, Format, OnDecodeError, SchemaIdsIn
-from tiered_stream.formats.table_rules import NO_RULES, TableRules
+from tiered_stream.formats.table_rules import NO_RULES, TableRules, rules_from_dict
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"
@@ -171,7 +171,7 @@ def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
         own = {"format": Format(part["format"]), "kind": kind, "references": tuple(part["references"]),
                "ids": SchemaIdsIn(part["ids"])}  # fmt: skip
         found[name] = PartFormat(**part | own)
-    rules, transformed = found["rules"], found["transformed"]
+    transformed = found["transformed"]
     return RowFormat(
         **found
         | {
@@ -180,7 +180,7 @@ def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
             "evolution": Evolution(found["evolution"]),
             "envelope": Envelope(found["envelope"]),
             "transformed": schema_from_text(transformed) if transformed else None,
-            "rules": TableRules(tuple(rules["not_null"]), tuple((name, text) for name, text in rules["checks"])),
+            "rules": rules_from_dict(found["rules"]),
             "registry": registry,
         }
     )

@@ -1,4 +1,4 @@
-"""What a table asks of its rows: columns that are NOT NULL, and CHECK constraints, as far as they are simple.
+"""What a table asks of its rows: NOT NULL, the length of texts, and CHECK constraints, as far as they are simple.
 
 A check is parsed only where its meaning is certain: comparisons of one column with literals, IS [NOT] NULL, IN,
 BETWEEN, and AND, OR, NOT of these. As in Delta (`CheckDeltaInvariant`) a row passes where a check is true, so that
@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tiered_stream.formats.nested_columns import FieldPath, kind_at
+from tiered_stream.formats.nested_rules import TextLimit, limited_texts, nulls_within, path_text
 
 _Check = Callable[[pa.RecordBatch], pa.Array]
 _TOKEN = re.compile(
@@ -37,16 +41,32 @@ _LONGEST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """`not_null` are columns; `checks` constraints, each with its name and its SQL."""
+    """What the table asks of each row."""
 
     not_null: tuple[str, ...] = ()
+    """Columns."""
     checks: tuple[tuple[str, str], ...] = ()
+    """Constraints, each with its name and its SQL."""
+    nested_not_null: tuple[FieldPath, ...] = ()
+    """Fields of structs, elements of lists and values of maps."""
+    text_limits: tuple[TextLimit, ...] = ()
+    """Of `VARCHAR(n)` and `CHAR(n)`, anywhere in a column."""
 
     def __bool__(self) -> bool:
-        return bool(self.not_null or self.checks)
+        return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits)
 
 
 NO_RULES = TableRules()
+
+
+def rules_from_dict(found: Mapping[str, Any]) -> TableRules:
+    """Inverse of `dataclasses.asdict`, after a way through JSON."""
+    return TableRules(
+        tuple(found["not_null"]),
+        tuple((name, text) for name, text in found["checks"]),
+        tuple(tuple(path) for path in found["nested_not_null"]),
+        tuple(TextLimit(tuple(each["path"]), each["length"], each["padded"]) for each in found["text_limits"]),
+    )
 
 
 class UncertainCheckError(ValueError):
@@ -54,7 +74,10 @@ class UncertainCheckError(ValueError):
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
-    """Those of them that can be asked here of rows with these columns."""
+    """Return the rules that can be asked here of rows with these columns, by the names that the columns have in them.
+
+    Names that differ by case only are one column for Delta.
+    """
 
     def is_certain(text: str) -> bool:
         try:
@@ -63,28 +86,70 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
             return False
         return True
 
-    not_null = (name for name in rules.not_null if name in schema.names)
-    return TableRules(tuple(not_null), tuple(each for each in rules.checks if is_certain(each[1])))
+    row = pa.struct(list(schema))
+    not_null = (path[0] for path in (_found(row, (name,)) for name in rules.not_null) if path)
+    nested = (path for path in (_found(row, path) for path in rules.nested_not_null) if path)
+    limits = ((_found(row, each.path), each) for each in rules.text_limits)
+    return TableRules(
+        tuple(not_null),
+        tuple(each for each in rules.checks if is_certain(each[1])),
+        tuple(nested),
+        tuple(TextLimit(path, each.length, each.padded) for path, each in limits if path),
+    )
+
+
+def _found(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
+    """The path as the type has it; None: it leads nowhere there."""
+    found: FieldPath = ()
+    for step in path:
+        here = kind_at(kind, found)
+        if here is not None and pa.types.is_struct(here):
+            step = next((each.name for each in here if each.name.lower() == step.lower()), step)
+        found = (*found, step)
+    return found if kind_at(kind, found) is not None else None
 
 
 class RowRules:
-    """The rules of a table, ready to be asked. Raises UncertainCheckError when it is made."""
+    """The rules of a table, ready to be asked.
+
+    Raises UncertainCheckError when it is made: a rule cannot be asked of such columns.
+    """
 
     def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
+        row = pa.struct(list(schema))
+        for path in (*rules.nested_not_null, *(each.path for each in rules.text_limits)):
+            if path[0] in schema.names and kind_at(row, path) is None:
+                raise UncertainCheckError(f"{path_text(path)} is not written")
         self._not_null = rules.not_null
+        self._nested = [path for path in rules.nested_not_null if path[0] in schema.names]
+        self._limits = [each for each in rules.text_limits if each.path[0] in schema.names]
         self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
 
-    def broken(self, batch: pa.RecordBatch) -> dict[int, str]:
-        """Rows that may not be in the table, by number, each with the reason."""
+    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Return the rows as the table has them, and those that may not be in it, by number, each with the reason.
+
+        A text of `CHAR(n)` is padded, before constraints are asked.
+        """
         found: dict[int, str] = {}
+        too_long: list[tuple[pa.BooleanArray, str]] = []
+        columns = list(batch.columns)
+        for limit in self._limits:
+            at = batch.schema.get_field_index(limit.path[0])
+            columns[at], marks = limited_texts(columns[at], limit)
+            too_long.append((marks, limit.reason))
+        batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
         for name, check in self._checks:
             passed = pc.fill_null(check(batch), False)
             _note(found, pc.invert(passed), f"the constraint {name} does not hold")
+        for marks, reason in too_long:
+            _note(found, marks, reason)
+        for path in self._nested:
+            _note(found, nulls_within(batch.column(path[0]), path[1:]), f"the field {path_text(path)} is NOT NULL")
         for name in self._not_null:
             column = batch.column(name)
             if column.null_count:
                 _note(found, column.is_null(), f"the column {name} is NOT NULL")
-        return found
+        return batch, found
 
 
 def _note(found: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:

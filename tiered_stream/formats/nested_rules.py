@@ -1,0 +1,80 @@
+"""What a table asks of values wherever they are: `NOT NULL`, and the lengths of `VARCHAR(n)` and `CHAR(n)`.
+
+A length counts characters (code points). As in Delta (`CharVarcharConstraint`) a text that is too long is refused,
+blanks at its end included. A text of `CHAR(n)` gets blanks up to n, with which Spark reads it, and writes it on UPDATE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.formats.nested_columns import MAP_KEY, FieldPath, Looked, look_within
+
+
+@dataclass(frozen=True, slots=True)
+class TextLimit:
+    """The most characters of the text at `path`; `padded`: it is a `CHAR`."""
+
+    path: FieldPath
+    length: int
+    padded: bool
+
+    @property
+    def kind(self) -> str:
+        """The type as SQL has it."""
+        return f"{'CHAR' if self.padded else 'VARCHAR'}({self.length})"
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with a row that breaks it."""
+        twice = ", or a key twice" if self.padded and self.path[-1] == MAP_KEY else ""
+        return f"{path_text(self.path)} is {self.kind}, and the value has more characters{twice}"
+
+
+def limited_texts(column: pa.Array, limit: TextLimit) -> Looked:
+    """Return the column, padded where that is asked for, and a mark for each row with a text that is too long.
+
+    Keys of a map that are one key once they are padded are marked, too: Spark cannot read such a map.
+    """
+
+    def look(texts: pa.Array) -> Looked:
+        lengths = pc.utf8_length(texts)
+        too_long = pc.fill_null(pc.greater(lengths, limit.length), False)
+        if limit.padded and pc.any(pc.less(lengths, limit.length)).as_py():
+            texts = pc.utf8_rpad(texts, width=limit.length, padding=" ")
+        return texts, too_long
+
+    made, marks = look_within(column, limit.path[1:], look)
+    if made is not column and limit.path[-1] == MAP_KEY:
+        _, doubled = look_within(made, limit.path[1:-1], _with_a_key_twice)
+        marks = pc.or_(marks, doubled)
+    return made, marks
+
+
+def _with_a_key_twice(maps: pa.Array) -> Looked:
+    if not pa.types.is_map(maps.type):  # a struct's field of that name
+        return maps, pa.array(np.zeros(len(maps), bool))
+    keys, ends = maps.keys.to_pylist(), maps.offsets.to_pylist()
+    rows = (keys[start:end] for start, end in pairwise(ends))
+    return maps, pa.array([len(set(row)) < len(row) for row in rows], pa.bool_())
+
+
+def nulls_within(column: pa.Array, path: FieldPath) -> pa.BooleanArray:
+    """Return a mark for each row with a null at the end of `path`.
+
+    As in Delta (`Constraints.NotNull`), the structs around a field that is NOT NULL are so, too, unless they are in a
+    list or a map.
+    """
+    if path and pa.types.is_struct(column.type):
+        return pc.or_(column.is_null(), nulls_within(column.field(column.type.get_field_index(path[0])), path[1:]))
+    return look_within(column, path, lambda values: (values, values.is_null()))[1]
+
+
+def path_text(path: FieldPath) -> str:
+    """Return the path as Delta names it."""
+    return ".".join(path)
