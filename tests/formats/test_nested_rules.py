@@ -72,16 +72,19 @@ def test_texts_are_as_long_as_they_may_be_or_their_rows_are_marked(
     case: tuple[FieldPath, pa.Array], length: int, padded: bool
 ) -> None:
     path, column = case
-    made, marks = limited_texts(column, TextLimit(path, length, padded))
+    limit = TextLimit(path, length, padded)
+    made, found = limited_texts(column, limit)
     made.validate(full=True)
     assert made.type == column.type
-    for row, changed, marked in zip(column.to_pylist(), made.to_pylist(), marks.to_pylist(), strict=True):
+    longer = found[limit.reason].to_pylist()
+    doubled = found[limit.reason_of_keys].to_pylist() if limit.reason_of_keys in found else [False] * len(column)
+    for row, changed, *marked in zip(column.to_pylist(), made.to_pylist(), longer, doubled, strict=True):
         texts = list(leaves(row, path[1:]))
         wanted = [None if text is None else text.ljust(length) if padded else text for text in texts]
         assert list(leaves(changed, path[1:])) == wanted
         too_long = any(text is not None and len(text) > length for text in texts)
         twice = padded and path[-1] == "key" and len(set(wanted)) < len(wanted)
-        assert marked is (too_long or twice)
+        assert marked == [too_long, twice]
 
 
 @given(columns())
@@ -112,7 +115,8 @@ def test_what_stands_under_a_null_is_nobodys_value() -> None:
     column = pa.StructArray.from_arrays([child], names=["a"], mask=pa.array([True, False]))
     listed = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), child, mask=pa.array([True, True]))
     for values, path in ((column, ("c", "a")), (listed, ("c", "element"))):
-        assert limited_texts(values, TextLimit(path, 2, True))[1].to_pylist() == [False, False]
+        limit = TextLimit(path, 2, True)
+        assert limited_texts(values, limit)[1][limit.reason].to_pylist() == [False, False]
     assert nulls_within(listed, ("element",)).to_pylist() == [False, False]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tiered_stream.broker.config.property_table import render_client_properties
 from tiered_stream.delta.ingest_settings import INGEST_OPTIONS
 from tiered_stream.delta.row_settings import ROW_OPTIONS
+from tiered_stream.delta.writer_requirements import render_writer_requirements
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
@@ -23,6 +24,7 @@ def tables() -> dict[tuple[str, str], str]:
         ("options.md", "limits"): render_table(LIMIT_OPTIONS.values()),
         ("guides/ingest.md", "ingest options"): render_table(INGEST_OPTIONS),
         ("guides/typed-tables.md", "row options"): render_table(ROW_OPTIONS),
+        ("guides/table-requirements.md", "writer requirements"): render_writer_requirements(),
         ("guides/gateway.md", "gateway options"): render_table(GATEWAY_OPTIONS),
         ("metrics.md", "gateway metrics"): _gateway_metrics(),
     }

@@ -32,14 +32,19 @@ class TextLimit:
     @property
     def reason(self) -> str:
         """What is wrong with a row that breaks it."""
-        twice = ", or a key twice" if self.padded and self.path[-1] == MAP_KEY else ""
-        return f"{path_text(self.path)} is {self.kind}, and the value has more characters{twice}"
+        return f"{path_text(self.path)} is {self.kind}, and the value has more characters"
+
+    @property
+    def reason_of_keys(self) -> str:
+        """What is wrong with a row of a map in which two keys become one."""
+        return f"{path_text(self.path)} is {self.kind}, and two keys are the same with the blanks that it adds"
 
 
-def limited_texts(column: pa.Array, limit: TextLimit) -> Looked:
-    """Return the column, padded where that is asked for, and a mark for each row with a text that is too long.
+def limited_texts(column: pa.Array, limit: TextLimit) -> tuple[pa.Array, dict[str, pa.BooleanArray]]:
+    """Return the column, padded where that is asked for, and by reason a mark for each row that breaks the limit.
 
-    Keys of a map that are one key once they are padded are marked, too: Spark cannot read such a map.
+    A row breaks it by a text that is too long, or by keys of a map that are the same when padded: Spark cannot read
+    such a map.
     """
 
     def look(texts: pa.Array) -> Looked:
@@ -50,10 +55,10 @@ def limited_texts(column: pa.Array, limit: TextLimit) -> Looked:
         return texts, too_long
 
     made, marks = look_within(column, limit.path[1:], look)
+    found = {limit.reason: marks}
     if made is not column and limit.path[-1] == MAP_KEY:
-        _, doubled = look_within(made, limit.path[1:-1], _with_a_key_twice)
-        marks = pc.or_(marks, doubled)
-    return made, marks
+        found[limit.reason_of_keys] = look_within(made, limit.path[1:-1], _with_a_key_twice)[1]
+    return made, found
 
 
 def _with_a_key_twice(maps: pa.Array) -> Looked:

@@ -131,17 +131,17 @@ class RowRules:
         A text of `CHAR(n)` is padded, before constraints are asked.
         """
         found: dict[int, str] = {}
-        too_long: list[tuple[pa.BooleanArray, str]] = []
+        too_long: dict[str, pa.BooleanArray] = {}
         columns = list(batch.columns)
         for limit in self._limits:
             at = batch.schema.get_field_index(limit.path[0])
-            columns[at], marks = limited_texts(columns[at], limit)
-            too_long.append((marks, limit.reason))
+            columns[at], broken = limited_texts(columns[at], limit)
+            too_long.update(broken)
         batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
         for name, check in self._checks:
             passed = pc.fill_null(check(batch), False)
             _note(found, pc.invert(passed), f"the constraint {name} does not hold")
-        for marks, reason in too_long:
+        for reason, marks in too_long.items():
             _note(found, marks, reason)
         for path in self._nested:
             _note(found, nulls_within(batch.column(path[0]), path[1:]), f"the field {path_text(path)} is NOT NULL")

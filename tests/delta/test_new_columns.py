@@ -1,0 +1,55 @@
+"""Fields of structs that Delta refuses in columns that a table is to get."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
+
+from tiered_stream.delta.row_schema import check_new_columns
+from tiered_stream.errors import ConfigurationError
+
+FORBIDDEN = " ,;{}()\n\t="
+"""Delta: `SchemaUtils.findInvalidColumnNames`."""
+
+
+def struct(*names: str, nullable: bool = True) -> StructType:
+    made = StructType()
+    for name in names:
+        made = made.add(name, IntegerType(), nullable)
+    return made
+
+
+@pytest.mark.parametrize("letter", FORBIDDEN)
+def test_a_name_that_delta_refuses_is_refused_wherever_it_is(letter: str) -> None:
+    name = f"a{letter}b"
+    for column, said in (
+        (struct(name), "c."),
+        (ArrayType(struct("x", name)), "c.element."),
+        (MapType(struct(name), IntegerType()), "c.key."),
+        (MapType(StringType(), StructType().add("x", struct(name))), "c.value.x."),
+    ):
+        with pytest.raises(ConfigurationError, match="cannot be a field in a Delta table") as raised:
+            check_new_columns(StructType().add("c", column))
+        assert repr(said + name) in str(raised.value)
+        check_new_columns(StructType().add("c", column), {"delta.columnMapping.mode": "name"})
+
+
+def test_a_name_that_is_there_twice_is_refused_with_column_mapping_too() -> None:
+    for properties in ({}, {"delta.columnMapping.mode": "name"}):
+        with pytest.raises(ConfigurationError, match=r"'c.A' is in its struct twice"):
+            check_new_columns(StructType().add("c", struct("a", "A")), properties)
+
+
+def test_not_null_is_refused_within_lists_and_maps_alone() -> None:
+    required = struct("a", nullable=False)
+    check_new_columns(StructType().add("c", StructType().add("s", required)))
+    for column, said in (
+        (ArrayType(required), "c.element.a"),
+        (MapType(StringType(), StructType().add("s", required)), "c.value.s.a"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"{said} is NOT NULL, which Delta refuses"):
+            check_new_columns(StructType().add("c", column))
+
+
+def test_other_names_are_taken() -> None:
+    check_new_columns(StructType().add("c", struct("a.b", "a-b", "é", "`", "")))
