@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from deltalake import DeltaTable, Schema
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
+from tiered_stream.delta.deltalake_commit import add_columns, describe
+from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.lane import table_rules
 from tiered_stream.delta.row_schema import check_new_columns
+from tiered_stream.delta.text_limits import DECLARED_TYPE
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.nested_rules import TextLimit
+
+DECLARED = "struct<a:varchar(2),x:string>"
 
 FORBIDDEN = " ,;{}()\n\t="
 """Delta: `SchemaUtils.findInvalidColumnNames`."""
@@ -53,3 +63,25 @@ def test_not_null_is_refused_within_lists_and_maps_alone() -> None:
 
 def test_other_names_are_taken() -> None:
     check_new_columns(StructType().add("c", struct("a.b", "a-b", "é", "`", "")))
+
+
+def test_a_table_that_gets_fields_keeps_what_it_asks_of_those_that_it_has(tmp_path: Path) -> None:
+    columns = (
+        StructType().add("Id", IntegerType(), False)
+        .add("s", StructType().add("a", StringType(), False).add("x", StringType()), True, {DECLARED_TYPE: DECLARED})
+        .add("l", ArrayType(StructType().add("z", IntegerType(), False), False))
+    )  # fmt: skip
+    DeltaTable.create(tmp_path, Schema.from_json(columns.json()))
+    rules = table_rules(describe(DeltaTable(tmp_path)))
+    wanted = (
+        StructType().add("s", StructType().add("A", StringType()).add("n", IntegerType()))
+        .add("l", ArrayType(StructType().add("w", IntegerType()))).add("new", StringType())
+    )  # fmt: skip
+    add_columns(TableFiles(tmp_path.as_uri()), wanted)
+    found = describe(DeltaTable(tmp_path))
+    assert [field["name"] for field in found.fields] == ["Id", "s", "l", "new"]
+    assert [field["name"] for field in found.fields[1]["type"]["fields"]] == ["a", "x", "n"]
+    assert [field["name"] for field in found.fields[2]["type"]["elementType"]["fields"]] == ["z", "w"]
+    assert table_rules(found) == rules
+    assert rules.nested_not_null == (("l", "element"), ("l", "element", "z"), ("s", "a"))
+    assert rules.text_limits == (TextLimit(("s", "a"), 2, False),)

@@ -11,6 +11,7 @@ from tests.delta.test_lane import FIELDS, WRITTEN, described
 from tiered_stream.delta.committer import Committer
 from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, why_not_direct
 from tiered_stream.delta.requirement import Handling, Kind, Requirement
+from tiered_stream.delta.session_requirements import settings_in_list
 from tiered_stream.delta.table_requirements import CONSTRAINT_PREFIX
 from tiered_stream.delta.text_limits import DECLARED_TYPE
 from tiered_stream.delta.writer_requirements import (
@@ -193,3 +194,14 @@ def scala_items(collection: Any) -> list[Any]:
     while iterator.hasNext():
         items.append(iterator.next())
     return items
+
+
+def test_the_sessions_settings_in_the_list_are_those_that_are_set(spark: SparkSession) -> None:
+    name = "spark.databricks.delta.autoCompact.enabled"
+    assert name not in settings_in_list(spark)
+    spark.conf.set(name, "true")
+    try:
+        assert settings_in_list(spark)[name] == "true"
+        assert [each.reason for each in asked_by_session(settings_in_list(spark))] == [f"the session has {name}"]
+    finally:
+        spark.conf.unset(name)

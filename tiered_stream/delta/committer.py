@@ -28,14 +28,12 @@ from tiered_stream.delta.ingest_settings import (
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.requirement import Handling
 from tiered_stream.delta.s3a import session_settings
-from tiered_stream.delta.writer_requirements import asked_of_writer
+from tiered_stream.delta.session_requirements import settings_in_list
+from tiered_stream.delta.writer_requirements import asked_by_session, asked_of_writer
 from tiered_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tiered_stream.delta.transaction import CommitTable
-
-_SESSION_AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
-_OFF = ("", "false")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,9 @@ def choose_committer(
         return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
     if names := _kept_by_spark(found):
         return Committer(COMMIT_BY_SPARK, f"the table has {names}")
-    if (spark.conf.get(_SESSION_AUTO_COMPACT, None) or "").lower() not in _OFF:
-        return Committer(COMMIT_BY_SPARK, "Delta is to compact after a commit")
+    for asked_for in asked_by_session(settings_in_list(spark)):
+        if asked_for.requirement.handling is Handling.BY_SPARK:
+            return Committer(COMMIT_BY_SPARK, asked_for.reason)
     return Committer(
         COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )

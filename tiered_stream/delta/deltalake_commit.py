@@ -106,7 +106,27 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
     if any(map(hides_local_times, columns)) and LOCAL_TIMES not in (table.protocol().writer_features or ()):
         table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
         table.update_incremental()
-    table.alter.add_columns(Schema.from_json(columns.json()).fields)
+    there = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
+    wanted = orjson.loads(columns.json())
+    wanted["fields"] = [_grown_field(there.get(each["name"].lower()), each) for each in wanted["fields"]]
+    table.alter.add_columns(Schema.from_json(orjson.dumps(wanted).decode()).fields)
+
+
+def _grown_field(there: dict[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The field as it is, with the fields that it gets: the library takes NOT NULL away where it is not said again."""
+    return wanted if there is None else {**there, "type": _grown_type(there["type"], wanted["type"])}
+
+
+def _grown_type(there: Any, wanted: Any) -> Any:
+    """A type in Spark's JSON with the fields that `wanted` has more."""
+    if not isinstance(there, dict) or not isinstance(wanted, dict):
+        return there
+    if "fields" in there and "fields" in wanted:
+        asked = {each["name"].lower(): each for each in wanted["fields"]}
+        kept = [_grown_field(each, asked.pop(each["name"].lower(), each)) for each in there["fields"]]
+        return {**there, "fields": [*kept, *asked.values()]}
+    nested = [name for name in ("elementType", "keyType", "valueType") if name in there and name in wanted]
+    return {**there, **{name: _grown_type(there[name], wanted[name]) for name in nested}}
 
 
 def describe(table: DeltaTable) -> TableDescription:

@@ -59,7 +59,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A requirement that a table has, under the `name` that it has there; `column`: where it is of a column."""
+    """A requirement that a table or the session has, under the `name` that it has there; `column`: of which column."""
 
     requirement: Requirement
     name: str
@@ -71,4 +71,6 @@ class Asked:
         said = self.requirement.said or self.name
         if self.requirement.kind is Kind.TYPE and not self.requirement.said:
             return f"the column {self.column} is {said}"
+        if self.requirement.kind is Kind.SESSION:
+            return f"the session has {said}"
         return f"the column {self.column} has {said}" if self.column else f"the table has {said}"

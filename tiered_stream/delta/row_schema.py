@@ -299,7 +299,13 @@ def _json_schema(name: str, text: str) -> pa.Schema:
         ) from error
     if not isinstance(found, StructType):
         raise ConfigurationError(f"ingest.{name}.schema is {found.simpleString()}: it must have fields")
-    return arrow_schema(found)
+    try:
+        return arrow_schema(found)
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"ingest.{name}.schema is {found.simpleString()}, which no column here can be: {error}. Of VARCHAR(n) and "
+            "CHAR(n) write STRING, and make the table with them before: its lengths are kept to"
+        ) from error
 
 
 def _check_columns(names: Sequence[str]) -> None:

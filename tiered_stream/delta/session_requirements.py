@@ -6,6 +6,8 @@ among the entry's `off`.
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
+
 from tiered_stream.delta.requirement import Handling, Kind, Requirement
 
 
@@ -23,3 +25,13 @@ SESSION_REQUIREMENTS = (
         "Lengths of VARCHAR(n) and CHAR(n) that a table has are kept to, whatever it says.",
     ),
 )  # fmt: skip
+
+
+def settings_in_list(spark: SparkSession) -> dict[str, str]:
+    """The session's settings that the list knows. Each name is a call to the JVM, so only a prefix asks for all."""
+    prefixes = tuple(each.name[:-1] for each in SESSION_REQUIREMENTS if each.name.endswith("*"))
+    found = {name: value for name, value in spark.conf.getAll.items() if name.startswith(prefixes)} if prefixes else {}
+    for each in SESSION_REQUIREMENTS:
+        if not each.name.endswith("*") and (value := spark.conf.get(each.name, None)) is not None:
+            found[each.name] = value
+    return found

@@ -26,11 +26,14 @@ from tiered_stream.delta.ingest_settings import (
     table_storage,
 )
 from tiered_stream.delta.lane import TableDescription, check_fit, left_to_spark, table_rules, why_not_direct
+from tiered_stream.delta.requirement import Handling
 from tiered_stream.delta.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.row_settings import SCHEMA_EVOLUTION, evolution_of
 from tiered_stream.delta.s3a import find_storage, session_settings
+from tiered_stream.delta.session_requirements import settings_in_list
 from tiered_stream.delta.table_growth import Grow, growth_of
 from tiered_stream.delta.table_requirements import CLUSTERING
+from tiered_stream.delta.writer_requirements import asked_by_session
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import RowFormat
@@ -92,6 +95,8 @@ def look_at(
     """
     if find_spec("deltalake") is None:
         return Suitability(None, NO_DELTALAKE)
+    if (why_not := _left_to_spark_by_session(spark)) is not None:
+        return Suitability(None, why_not)
     from tiered_stream.delta.deltalake_commit import describe, make_table, open_table
 
     look = partial(look_at, spark, address, settings, files, schema, make, rows, checked=checked)
@@ -122,6 +127,16 @@ def look_at(
     if table is not None:
         return suits
     return replace(suits, make=partial(_make_and_look, address, files, make, look))
+
+
+def _left_to_spark_by_session(spark: SparkSession) -> str | None:
+    """What the session asks that leads to the Spark lane. Raises ConfigurationError: it asks what no lane does."""
+    asked = list(asked_by_session(settings_in_list(spark)))
+    for each in asked:
+        if each.requirement.handling is Handling.REFUSED:
+            raise ConfigurationError(f"{each.reason}: {each.requirement.note}")
+    left = (each.reason for each in asked if each.requirement.handling is Handling.SPARK_LANE)
+    return next(left, None)
 
 
 def _make_and_look(
