@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 
-from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, table_schema, why_not_direct
+from tiered_stream.delta.lane import TableDescription, check_fit, left_out, table_rules, table_schema, why_not_direct
+from tiered_stream.delta.text_limits import DECLARED_TYPE
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.nested_rules import TextLimit
 from tiered_stream.formats.table_rules import NO_RULES, TableRules
 
 WRITTEN = table_schema(True, None)
@@ -95,6 +98,11 @@ def test_a_day_partition_takes_the_direct_lane() -> None:
         (described(DAY), "day", "ingest.dayColumn is day, but the table lake.orders is not partitioned"),
         (described(DAY, partition_columns=("day",)), None, "where that is to be their day, set ingest.dayColumn=day"),
         (described(DAY | {"nullable": False}), None, "has a column day NOT NULL, which records do not have"),
+        (
+            described(DAY | {"type": {"type": "struct", "fields": [DAY | {"nullable": False}]}}),
+            None,
+            "has a column day with a field NOT NULL, which records do not have",
+        ),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(found: TableDescription, day_column: str | None, message: str) -> None:
@@ -113,6 +121,16 @@ def test_a_table_that_changes_its_rules_meanwhile_does_not_fit_its_rows() -> Non
     assert why_not_direct(found, None, WRITTEN, NO_RULES) == unchecked
     unchecked = "the column offset is NOT NULL, which was not checked"
     assert why_not_direct(found, None, WRITTEN, TableRules(checks=rules.checks)) == unchecked
+    nested = replace(rules, nested_not_null=(("headers", "element"),), text_limits=(TextLimit(("topic",), 3, True),))
+    columns = {
+        "offset": {"nullable": False}, "topic": {"metadata": {DECLARED_TYPE: "char(3)"}},
+        "headers": {"type": {**FIELDS[-1]["type"], "containsNull": False}},
+    }  # fmt: skip
+    more = replace(described(changed=columns), configuration=found.configuration)
+    assert table_rules(more) == nested and why_not_direct(more, None, WRITTEN, nested) is None
+    assert why_not_direct(more, None, WRITTEN, rules) == "headers.element is NOT NULL, which was not checked"
+    unchecked = "topic is CHAR(3), by which texts were not checked"
+    assert why_not_direct(more, None, WRITTEN, replace(nested, text_limits=())) == unchecked
     changed = "its constraints, or the columns that are NOT NULL, are others than when the query started"
     assert why_not_direct(described(), None, WRITTEN, rules) == changed
 
@@ -122,3 +140,18 @@ def test_a_day_that_may_not_be_null_is_left_to_spark() -> None:
     assert why_not_direct(found, "day", table_schema(True, "day")) == "the column day is NOT NULL"
     found = described(DAY, partition_columns=("day",), configuration={"delta.constraints.c": "day IS NOT NULL"})
     assert "which only Spark checks" in str(why_not_direct(found, "day", table_schema(True, "day")))
+
+
+def test_names_that_differ_by_case_only_are_one_name_for_the_spark_lane() -> None:
+    found = described(changed={"value": {"name": "Value"}, "headers": {"name": "HEADERS"}})
+    check_fit("lake.orders", found, WRITTEN, None)
+    assert why_not_direct(found, None, WRITTEN) == "its column Value is called value in what is written"
+    assert left_out(found, WRITTEN) == ()
+    found = described(DAY | {"name": "Day"}, partition_columns=("Day",))
+    check_fit("lake.orders", found, table_schema(True, "day"), "day")
+    assert why_not_direct(found, "day", table_schema(True, "day")) == "the table is partitioned by Day"
+
+
+def test_a_length_of_what_is_no_text_is_left_to_spark() -> None:
+    found = described(changed={"value": {"type": "string", "metadata": {DECLARED_TYPE: "varchar(3)"}}})
+    assert why_not_direct(found, None, WRITTEN) == "value is VARCHAR(3), but what is written is binary"

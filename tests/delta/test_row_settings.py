@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
+import orjson
 import pytest
 
 from tests.formats.scripted_registry import ScriptedRegistry
 from tiered_stream.delta.ingest_settings import TableFiles, as_options, check_names
 from tiered_stream.delta.routing import Routing, routing_options
-from tiered_stream.delta.row_schema import plan_rows, plan_topics
+from tiered_stream.delta.row_schema import fit_to_table, plan_rows, plan_topics
 from tiered_stream.delta.row_settings import DeadLetterLimit, registry_properties, row_settings
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_choices import Format, OnDecodeError
@@ -172,3 +173,22 @@ def test_a_proto_file_is_a_schema(tmp_path: Path) -> None:
         plan_rows(given, include_headers=False)
     file.write_text('syntax = "proto3"; message Order { int64 id = 1; }')
     assert plan_rows(given, include_headers=False).decoded.names[:2] == ["key", "id"]
+
+
+@pytest.mark.parametrize("kind", ["varchar(3)", "char(3)"])
+def test_a_type_that_no_column_can_have_is_refused_with_what_to_write(kind: str) -> None:
+    field = {"name": "v", "type": kind, "nullable": True, "metadata": {}}
+    schema = orjson.dumps({"type": "struct", "fields": [field]}).decode()
+    with pytest.raises(
+        ConfigurationError, match=rf"struct<v:{re.escape(kind)}>, which no column here can be.*write STRING"
+    ):
+        plan_rows({"ingest.value.format": "json", "ingest.value.schema": schema}, include_headers=False)
+
+
+def test_rows_fit_to_a_table_with_columns_of_types_that_nobody_here_knows() -> None:
+    how = plan_rows({"ingest.value.format": "string"}, include_headers=False)
+    fields = [
+        {"name": "Value", "type": "string", "nullable": True, "metadata": {}},
+        {"name": "place", "type": "of tomorrow", "nullable": True, "metadata": {}},
+    ]
+    assert fit_to_table(how, fields) == how

@@ -11,6 +11,7 @@ from tests.delta.made_batches import decoded
 from tests.stack.rows import Record
 from tiered_stream.errors import ConfigurationError, TableError, UndecodableRecordError
 from tiered_stream.formats.kafka_columns import find_column, kafka_column
+from tiered_stream.formats.nested_rules import TextLimit
 from tiered_stream.formats.row_choices import Format, OnDecodeError
 from tiered_stream.formats.row_decoder import RowDecoder
 from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows, row_format
@@ -124,11 +125,32 @@ def test_a_function_that_is_not_there_is_refused() -> None:
         RowDecoder(RowFormat(KEPT, transform="no.such:thing"))
 
 
+def test_a_text_is_padded_in_its_row_and_too_long_a_one_is_a_dead_letter_or_an_error() -> None:
+    rules = TableRules(text_limits=(TextLimit(("value",), 2, True),))
+    found = RowDecoder(RowFormat(KEPT, value=TEXT, on_error=DEAD, rules=rules)).decode(
+        records(b"a", b"abc", None, b"ab")
+    )
+    assert found.rows.select(["value", "kafka_offset"]).to_pydict() == {
+        "value": ["a ", None, "ab"],
+        "kafka_offset": [10, 12, 13],
+    }
+    assert found.dead is not None
+    told = [
+        (letter["offset"], letter["failed"], letter["reason"], letter["value"]) for letter in found.dead.to_pylist()
+    ]
+    assert told == [(11, "row", "value is CHAR(2), and the value has more characters", b"abc")]
+    for asked in (OnDecodeError.FAIL, OnDecodeError.NULL):
+        with pytest.raises(UndecodableRecordError, match=r"offset 11: value is CHAR\(2\)") as raised:
+            RowDecoder(RowFormat(KEPT, value=TEXT, on_error=asked, rules=rules)).decode(records(b"a", b"abc"))
+        assert "abc" not in str(raised.value)
+
+
 def test_what_rows_are_travels_as_text_without_the_registrys_password() -> None:
     schema = pa.schema([("a", pa.decimal128(10, 2)), ("b", pa.list_(pa.field("element", pa.int32())))])
     how = RowFormat(
         KEPT, TEXT, PartFormat(Format.JSON, "s", "m", True, pa.struct(list(schema))), "v", DEAD, transform="a:b",
-        transformed=schema, rules=TableRules(("a",), (("n", "b > 1"),)), registry={"basic.auth.user.info": "u:p"},
+        transformed=schema, registry={"basic.auth.user.info": "u:p"},
+        rules=TableRules(("a",), (("n", "b > 1"),), (("b", "element"),), (TextLimit(("c", "key"), 3, True),)),
     )  # fmt: skip
     assert "u:p" not in how.to_json()
     assert row_format(how.to_json(), how.registry) == how == pickle.loads(pickle.dumps(how))
