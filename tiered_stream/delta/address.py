@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.file_systems import uri_of
+from tiered_stream.delta.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.row_schema import check_new_columns
 from tiered_stream.delta.session_checks import check_table
@@ -44,11 +43,11 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
     """Where a table is: `table` is a path if it has a slash in it.
 
     Raises:
-        ConfigurationError: the catalog has something else than a Delta table by that name.
+        ConfigurationError: the catalog has something else than a Delta table by that name, or as `normal_path`.
         TableError: Spark cannot reach the catalog, or the table.
     """
     if "/" in table:
-        return TableAddress(table, None, table_uri(spark, table))
+        return path_address(table, table_uri(spark, table))
     with spark_errors(table, "found"):
         if not spark.catalog.tableExists(table):
             return TableAddress(None, table, None)
@@ -56,6 +55,11 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
     if detail is None or detail["format"] != "delta":
         raise ConfigurationError(f"{table} is no Delta table: name another one, or a path")
     return TableAddress(None, table, table_uri(spark, detail["location"]))
+
+
+def path_address(path: str, uri: str) -> TableAddress:
+    """Return the address of a table that is named by a path; errors as `normal_path`."""
+    return TableAddress(normal_path(path), None, uri)
 
 
 def table_location(spark: SparkSession, address: TableAddress) -> str:
@@ -75,11 +79,15 @@ def table_uri(spark: SparkSession, path: str) -> str:
 
 
 def path_uri(path: str, default_fs: Callable[[], str]) -> str:
-    """As `table_uri`; `default_fs` gives Hadoop's `fs.defaultFS`, where the path has no scheme."""
+    """As `table_uri`; `default_fs` gives Hadoop's `fs.defaultFS`, where the path has no scheme.
+
+    Raises:
+        ConfigurationError: as `normal_path`.
+    """
     if (uri := uri_of(path)) is not None:
         return uri
     home = default_fs()
-    return Path(path).absolute().as_uri() if home.startswith("file:") else f"{home.rstrip('/')}/{path.lstrip('/')}"
+    return local_uri(path) if home.startswith("file:") else normal_path(f"{home.rstrip('/')}/{path.lstrip('/')}")
 
 
 def make_by_spark(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,9 +16,14 @@ from pyarrow import fs
 
 from tiered_stream.delta.ingest_settings import S3_SCHEMES, TableFiles, TableStorage
 from tiered_stream.delta.upload_threads import UploadThreads
+from tiered_stream.errors import ConfigurationError
 from tiered_stream.process import PerProcess
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
+_ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
+"""A path's scheme and authority, which may be missing, and the rest."""
+_CREDENTIALS = re.compile(r"//[^/]*@")
+_DOTS = frozenset((".", ".."))
 _CACHED_BYTES = 32 << 20
 """Of a file that grows, as much stays in the page cache; a smaller one is left to the kernel."""
 _MOST_TIME_WRITING_BACK = 0.2
@@ -46,13 +52,60 @@ def region_of(storage: TableStorage) -> str | None:
 
 
 def uri_of(path: str) -> str | None:
-    """`file:///folder`, `s3://bucket/prefix`, or what another scheme has; None: the path has no scheme."""
+    """`file:///folder`, `s3://bucket/prefix`, or what another scheme has; None: the path has no scheme.
+
+    Raises:
+        ConfigurationError: as `normal_path`.
+    """
+    path = normal_path(path)
     parts = urlsplit(path)
     if parts.scheme in S3_SCHEMES:
         return parts._replace(scheme="s3").geturl().rstrip("/")
     if parts.scheme == "file":
         return Path(parts.path).as_uri()  # Hadoop takes a path's letters as they are: %20 is no blank
     return path if parts.scheme else None
+
+
+def local_uri(path: str) -> str:
+    """Return the `file:///folder` of a path without a scheme; errors as `normal_path`."""
+    return Path(normal_path(str(Path(path).absolute()))).as_uri()
+
+
+def normal_path(path: str) -> str:
+    """Return the path without `.` and `..`, as Hadoop's `Path` has it; unchanged where it has none, or is relative.
+
+    `..` takes the name before it away, also where that is a symbolic link. Libraries differ here: some take a name in
+    S3 as it is, some resolve links. So each of them gets this form.
+
+    Raises:
+        ConfigurationError: it leads above its root, or is in S3 and has `%2e` for a dot.
+    """
+    match = _ABSOLUTE.fullmatch(path)
+    names = match[2].split("/") if match else []
+    in_s3 = urlsplit(path).scheme in S3_SCHEMES
+    escaped = next((name for name in names if in_s3 and name not in _DOTS and _unescaped(name) in _DOTS), None)
+    if escaped is not None:
+        raise _refused(path, f"libraries read {escaped} in it in different ways")
+    if match is None or not _DOTS.intersection(names):
+        return path
+    found: list[str] = []
+    for name in filter(None, names):
+        if name == ".." and not found:
+            raise _refused(path, "it leads above its root")
+        if name == "..":
+            found.pop()
+        elif name != ".":
+            found.append(name)
+    return f"{match[1]}/{'/'.join(found)}"
+
+
+def _unescaped(name: str) -> str:
+    return name.lower().replace("%2e", ".")
+
+
+def _refused(path: str, why: str) -> ConfigurationError:
+    shown = _CREDENTIALS.sub("//", path)
+    return ConfigurationError(f"the path {shown}: {why}. Write it without . and ..")
 
 
 _folders: PerProcess[fs.FileSystem] = PerProcess()
