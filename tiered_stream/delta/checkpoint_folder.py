@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.java_errors import JAVA_ERRORS, java_exception
 from tiered_stream.delta.session_checks import check_file_system
+from tiered_stream.delta.spark_checkpoint import MOST_BYTES, too_large
 from tiered_stream.errors import TableError
 
 
@@ -40,14 +41,17 @@ class CheckpointFolder:
             return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
 
     def read(self, name: str) -> bytes | None:
-        """The file's bytes; None where there is none."""
+        """The file's bytes; None where there is none. Raises CorruptDataError: it has more than `MOST_BYTES`."""
         path = self._child(name)
         with self._errors("read"):
             files = self._files()
             if not files.exists(path):
                 return None
             with closing(files.open(path)) as stream:
-                return bytes(self._java.org.apache.commons.io.IOUtils.toByteArray(stream))
+                text = bytes(stream.readNBytes(MOST_BYTES + 1))
+        if len(text) > MOST_BYTES:
+            raise too_large(self.folder, name)
+        return text
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
         """Make the file; one that is there is left as it is, unless it is to be replaced."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import orjson
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from tiered_stream.delta.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.compaction import Compaction
 from tiered_stream.delta.data_files import DataFile
 from tiered_stream.delta.ingest_settings import TableFiles
@@ -30,10 +30,11 @@ from tiered_stream.delta.known_rules import rules_text
 from tiered_stream.delta.lane import TableDescription, check_fit, why_not_direct
 from tiered_stream.delta.query_tables import Landed
 from tiered_stream.delta.row_schema import joined_columns, with_day
+from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.table_growth import Grow
 from tiered_stream.delta.table_log import TableLog
 from tiered_stream.delta.transaction import BatchCommit, CommitTable, DeltaTransaction, UncertainCommitError
-from tiered_stream.errors import ConfigurationError, TableError, UnsupportedDataError
+from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
 from tiered_stream.formats.table_rules import NO_RULES, TableRules
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.partitions import check_topic_ids
@@ -47,8 +48,8 @@ MOST_LOG_FILES = 100
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
 """Seconds; each wait is twice as long as the one before, and up to a half shorter by chance."""
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
-_HEADER_LINES = 2
-"""Of a file of Spark's offset log: the format's version, and the batch's settings (Spark: `OffsetSeqLog`)."""
+_MOST_SHOWN = 10_000
+"""Characters of offsets that an error has; beyond, it names the file that has the offsets."""
 
 OnGap = Callable[[int | None, int], None]
 """Called with the query's last batch in the table, and the one that Spark counts as done; raises, or lets it pass."""
@@ -321,8 +322,12 @@ def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> O
 
 
 def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
+    end = f"the end of batch {batch_id}"
     try:
-        lines = spark.read.text(f"{checkpoint}/offsets/{batch_id}").collect()
-    except PySparkException:  # Spark keeps those of the last hundred batches (spark.sql.streaming.minBatchesToRetain)
-        return f"the end of batch {batch_id}"
-    return " ".join(line.value for line in lines[_HEADER_LINES:])
+        found = SparkCheckpoint(CheckpointFolder(spark, checkpoint)).ends(batch_id)
+    except TieredStreamError as error:  # What is said is an error already, which offsets only explain.
+        return f"{end} ({error})"
+    if found is None:  # Spark keeps those of the last hundred batches (spark.sql.streaming.minBatchesToRetain)
+        return end
+    offsets = " ".join(each or "-" for each in found.by_source.values())
+    return offsets if len(offsets) <= _MOST_SHOWN else f"{end}, as offsets/{batch_id} has it"

@@ -38,6 +38,7 @@ from tiered_stream.delta.landing_by_topic import (
     tables_query,
 )
 from tiered_stream.delta.lane import Lane, TableDescription, left_out, table_rules
+from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.delta.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.routing import Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.row_schema import plan_topics, shared_columns, time_zone
@@ -188,7 +189,7 @@ class Landing:
         options = routing_options(routing)
         if bounded:
             options[TRANSACTION.name] = f"/{bounded.transaction_id}"
-        rows = self.spark.readStream.format(SOURCE).options(**options).load()
+        rows = stream_of(self.spark, SOURCE, options, self.run.checkpoint)
         dead_letters = self._dead_letters(routing)
 
         def commit(batch: DataFrame, batch_id: int) -> None:
@@ -268,7 +269,7 @@ class TopicsLanding:
             check_files(most_dead, files, list(routing.dead_letter_places))
             query.tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
-        rows = self.spark.readStream.format(SOURCE).options(**query.options).load()
+        rows = stream_of(self.spark, SOURCE, query.options, self.run.checkpoint)
         return self.run.started_interpreted(observed(rows).writeStream.foreachBatch(commit))
 
 

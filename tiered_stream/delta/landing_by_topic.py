@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-import orjson
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.address import (
     TableAddress,
     cluster_table,
     find_address,
+    path_address,
     register_table,
     set_properties,
     table_uri,
@@ -45,6 +45,7 @@ from tiered_stream.delta.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.routing import TOPIC, Route, Routing, TableTarget, routing_options
 from tiered_stream.delta.row_schema import plan_rows, time_zone
 from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE, evolution_of
+from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
 from tiered_stream.delta.suitability import look_at, reach
 from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.errors import ConfigurationError, TableError
@@ -60,8 +61,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_METADATA = "metadata"
-"""Where Spark's checkpoint has the query's id (Spark: `StreamMetadata`)."""
 _A_QUERY_EACH = (
     f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
     "name topics in subscribe"
@@ -219,7 +218,7 @@ class TopicTables:
     def _find(self, target: TableTarget) -> TableAddress:
         """Where it is, as far as the catalog knows where it is by a name."""
         if "/" in target.name:
-            return TableAddress(target.name, None, target.key)
+            return path_address(target.name, target.key)
         found = find_address(self.spark, target.name)
         if found.uri not in (None, target.key):
             raise TableError(
@@ -275,6 +274,7 @@ def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> Tabl
         ConfigurationError: Spark has no way to the checkpoint.
         DataLossError: what a parked table lacks is gone.
         TableError: the checkpoint cannot be read.
+        CorruptDataError: a file in the checkpoint is damaged.
     """
     from tiered_stream.delta.many_tables import ManyTables
 
@@ -284,7 +284,7 @@ def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> Tabl
     parked = ParkedRows(spark, routing)
     opened = TopicTables(spark, checkpoint, fail, checked=not park)
     tables = ManyTables(routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park)
-    query_id = orjson.loads(folder.read(_METADATA) or b"{}").get("id")
+    query_id = SparkCheckpoint(folder).query_id()
     if query_id:
         tables.begin(query_id)
     return TablesQuery({**routing_options(routing), **parked.options}, tables)

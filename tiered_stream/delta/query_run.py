@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tiered_stream.delta.query_evolution import with_named_sink
+
 AVAILABLE_NOW = "availableNow"
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
@@ -45,7 +47,7 @@ class QueryRun:
 
     def configured(self, writer: DataStreamWriter) -> DataStreamWriter:
         trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
-        named = writer.queryName(self.name) if self.name else writer
+        named = with_named_sink(writer.queryName(self.name) if self.name else writer)
         return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
 
     @property

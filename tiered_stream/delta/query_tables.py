@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 
@@ -188,7 +189,8 @@ class QueryTablesLog:
 
     def last_done(self) -> int:
         """The last batch that Spark counts as done; -1: none."""
-        return max((int(name) for name in self._folder.entries("commits") if name.isdecimal()), default=-1)
+        last = SparkCheckpoint(self._folder).last_committed()
+        return -1 if last is None else last
 
     def _listed(self) -> list[int]:
         if self._batches is None:

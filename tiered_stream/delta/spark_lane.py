@@ -19,6 +19,7 @@ from tiered_stream.delta.dead_letters import (
 )
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_properties, with_overrides
+from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.delta.query_run import BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.routing import TableTarget
 from tiered_stream.delta.row_schema import shared_columns
@@ -59,7 +60,7 @@ class SparkLane:
         options: Mapping[str, str] = source_options(self.settings)
         if dead_letter_table or any(how.needs_headers for how in self.rows.values()):
             options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
-        records = self.spark.readStream.format("tiered_stream").options(**options).load()
+        records = stream_of(self.spark, "tiered_stream", options, self.run.checkpoint)
         if dead_letter_table:
             return self._start_with_dead_letters(dead_letter_table, records)
         rows = self._table_rows(records)

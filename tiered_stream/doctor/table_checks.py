@@ -8,12 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-import orjson
 from botocore import exceptions as aws
-from pyarrow import fs
 
 from tiered_stream.delta.address import path_uri
-from tiered_stream.delta.file_systems import open_folder
 from tiered_stream.delta.ingest_settings import (
     COMMIT,
     COMMIT_BY_DELTALAKE,
@@ -24,22 +21,29 @@ from tiered_stream.delta.ingest_settings import (
 from tiered_stream.delta.lane import check_fit, left_out, table_schema, why_not_direct
 from tiered_stream.delta.row_settings import makes_rows
 from tiered_stream.delta.s3a import find_storage
+from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.stored_folder import StoredFolder
 from tiered_stream.doctor.bucket import Bucket, ask_bucket, look_at_credentials, look_at_listing, s3_config
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, NotNeededError, Seen
 from tiered_stream.doctor.spark_conf import SparkConf
-from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
+from tiered_stream.errors import (
+    ConfigurationError,
+    CorruptDataError,
+    TableAccessError,
+    TableError,
+    UnsupportedDataError,
+)
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges, TopicPartition
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.process import muted
 from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
 
 _OPTION = "ingest.storage."
 _REFUSED_CONDITION = (409, 412)
-_MOST_BYTES = 64 << 20
+_NEW_CHECKPOINT = "with a new checkpoint the query lands everything again, so that it needs a new table, too"
 _MENDS = {
     ConfigurationError: "correct the setting that the message names",
     TableAccessError: "correct spark.hadoop.fs.s3a.* or ingest.storage.*, and grant s3:GetObject, s3:PutObject, "
@@ -224,28 +228,25 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Seen
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
     uri = path_uri(checkpoint, spark.default_fs)
     files, found, mend = _reach(job, uri, spark)
-    folder = open_folder(files.uri, files.storage)
     try:
-        last = max(_batches(folder, "commits"), default=None)
+        query = SparkCheckpoint(StoredFolder(checkpoint, files.uri, files.storage))
+        last = query.last_committed()
         if last is None:
             return Seen({}, f"nothing is committed in it yet: the query begins at startingOffsets ({found})", mend)
-        if last not in _batches(folder, "offsets"):
-            raise FaultError(f"batch {last} is committed, but its file in offsets/ is gone",
-                             "restore the folder offsets/, or begin with a new checkpoint")  # fmt: skip
-        with folder.open_input_stream(f"offsets/{last}") as stream:
-            text = bytes(stream.read(_MOST_BYTES))
-        positions = offsets_from_dict(orjson.loads(text.splitlines()[2]))
+        ends = query.ends(last)
     except OSError as error:
         raise FaultError(f"it cannot be read: {type(error).__name__}", _MENDS[TableAccessError]) from None
-    except (ValueError, IndexError):
-        raise FaultError(f"offsets/{last} is not a file of Spark's offset log for this source",
-                         "name the checkpoint of this query, or begin with a new one") from None  # fmt: skip
-    return Seen(positions, f"batch {last} is the last that is committed", mend)
-
-
-def _batches(folder: fs.FileSystem, name: str) -> list[int]:
-    found = folder.get_file_info(fs.FileSelector(name, allow_not_found=True))
-    return [int(each.base_name) for each in found if each.base_name.isdecimal()]
+    except CorruptDataError as error:
+        raise FaultError(str(error), f"restore the file from a backup of the checkpoint: {_NEW_CHECKPOINT}") from None
+    except UnsupportedDataError as error:
+        raise FaultError(str(error), f"update tiered_stream, and keep the checkpoint: {_NEW_CHECKPOINT}") from None
+    if ends is None:
+        raise FaultError(f"batch {last} is committed, but its file in offsets/ is gone",
+                         f"restore the folder offsets/: {_NEW_CHECKPOINT}")  # fmt: skip
+    if not ends.positions:
+        raise FaultError(f"offsets/{last} has no topic's offsets: the checkpoint is of another query",
+                         "set ingest.checkpointLocation to the checkpoint of this query")  # fmt: skip
+    return Seen(ends.positions, f"batch {last} is the last that is committed", mend)
 
 
 def _compare(job: Job, positions: Positions, ranges: PartitionRanges, source: LogSource) -> Seen[bool]:

@@ -7,12 +7,10 @@ import time
 import orjson
 
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.replay.replay_plan import ReplayPlan, ends_of
 
-_OFFSETS_LINE = 2
-"""Of a file of Spark's offset log: version, metadata, then a line for each source."""
 PLAN, FINISHED = "replay.json", "finished.json"
 
 
@@ -35,14 +33,18 @@ class ReplayStore(CheckpointFolder):
         return self.plan() or plan
 
     def reached(self, plan: ReplayPlan) -> bool:
-        """Whether a micro-batch that ends where the plan does is committed (Spark: `OffsetSeqLog`, `CommitLog`)."""
+        """Whether a micro-batch that ends where the plan does is committed.
+
+        Raises:
+            UnsupportedDataError: the checkpoint's offsets have a version that is not known here.
+            CorruptDataError: the checkpoint's offsets are damaged.
+        """
         if not plan.offsets:
             return True
-        batch = self._last_batch("commits")
-        text = None if batch is None else self.read(f"offsets/{batch}")
-        if text is None:
-            return False
-        return offsets_from_dict(orjson.loads(text.splitlines()[_OFFSETS_LINE])) == ends_of(plan.ranges)
+        checkpoint = SparkCheckpoint(self)
+        batch = checkpoint.last_committed()
+        found = None if batch is None else checkpoint.ends(batch)
+        return found is not None and found.positions == ends_of(plan.ranges)
 
     @property
     def finished(self) -> bool:
@@ -56,8 +58,4 @@ class ReplayStore(CheckpointFolder):
     @property
     def begun(self) -> bool:
         """Whether a micro-batch was planned, so that something may have been written."""
-        return self._last_batch("offsets") is not None
-
-    def _last_batch(self, log: str) -> int | None:
-        """The last batch in Spark's log of offsets or of commits."""
-        return max((int(name) for name in self.entries(log) if name.isdecimal()), default=None)
+        return SparkCheckpoint(self).last_planned() is not None

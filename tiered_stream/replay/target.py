@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tiered_stream.delta.query_evolution import with_named_sink
 from tiered_stream.options.command_settings import gives
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.replay.replay_plan import ReplayPlan
@@ -78,8 +79,8 @@ class Target(ABC):
 
     def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
         """The query, which ends where the plan does."""
-        named = writer.queryName(plan.transaction_id).option("checkpointLocation", checkpoint)
-        return named.trigger(availableNow=True).start()
+        named = with_named_sink(writer).queryName(plan.transaction_id)
+        return named.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 
 def checkpoint_in(folder: str, name: str) -> str:

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
 from tiered_stream.delta.data_files import totals
+from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
@@ -76,7 +77,7 @@ class TopicTarget(Target):
         writes = self._writes(plan)
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
         register_source(self.spark, TopicDataSource)
-        rows = self.spark.readStream.format(SOURCE).options(**settings).load()
+        rows = stream_of(self.spark, SOURCE, settings, checkpoint)
         # Their sums are reported in each `StreamingQueryProgress`.
         writer = self.limited(rows).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         how = "in transactions" if writes.transactional else "idempotent, at least once"

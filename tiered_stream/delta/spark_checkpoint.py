@@ -1,0 +1,171 @@
+"""Spark's own files in a query's checkpoint: the query's id, which micro-batches are committed, and where they end.
+
+Spark writes a micro-batch's end offsets as `offsets/N` before the micro-batch runs, and `commits/N` when it is done
+(Spark: `OffsetSeqLog`, `CommitLog`). A file in `offsets` has a line with its version, a line with settings, and a line
+for each source. Version 1 has the offset alone, version 2 the source's id and the offset: `0:{"orders":{"0":6}}`.
+An offset is JSON, or `-` where the source has none yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+
+from tiered_stream.errors import ConfigurationError, CorruptDataError, UnsupportedDataError, naming
+from tiered_stream.model import TopicPartition
+from tiered_stream.options.offset_json import offsets_from_dict
+from tiered_stream.options.types import LONG_MAX
+
+MOST_BYTES = 64 << 20
+"""Most bytes of a file in a checkpoint that are read."""
+_METADATA, _OFFSETS, _COMMITS = "metadata", "offsets", "commits"
+_BY_POSITION, _BY_ID = b"v1", b"v2"
+_HEADER_LINES = 2
+_NO_OFFSET = b"-"
+
+
+def too_large(folder: str, name: str) -> CorruptDataError:
+    """Return the error for a file beyond `MOST_BYTES`."""
+    return CorruptDataError(
+        f"the checkpoint {folder}, {name}: it has more than {MOST_BYTES >> 20} MiB, and is not read. See what has "
+        "written it"
+    )
+
+
+class Folder(Protocol):
+    """A checkpoint's folder; errors are the folder's own."""
+
+    folder: str
+
+    def entries(self, name: str = "") -> list[str]:
+        """Return the names in the folder, or in a folder in it; none where there is no such folder."""
+        ...
+
+    def read(self, name: str) -> bytes | None:
+        """Return the file's bytes; None where there is no such file. CorruptDataError beyond `MOST_BYTES`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnds:
+    """Where a micro-batch ends: each source's offset as JSON, by the source's id; None where a source has none yet.
+
+    `has_ids`: ids are in the file. Where they are not, an id is the source's position in the query.
+    """
+
+    by_source: Mapping[str, str | None]
+    has_ids: bool
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """Next offset to read by partition; of two sources that read one partition, the offset that is behind.
+
+        Empty: no source reads topics.
+        """
+        found: dict[TopicPartition, int] = {}
+        for text in self.by_source.values():
+            for partition, offset in _positions(text).items():
+                found[partition] = min(offset, found.get(partition, offset))
+        return found
+
+
+def _positions(text: str | None) -> dict[TopicPartition, int]:
+    try:
+        return {} if text is None else offsets_from_dict(orjson.loads(text))
+    except ConfigurationError:
+        return {}
+
+
+def batch_ends(text: bytes) -> BatchEnds:
+    """Read a file of the folder `offsets`.
+
+    Raises:
+        UnsupportedDataError: it has another version.
+        CorruptDataError: it is damaged.
+    """
+    lines = text.splitlines()
+    version = lines[0] if lines else b""
+    if version not in (_BY_POSITION, _BY_ID):
+        if not version.startswith(b"v"):
+            raise CorruptDataError("it is damaged: it does not begin with a version")
+        known = " and ".join(each.decode() for each in (_BY_POSITION, _BY_ID))
+        raise UnsupportedDataError(
+            f"its version is {version.decode(errors='replace')!r:.20}, and this release reads {known}: a newer Spark "
+            "has written it"
+        )
+    if len(lines) < _HEADER_LINES:
+        raise CorruptDataError("it is damaged: it ends before the sources' offsets")
+    has_ids = version == _BY_ID
+    offsets = [
+        (line.partition(b":") if has_ids else (str(number).encode(), b":", line))
+        for number, line in enumerate(lines[_HEADER_LINES:])
+    ]
+    return BatchEnds(dict(_offset(*each) for each in offsets), has_ids)
+
+
+def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None]:
+    try:
+        if not colon:
+            raise ValueError("a line has no source")
+        if offset == _NO_OFFSET:
+            return source.decode(), None
+        orjson.loads(offset)
+        return source.decode(), offset.decode()
+    except ValueError as error:
+        raise CorruptDataError(f"it is damaged: the offset of a source cannot be read ({error})") from error
+
+
+class SparkCheckpoint:
+    """A query's checkpoint; errors are the folder's, and those that each method names."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def query_id(self) -> str | None:
+        """Return the query's id; None before its first start (Spark: `StreamMetadata`).
+
+        Raises:
+            CorruptDataError: the file is damaged.
+        """
+        text = self._folder.read(_METADATA)
+        if text is None:
+            return None
+        try:
+            found = orjson.loads(text)["id"]
+        except (orjson.JSONDecodeError, TypeError, KeyError):
+            found = None
+        if not isinstance(found, str):
+            raise CorruptDataError(f"{self._name(_METADATA)}: it is damaged: it does not have the query's id")
+        return found
+
+    def last_committed(self) -> int | None:
+        """Return the last micro-batch that Spark counts as done; None: there is none."""
+        return self._last(_COMMITS)
+
+    def last_planned(self) -> int | None:
+        """Return the last micro-batch that was begun, done or not; None: there is none."""
+        return self._last(_OFFSETS)
+
+    def ends(self, batch_id: int) -> BatchEnds | None:
+        """Return where a micro-batch ends; None where Spark has deleted the file, or has not written it.
+
+        Raises:
+            UnsupportedDataError: the file has a version that is not known here.
+            CorruptDataError: the file is damaged, or too large.
+        """
+        text = self._folder.read(f"{_OFFSETS}/{batch_id}")
+        if text is None:
+            return None
+        with naming(lambda: self._name(f"{_OFFSETS}/{batch_id}")):
+            return batch_ends(text)
+
+    def _last(self, log: str) -> int | None:
+        """Return the highest number among the names, as Spark takes names for micro-batches."""
+        numbers = [int(name) for name in self._folder.entries(log) if name.isascii() and name.isdecimal()]
+        return max((number for number in numbers if number <= LONG_MAX), default=None)
+
+    def _name(self, file: str) -> str:
+        return f"the checkpoint {self._folder.folder}, {file}"
