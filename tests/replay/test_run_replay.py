@@ -167,9 +167,8 @@ def test_replacing_touches_no_other_partition_and_no_other_time(spark: SparkSess
         ('{LONG}', 0, {FROM - 1}L, 0), ('{LONG}', 0, {RECORDS}L, 0), ('{LONG}', 1, {FROM}L, 0), ('x', 0, {FROM}L, 0)
         AS t(topic, partition, offset, after)"""
     assert spark.sql(rows).to(spark.createDataFrame([], columns).schema).where(replace_where(plan)).count() == 1
-    assert (
-        spark.sql(rows).where(replace_where(replace(plan, arguments=replace(plan.arguments, exact=False)))).count() == 3
-    )
+    all_times = replace(plan, arguments=replace(plan.arguments, exact=False))
+    assert spark.sql(rows).where(replace_where(all_times)).count() == 3
 
 
 def test_an_exact_replay_takes_the_records_of_its_times_up_to_the_logs_end(replayer: Replayer) -> None:

@@ -237,6 +237,21 @@ def kept_columns(given: RowSettings, include_headers: bool) -> tuple[tuple[str, 
     return tuple((name, name) for name in SCHEMA_WITH_HEADERS.names if name not in left_out)
 
 
+def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
+    """Columns in which a table has a record's parts as they are: by Kafka's name, the table's name.
+
+    Text counts as it is. A part that is decoded or left out is missing. `headers` count whatever includeHeaders says.
+
+    Raises:
+        ConfigurationError: a setting is malformed.
+    """
+    given = row_settings(settings)
+    of_value = VALUE if given.value_columns.lower() == FLAT else given.value_columns
+    texts = {KEY: KEY} if given.key_format is Format.STRING else {}
+    texts |= {VALUE: of_value} if given.value_format is Format.STRING else {}
+    return texts | dict(kept_columns(given, include_headers=True))
+
+
 def _with_kind(part: PartFormat, how: RowFormat, name: str) -> PartFormat:
     decoder = None if part.kind is not None else open_decoder(how, name)
     return part if decoder is None else replace(part, kind=decoder.kind)

@@ -26,6 +26,8 @@ MOST_CONDITIONS = 200
 AT_ONCE = 32
 """Partitions whose buckets are read again together."""
 
+OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
+"""The names that columns have in the source."""
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
 _ROW_KEYS = list(HASHES[:3])
@@ -102,23 +104,30 @@ def within(bounds: Bounds) -> str:
     return f"{_of_topics(bounds)} AND offset >= {low} AND offset < {high}"
 
 
-def exactly_within(bounds: Bounds) -> str:
-    """SQL that holds for the rows within the bounds."""
+def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
+    """SQL that holds for the rows within the bounds; `names`: what the table calls Kafka's columns."""
+    number, offset = (_identifier(names[name]) for name in ("partition", "offset"))
     topics: dict[str, list[str]] = {}
     for partition, (start, end) in sorted(bounds.items()):
-        condition = f"(partition = {partition.partition} AND offset >= {start} AND offset < {end})"
+        condition = f"({number} = {partition.partition} AND {offset} >= {start} AND {offset} < {end})"
         topics.setdefault(partition.topic, []).append(condition)
-    return " OR ".join(f"(topic = {_quoted(topic)} AND ({' OR '.join(some)}))" for topic, some in topics.items())
+    topic = _identifier(names["topic"])
+    return " OR ".join(f"({topic} = {_quoted(each)} AND ({' OR '.join(some)}))" for each, some in topics.items())
 
 
-def timestamps_within(times: TimeRange) -> str:
-    """SQL that holds for the rows with these timestamps."""
-    end = "" if times.to_ms is None else f" AND timestamp < timestamp_millis({times.to_ms})"
-    return f"timestamp >= timestamp_millis({times.from_ms}){end}"
+def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) -> str:
+    """SQL that holds for the rows with these timestamps; `names` as in `exactly_within`."""
+    timestamp = _identifier(names["timestamp"])
+    end = "" if times.to_ms is None else f" AND {timestamp} < timestamp_millis({times.to_ms})"
+    return f"{timestamp} >= timestamp_millis({times.from_ms}){end}"
 
 
 def _of_topics(partitions: Iterable[TopicPartition]) -> str:
     return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({each.topic for each in partitions}))})"
+
+
+def _identifier(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def _quoted(text: str) -> str:

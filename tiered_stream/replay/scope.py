@@ -62,8 +62,10 @@ class VerifiedTable:
     rows: DataFrame
 
 
-def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
+def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> VerifiedTable:
     """The table, a path if it has a slash in it, at its latest version: what is written meanwhile is not seen.
+
+    `names`: what the table calls Kafka's columns (see `record_columns`); one that is missing there is not compared.
 
     Raises:
         ConfigurationError: there is no Delta table, its columns are not those of records, or the session lacks what
@@ -76,15 +78,16 @@ def open_verified(spark: SparkSession, table: str) -> VerifiedTable:
     with spark_errors(table, "read"):
         version, rows = _latest(spark, address)
         columns = {column.lower(): column for column in rows.columns}
-    present = [name for name in (*_NEEDED, *HASHED) if name in columns]
-    types = {name: _cast(table, name, rows.schema[columns[name]].dataType) for name in present}
+    found = {name: columns[own.lower()] for name, own in names.items() if own.lower() in columns}
+    present = [name for name in (*_NEEDED, *HASHED) if name in found]
+    types = {name: _cast(table, name, rows.schema[found[name]].dataType) for name in present}
     missing = [name for name in _NEEDED if name not in present]
     if missing or len(present) == len(_NEEDED):
         raise ConfigurationError(
             f"the table {table} cannot be compared: it has no column {' and '.join(missing) or ' or '.join(HASHED)}; "
-            "they must bear the names that they have in the source"
+            "it must have the name that it has in the source, or that ingest.kafkaColumns gives it"
         )
-    named = [rows[columns[name]].cast(kind).alias(name) for name, kind in types.items()]
+    named = [rows[f"`{found[name]}`"].cast(kind).alias(name) for name, kind in types.items()]
     return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
 
 

@@ -13,15 +13,17 @@ from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, DeltaSparkTr
 from tiered_stream.delta.ingest_settings import source_options, table_files
 from tiered_stream.delta.landing import Landing, check_settings, plan_landing
 from tiered_stream.delta.lane import check_fit
+from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.delta.query_run import BoundedRun
-from tiered_stream.delta.row_schema import fit_to_table, plan_topics, shared_columns, time_zone
+from tiered_stream.delta.row_schema import fit_to_table, plan_topics, record_columns, shared_columns, time_zone
+from tiered_stream.delta.row_settings import KAFKA_COLUMNS
 from tiered_stream.delta.session_checks import check_delta
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import without
 from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
-from tiered_stream.replay.comparison import exactly_within, timestamps_within
+from tiered_stream.replay.comparison import OWN_NAMES, exactly_within, timestamps_within
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in
@@ -30,6 +32,7 @@ from tiered_stream.source import register
 from tiered_stream.spark_session import refuse_connect
 
 TOPIC, PARQUET = "kafka:", "parquet:"
+_NEEDED = ("topic", "partition", "offset")
 
 
 def target_of(
@@ -88,6 +91,8 @@ class DeltaTarget(Target):
         check_delta(self.spark)
         if plan.arguments.replace and self.lane == "direct":
             raise ConfigurationError("the direct lane only appends: with --replace use lane auto or spark")
+        if plan.arguments.replace:
+            self._check_replaced(plan, parsed.include_headers)
         address = find_address(self.spark, self.place)
         found = None if address.uri is None else DeltaSparkTable(self.spark, address).find()
         if found is not None:
@@ -108,12 +113,30 @@ class DeltaTarget(Target):
         return landing.start(), f"{landing.lane.value} lane, {landing.reason}"
 
     def _landing(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> Landing:
-        name, replaced = plan.transaction_id, replace_where(plan) if plan.arguments.replace else None
-        records = replace_where(plan) if plan.arguments.replace else None
+        name, replaces = plan.transaction_id, plan.arguments.replace
+        replaced = replace_where(plan, record_columns(self.given)) if replaces else None
+        records = replace_where(plan) if replaces else None
         return plan_landing(
             self.spark, options=settings, table=self.place, checkpoint=checkpoint, lane=self.lane, name=name,
             bounded=BoundedRun(name, replaced, records, self.tasks),
         )  # fmt: skip
+
+    def _check_replaced(self, plan: ReplayPlan, include_headers: bool) -> None:
+        """Whether the table's rows say which record they are of, so that those of the plan can be taken out."""
+        names = record_columns(self.given)
+        written = [
+            how.written.names for how in plan_topics(self.given, include_headers, time_zone(self.spark)).values()
+        ]
+        needed = _NEEDED if not plan.arguments.exact else (*_NEEDED, "timestamp")
+        missing = [
+            name for name in needed if name not in names or any(names[name] not in columns for columns in written)
+        ]
+        if missing:
+            raise ConfigurationError(
+                f"--replace finds the rows to take out of {self.place} by the record's {', '.join(needed)}, but the "
+                f"settings leave {', '.join(missing)} out of the table: keep it by {KAFKA_COLUMNS.name} (such as "
+                f"{missing[0]} as kafka_{missing[0]}), or replay without --replace"
+            )
 
     def _check_table(self, table: DeltaSparkTransaction, plan: ReplayPlan, include_headers: bool) -> None:
         found = table.state.description
@@ -133,10 +156,11 @@ class DeltaTarget(Target):
             )
 
 
-def replace_where(plan: ReplayPlan) -> str:
-    """The condition on the rows of the plan, in SQL."""
-    where = f"({exactly_within({each: (offsets.start, offsets.end) for each, offsets in plan.ranges.items()})})"
-    return f"{where} AND {timestamps_within(plan.times)}" if plan.arguments.exact else where
+def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str:
+    """The condition on the rows of the plan, in SQL; `names`: what the table calls Kafka's columns."""
+    bounds = {each: (offsets.start, offsets.end) for each, offsets in plan.ranges.items()}
+    where = f"({exactly_within(bounds, names)})"
+    return f"{where} AND {timestamps_within(plan.times, names)}" if plan.arguments.exact else where
 
 
 class ParquetTarget(Target):
@@ -168,6 +192,6 @@ class ParquetTarget(Target):
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
         register(self.spark)
-        rows = self.spark.readStream.format("tiered_stream").options(**settings).load()
+        rows = stream_of(self.spark, "tiered_stream", settings, checkpoint)
         writer = self.limited(rows).writeStream.format("parquet").option("path", self.place)
         return self.started(writer, plan, checkpoint), "by Spark's file sink"

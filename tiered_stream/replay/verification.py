@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.ingest_settings import source_options
+from tiered_stream.delta.row_schema import record_columns
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.positions import TimeRange
@@ -35,9 +36,10 @@ def verify(
     table has these columns.
 
     Args:
-        options: those of `format("tiered_stream")`, as the ingest had them; `ingest.*` settings are passed over. What
-            lies between starting and ending options must be in the table; without them a partition is compared from
-            the table's lowest to its highest offset. `startingOffsets=latest` counts as none.
+        options: those of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
+            keys and values say where the table has the record's columns; other `ingest.*` settings are passed over.
+            What lies between starting and ending options must be in the table; without them a partition is compared
+            from the table's lowest to its highest offset. `startingOffsets=latest` counts as none.
         table: a path (it has a slash in it), or a name in the catalog.
         ranges: the offsets to compare, in place of what the options say.
         times: compare only records with these timestamps.
@@ -46,9 +48,11 @@ def verify(
         ConfigurationError: an option is wrong, there is no such table, or it lacks columns.
         BrokerError, StorageError: the topics' offsets cannot be had. What fails in Spark, raises Spark's errors.
     """
-    verified = open_verified(spark, table)
+    verified = open_verified(spark, table, record_columns(options))
     if times is not None and "timestamp" not in verified.columns:
-        raise ConfigurationError(f"the table {table} has no column timestamp, by which records are to be chosen")
+        raise ConfigurationError(
+            f"the table {table} has no column with the records' timestamp, by which records are to be chosen"
+        )
     settings = source_options(options)
     scope = look_up_scope(settings, ranges)
     register(spark)
