@@ -105,7 +105,7 @@ def make_by_spark(
         TableError: Spark cannot.
     """
     check_table(spark, address.path)
-    layout = f" PARTITIONED BY (`{day_column}`)" if day_column else ""
+    layout = f" PARTITIONED BY ({_quoted_name(day_column)})" if day_column else ""
     layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
     with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
     table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
@@ -164,7 +164,12 @@ def spark_path(address: TableAddress) -> str:
 
 def _columns(names: Sequence[str]) -> str:
     """As SQL has them; a dot leads to a field of a column."""
-    return ", ".join(".".join(f"`{part.replace('`', '``')}`" for part in name.split(".")) for name in names)
+    return ", ".join(".".join(map(_quoted_name, name.split("."))) for name in names)
+
+
+def _quoted_name(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
 
 
 def _properties(given: Mapping[str, str]) -> str:

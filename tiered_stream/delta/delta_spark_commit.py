@@ -20,6 +20,7 @@ from tiered_stream.delta.address import TableAddress, known_scheme, spark_path, 
 from tiered_stream.delta.java_errors import JAVA_ERRORS, first_line, java_classes
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.opened_logs import opened_logs
+from tiered_stream.delta.partition_folder import log_path
 from tiered_stream.delta.session_checks import EXTENSION
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.errors import TableError
@@ -185,7 +186,7 @@ class DeltaSparkTransaction:
         transaction = {"appId": batch.query_id, "version": batch.batch_id, "lastUpdated": moment}
         files = (
             {
-                "path": file.path,
+                "path": log_path(file.path),
                 "partitionValues": batch.partition_values(file),
                 "size": file.size,
                 "modificationTime": file.modification_time,

@@ -26,6 +26,7 @@ from tiered_stream.delta.file_systems import delta_storage_options
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.local_times import LOCAL_TIMES, hides_local_times, made_first
+from tiered_stream.delta.row_schema import check_day_column
 from tiered_stream.delta.table_log import TableLog
 from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
 from tiered_stream.errors import TableAccessError, TableError
@@ -64,8 +65,11 @@ def make_table(files: TableFiles, schema: StructType, properties: Mapping[str, s
     """A new table, or the one that somebody else has just made.
 
     Raises:
+        ConfigurationError: Delta takes no column that is called as the day's.
         TableError: the place cannot be written to, or a property is unknown.
     """
+    if files.day_column is not None:
+        check_day_column(files.day_column)  # the library takes any name, delta-spark then refuses changes of the table
     first, others = made_first(schema, files.day_column)
     with _table_errors(files.uri, "made"):
         table = DeltaTable.create(

@@ -323,6 +323,15 @@ def _json_schema(name: str, text: str) -> pa.Schema:
         ) from error
 
 
+def check_day_column(name: str) -> None:
+    """Raises ConfigurationError: Delta takes no column of the name, without column mapping."""
+    if _FORBIDDEN.search(name) or not name:
+        raise ConfigurationError(
+            f"ingest.dayColumn is {name!r:.100}, which cannot be a column of a Delta table: blanks and ,;{{}}()= are "
+            "not allowed in its name. Take another one."
+        )
+
+
 def _check_columns(names: Sequence[str]) -> None:
     """Raises ConfigurationError: two columns have one name for Delta, or a name that it does not take."""
     seen: dict[str, str] = {}

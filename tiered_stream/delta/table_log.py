@@ -63,13 +63,12 @@ class TableLog:
 
     def mentioned(self, paths: Collection[str], first: int, last: int) -> set[str] | None:
         """Those of the data files that the versions `first` to `last` added or removed."""
-        wanted = {unquote(path): path for path in paths}
-        found: set[str] = set()
+        wanted, found = frozenset(paths), set[str]()
         try:
             for file in self._actions(first, last, b'"path"', ("add", "remove")):
                 path = unquote(str(file.get("path")))
                 if path in wanted:
-                    found.add(wanted[path])
+                    found.add(path)
         except FileNotFoundError:
             return None
         return found

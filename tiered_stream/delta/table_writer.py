@@ -21,6 +21,7 @@ from tiered_stream.delta.file_statistics import FileStatistics
 from tiered_stream.delta.file_systems import DataFolder, open_data_folder
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_once
+from tiered_stream.delta.partition_folder import partition_folder
 from tiered_stream.delta.row_schema import spark_columns
 from tiered_stream.delta.upload_threads import UploadThreads
 from tiered_stream.delta.waiting_rows import DayRows, WaitingRows
@@ -129,7 +130,7 @@ class TableWriter:
         path = f"part-{self._task:05d}-{uuid4()}-c{self._begun:03d}{suffix}"
         self._begun += 1
         if self._files.day_column is not None:
-            path = f"{self._files.day_column}={day or NULL_DAY}/{path}"
+            path = f"{partition_folder(self._files.day_column, day or NULL_DAY)}/{path}"
         return _OpenFile(self._folder, path, day, schema, self._files, self._pace)
 
     def _finish(self, day: str | None) -> None:
