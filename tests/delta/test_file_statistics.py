@@ -136,3 +136,13 @@ def test_a_column_of_nulls_bounds_nothing() -> None:
     assert typed(s=pa.array([None], pa.string())) == {
         "numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {"s": 1},
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [[-0.0, 0.0], [0.0, -0.0], [0.0], [-0.0], [None, 0.0]])
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+def test_a_bound_of_zero_is_for_either_zero(values: list[float | None], kind: pa.DataType) -> None:
+    """They are equal, but a reader may take -0.0 for the smaller one."""
+    inner = pa.array([{"f": value} for value in values], pa.struct([("f", kind)]))
+    found = typed(e=pa.array(values, kind), s=inner)
+    assert str(found["minValues"]) == "{'e': -0.0, 's': {'f': -0.0}}"
+    assert str(found["maxValues"]) == "{'e': 0.0, 's': {'f': 0.0}}"

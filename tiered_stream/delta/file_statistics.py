@@ -136,7 +136,8 @@ def _told(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        # The two zeros are equal, but some readers tell them apart: a bound holds for both.
+        return (value or (0.0 if round_up else -0.0)) if math.isfinite(value) else None
     if pa.types.is_timestamp(kind):
         return _timestamp(value, "Z" if kind.tz else "", round_up=round_up)
     return _date(value) if pa.types.is_date32(kind) else value
