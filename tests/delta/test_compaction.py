@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
+import orjson
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.delta.archive import LONG, everything, landed, options
 from tests.delta.committing import QUERY, log_of, offsets, planned, table, written
@@ -21,6 +26,7 @@ from tiered_stream.delta.deltalake_commit import DeltalakeTable, make_table
 from tiered_stream.delta.deltalake_compaction import MANY, compact_crowded
 from tiered_stream.delta.ingest_settings import TableFiles
 from tiered_stream.delta.lane import table_schema
+from tiered_stream.delta.row_schema import spark_columns
 from tiered_stream.delta.table_writer import TableWriter
 
 RECORDS = 5
@@ -95,6 +101,58 @@ def test_a_compaction_that_fails_is_told_and_leaves_the_query_alone(
         compaction.wait()
     assert offsets(files) == list(range(3 * RECORDS))
     assert "was not compacted, and is tried again later: no room" in caplog.text and "and more" not in caplog.text
+
+
+def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> TableFiles:
+    """A table with as many small files as are compacted, one of each row, by turns."""
+    files = TableFiles((folder / "table").as_uri())
+    schema = StructType([*spark_columns(ddl, None), StructField("offset", LongType())])
+    make_table(files, schema, {})
+    plan = LandingTable(files, schema, planned(files).table_id, lambda _: None)
+    commits = TableCommits(DeltalakeTable(files), plan, lambda *_: None)
+    for batch in range(MANY):
+        writer = TableWriter(files, 0)
+        row = rows[batch % len(rows)] | {"offset": batch}
+        writer.add(ORDERS, pa.RecordBatch.from_pylist([row], pa.schema([*ddl, ("offset", pa.int64())])))
+        commits.commit(QUERY, batch, writer.finish())
+    return files
+
+
+EARLY_DAY, EARLY_MOMENT = date(1500, 2, 28), datetime(1899, 12, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("row", "compacted"),
+    [
+        ({"d": EARLY_DAY}, False),
+        ({"t": EARLY_MOMENT}, False),
+        ({"s": {"l": [EARLY_DAY, None]}}, False),
+        ({"m": [(1, EARLY_MOMENT)]}, False),
+        ({"d": date(1582, 10, 15), "t": datetime(1900, 1, 1, tzinfo=UTC), "local": datetime(1, 1, 1)}, True),
+    ],
+)
+def test_files_that_need_sparks_version_are_not_compacted_by_deltalake(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, row: dict[str, Any], compacted: bool
+) -> None:
+    moment = pa.timestamp("us", "UTC")
+    schema = pa.schema([
+        ("d", pa.date32()), ("t", moment), ("local", pa.timestamp("us")), ("n", pa.int64()),
+        ("s", pa.struct([("l", pa.list_(pa.date32()))])), ("m", pa.map_(pa.int64(), moment)),
+    ])  # fmt: skip
+    files = typed_files(tmp_path, [row, {}], schema)
+    compact_crowded(files)
+    assert len(table(files).file_uris()) == (1 if compacted else MANY)
+    assert ("Set ingest.commit=spark to compact it" in caplog.text) != compacted
+
+
+def test_a_compaction_bounds_no_number_that_may_be_nan(tmp_path: Path) -> None:
+    """The library's bounds pass over NaN, and a reader of the log would skip it."""
+    number = pa.float64()
+    schema = pa.schema([("e", number), ("x.y", number), ("n", pa.int64()), ("s", pa.struct([("e", number)]))])
+    files = typed_files(tmp_path, [{"e": float("nan"), "x.y": 1.0, "n": 1, "s": {"e": 1.0}}], schema)
+    compact_crowded(files)
+    (added,) = [each["add"] for each in log_of(files, MANY + 1) if "add" in each]
+    assert orjson.loads(added["stats"])["minValues"] == {"n": 1, "offset": 0}
 
 
 @pytest.mark.slow

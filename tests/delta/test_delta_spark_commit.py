@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,24 @@ import orjson
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructType
 
 from tests.delta.committing import QUERY, log_file, log_of, offsets, overwrite, planned, table, written
-from tiered_stream.delta.address import find_address
+from tiered_stream.delta.address import TableAddress, find_address
 from tiered_stream.delta.commit import TableCommits
+from tiered_stream.delta.committer import Committer, lock_for_deltalake
+from tiered_stream.delta.compaction import compaction_of
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, has_delta_spark
-from tiered_stream.delta.deltalake_commit import DeltalakeTable, describe, make_table
-from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.deltalake_commit import DeltalakeTable, add_columns, describe, make_table
+from tiered_stream.delta.deltalake_compaction import MANY
+from tiered_stream.delta.ingest_settings import COMMIT_BY_DELTALAKE, TableFiles
 from tiered_stream.delta.java_errors import JAVA_ERRORS, is_conflict
 from tiered_stream.delta.lane import table_schema
 from tiered_stream.delta.opened_logs import opened_logs
+from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.delta.transaction import BatchCommit, UncertainCommitError
 from tiered_stream.errors import TableError
+from tiered_stream.formats.row_choices import Evolution
 
 
 @pytest.fixture
@@ -41,8 +48,12 @@ def conflicts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(delta.exceptions.captured, "_convert_delta_exception", lambda error: None)
 
 
+def address_of(spark: SparkSession, files: TableFiles) -> TableAddress:
+    return find_address(spark, str(folder(files)))
+
+
 def spark_table(spark: SparkSession, files: TableFiles) -> DeltaSparkTable:
-    return DeltaSparkTable(spark, find_address(spark, str(folder(files))))
+    return DeltaSparkTable(spark, address_of(spark, files))
 
 
 def folder(files: TableFiles) -> Path:
@@ -223,7 +234,22 @@ def test_deltas_hooks_run_after_a_commit(spark: SparkSession, tmp_path: Path) ->
     assert log_file(files, 4).with_name(f"{4:020d}.checkpoint.parquet").exists()
 
 
-def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(spark: SparkSession, files: TableFiles) -> None:
+def batch_by_deltalake(spark: SparkSession, files: TableFiles) -> None:
+    lock = lock_for_deltalake(spark, address_of(spark, files), files)
+    TableCommits(DeltalakeTable(files, lock), planned(files), fail_at_gap).commit(QUERY, 0, [])
+
+
+def growth_by_deltalake(spark: SparkSession, files: TableFiles) -> None:
+    grow = growth_of(spark, address_of(spark, files), files, Committer(COMMIT_BY_DELTALAKE, ""), Evolution.ADD)
+    assert grow is not None
+    columns = describe(table(files)).fields
+    grow(columns, StructType.fromJson({"type": "struct", "fields": list(columns)}).add("more", LongType()))
+
+
+@pytest.mark.parametrize("by_deltalake", [batch_by_deltalake, growth_by_deltalake])
+def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(
+    spark: SparkSession, files: TableFiles, by_deltalake: Callable[[SparkSession, TableFiles], None]
+) -> None:
     """delta-spark looks whether a version is there and then renames: deltalake waits while it does."""
     by_delta = spark_table(spark, files)
     by_delta.begin()
@@ -235,7 +261,7 @@ def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(spark: S
             go_on.wait()
 
     def commit() -> None:
-        TableCommits(DeltalakeTable(files, by_delta.lock), planned(files), fail_at_gap).commit(QUERY, 0, [])
+        by_deltalake(spark, files)
         done.set()
 
     threads = [threading.Thread(target=each) for each in (hold, commit)]
@@ -250,6 +276,46 @@ def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(spark: S
     for thread in threads:
         thread.join()
     assert done.is_set() and table(files).version() == 1
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_columns_that_come_while_somebody_opens_the_table_are_looked_for_again(
+    spark: SparkSession, files: TableFiles, overwrites: bool
+) -> None:
+    by_delta = spark_table(spark, files)
+
+    @contextmanager
+    def opened_meanwhile() -> Iterator[None]:
+        with by_delta.lock():
+            yield
+            by_delta.begin()
+            if overwrites and table(files).version() == 1:
+                overwrite(files, 1, [{"commitInfo": {"timestamp": 1, "operation": "WRITE", "operationParameters": {}}}])
+
+    add_columns(files, StructType().add("more", LongType()), opened_meanwhile)
+    # The second commit changes nothing where the first is still there.
+    assert table(files).version() == 2
+    assert [each.name for each in table(files).schema().fields].count("more") == 1
+
+
+@pytest.mark.parametrize(("opened", "engine"), [(False, "delta-rs"), (True, "Apache-Spark")])
+def test_what_delta_spark_has_opened_is_compacted_by_delta_spark(
+    spark: SparkSession, files: TableFiles, opened: bool, engine: str
+) -> None:
+    """deltalake would need its lock until the last row is written, and batches would wait for it."""
+    commits = TableCommits(DeltalakeTable(files), planned(files), fail_at_gap)
+    for batch in range(MANY):
+        commits.commit(QUERY, batch, written(files, 2, 2 * batch))
+    if opened:
+        spark_table(spark, files).begin()
+    due = replace(files, compact_every=1)
+    compaction = compaction_of(spark, address_of(spark, files), due, Committer(COMMIT_BY_DELTALAKE, ""))
+    assert compaction is not None
+    compaction.after(MANY - 1, MANY)
+    compaction.wait()
+    newest = table(files).history(1)[0]
+    assert newest["operation"] == "OPTIMIZE" and engine in str(newest)
+    assert len(table(files).file_uris()) == 1 and offsets(files) == list(range(2 * MANY))
 
 
 def test_a_table_is_not_opened_for_a_lock_that_nobody_else_has(spark: SparkSession, files: TableFiles) -> None:

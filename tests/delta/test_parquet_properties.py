@@ -76,3 +76,28 @@ def test_a_page_of_large_records_has_about_a_mebibyte() -> None:
         parquet.write_batch(rows)
     assert 1 << 19 < max(file.sizes) < 1 << 21
     assert pq.read_table(io.BytesIO(file.getvalue())).column("value").to_pylist() == [NOISE[:10_000]] * 800
+
+
+def test_numbers_that_may_be_nan_have_no_bounds_at_any_depth() -> None:
+    """pyarrow's pass over NaN, which Spark and DuckDB have above all numbers."""
+    rows = pa.RecordBatch.from_pylist(
+        [{"e": 1.0, "f": 1.0, "s": {"e": 1.0, "n": 1}, "l": [1.0], "m": [("a", 1.0)], "n": 1}],
+        pa.schema([
+            ("e", pa.float64()), ("f", pa.float32()), ("s", pa.struct([("e", pa.float64()), ("n", pa.int64())])),
+            ("l", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.float64())), ("n", pa.int64()),
+        ]),
+    )  # fmt: skip
+    file = io.BytesIO()
+    with open_parquet(pa.PythonFile(file, "w"), rows, "none") as parquet:
+        parquet.write_batch(rows)
+    group = pq.read_metadata(io.BytesIO(file.getvalue())).row_group(0)
+    columns = [group.column(at) for at in range(group.num_columns)]
+    bounded = {each.path_in_schema for each in columns if each.statistics and each.statistics.has_min_max}
+    assert bounded == {"s.n", "m.key_value.key", "n"}
+
+
+def test_a_footer_has_sparks_version(tmp_path: Path) -> None:
+    writer = TableWriter(TableFiles(tmp_path.as_uri()), 0)
+    writer.add(ORDERS, decoded([Record()]))
+    (file,) = writer.finish()
+    assert pq.read_metadata(tmp_path / file.path).metadata == {b"org.apache.spark.version": b"4.2.0"}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from py4j.clientserver import ClientServer
 from pyspark.sql import SparkSession
@@ -33,7 +33,7 @@ from tiered_stream.delta.writer_requirements import asked_by_session, asked_of_w
 from tiered_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tiered_stream.delta.transaction import CommitTable
+    from tiered_stream.delta.transaction import CommitTable, Lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,29 @@ class Committer:
 
     def open(self, spark: SparkSession, address: TableAddress, files: TableFiles) -> CommitTable:
         """The table, to be committed to."""
-        by_spark = DeltaSparkTable(spark, address)
         if self.by == COMMIT_BY_SPARK:
-            return by_spark
+            return DeltaSparkTable(spark, address)
         from tiered_stream.delta.deltalake_commit import DeltalakeTable
 
-        return DeltalakeTable(files, by_spark.lock if _lockable(spark, files) else nullcontext)
+        return DeltalakeTable(files, lock_for_deltalake(spark, address, files))
+
+
+def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableFiles) -> Lock:
+    """What deltalake holds at each of its commits, so that the session's delta-spark does not overwrite it."""
+    excluded = excluded_delta_spark(spark, address, files)
+    return excluded.lock if excluded else nullcontext
+
+
+def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
+    """The table as the session's delta-spark has it, if deltalake can exclude that by a lock."""
+    # A lock belongs to a thread: Python's have to have threads of their own in the JVM, as is Spark's default.
+    lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
+    return DeltaSparkTable(spark, address) if lockable else None
+
+
+def lock_for_making(spark: SparkSession, files: TableFiles) -> Lock:
+    """As `lock_for_deltalake`, of a table that is still to be made, so that no catalog has it yet."""
+    return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
 def choose_committer(
@@ -98,11 +115,6 @@ def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[
     if parts.scheme == "s3" and not session_settings(spark, parts.netloc).has_connector:
         return "the session has no way to S3 (hadoop-aws)"
     return None
-
-
-def _lockable(spark: SparkSession, files: TableFiles) -> bool:
-    # A lock belongs to a thread: Python's have to have threads of their own in the JVM, as is Spark's default.
-    return isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
 
 
 def _local(files: TableFiles) -> bool:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache, partial
 
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.address import TableAddress
-from tiered_stream.delta.committer import Committer
+from tiered_stream.delta.committer import Committer, excluded_delta_spark
 from tiered_stream.delta.ingest_settings import COMMIT_BY_SPARK, TableFiles
 
 log = logging.getLogger(__name__)
@@ -35,9 +36,7 @@ def compaction_of(
         return None
     if committer.by == COMMIT_BY_SPARK:
         return Compaction(files.uri, files.compact_every, partial(_optimize, spark, address, files.target_bytes))
-    from tiered_stream.delta.deltalake_compaction import compact_crowded
-
-    return Compaction(files.uri, files.compact_every, partial(compact_crowded, files))
+    return Compaction(files.uri, files.compact_every, partial(_compact, spark, address, files))
 
 
 class Compaction:
@@ -71,6 +70,20 @@ class Compaction:
 @cache
 def _thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "compaction")
+
+
+def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> None:
+    """By deltalake, or by the session's delta-spark if that has opened the table: then deltalake needs its lock.
+
+    deltalake compacts and commits in one call. Under the lock, batches would wait for all of that.
+    """
+    from tiered_stream.delta.deltalake_compaction import compact_crowded, is_crowded
+
+    excluded = excluded_delta_spark(spark, address, files)
+    if excluded is None or not excluded.is_opened():
+        compact_crowded(files, excluded.lock if excluded else nullcontext)
+    elif is_crowded(files):
+        _optimize(spark, address, files.target_bytes)
 
 
 def _optimize(spark: SparkSession, address: TableAddress, target_bytes: int) -> None:

@@ -110,6 +110,10 @@ class DeltaSparkTable:
         finally:
             lock.unlock()
 
+    def is_opened(self) -> bool:
+        """Whether somebody in the session has opened the table: then it has a lock."""
+        return self._opened_lock() is not None
+
     def _opened_lock(self) -> Any:
         """None: nobody in the session has opened the table."""
         with _java_errors(self._address, "locked"):

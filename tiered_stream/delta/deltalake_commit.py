@@ -12,9 +12,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import orjson
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures
@@ -28,7 +29,7 @@ from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.local_times import LOCAL_TIMES, hides_local_times, made_first
 from tiered_stream.delta.row_schema import check_day_column
 from tiered_stream.delta.table_log import TableLog
-from tiered_stream.delta.transaction import BatchCommit, TableState, UncertainCommitError
+from tiered_stream.delta.transaction import BatchCommit, Lock, TableState, UncertainCommitError
 from tiered_stream.errors import TableAccessError, TableError
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,9 @@ _OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
 
-Lock = Callable[[], AbstractContextManager[object]]
+_T = TypeVar("_T")
+_MOST_ATTEMPTS = 3
+"""Of a change that somebody may have overwritten: who has done so has opened the table, and then has a lock."""
 
 
 def open_table(files: TableFiles) -> DeltaTable | None:
@@ -61,7 +64,9 @@ def _open(files: TableFiles) -> DeltaTable:
     return DeltaTable(files.uri, storage_options=delta_storage_options(files.storage))
 
 
-def make_table(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+def make_table(
+    files: TableFiles, schema: StructType, properties: Mapping[str, str], lock: Lock = nullcontext
+) -> DeltaTable:
     """A new table, or the one that somebody else has just made.
 
     Raises:
@@ -70,30 +75,43 @@ def make_table(files: TableFiles, schema: StructType, properties: Mapping[str, s
     """
     if files.day_column is not None:
         check_day_column(files.day_column)  # the library takes any name, delta-spark then refuses changes of the table
-    first, others = made_first(schema, files.day_column)
     with _table_errors(files.uri, "made"):
-        table = DeltaTable.create(
-            files.uri,
-            Schema.from_json(first.json()),
-            mode="ignore",
-            partition_by=[files.day_column] if files.day_column else None,
-            configuration=dict(properties),
-            storage_options=delta_storage_options(files.storage),
-        )
-        if others.fields and len(table.schema().fields) == len(first):
-            _add_columns(table, others)
-            table.update_incremental()
+        return _under(lock, partial(_make, files, schema, properties))
+
+
+def _make(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+    first, others = made_first(schema, files.day_column)
+    table = DeltaTable.create(
+        files.uri,
+        Schema.from_json(first.json()),
+        mode="ignore",
+        partition_by=[files.day_column] if files.day_column else None,
+        configuration=dict(properties),
+        storage_options=delta_storage_options(files.storage),
+    )
+    if others.fields and len(table.schema().fields) == len(first):
+        _add_columns(table, others)
+        table.update_incremental()
     return table
 
 
-def add_columns(files: TableFiles, columns: StructType) -> None:
+def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext) -> None:
     """Give the table these columns, or those of their fields that it lacks.
 
     Raises:
         TableError: it refuses them.
     """
     with _table_errors(files.uri, "changed"):
-        _add_columns(_open(files), columns)
+        _under(lock, lambda: _add_columns(_open(files), columns))
+
+
+def _under(lock: Lock, change: Callable[[], _T]) -> _T:
+    """Make the change, once more where somebody may have overwritten it: it changes nothing that is there already."""
+    for _ in range(_MOST_ATTEMPTS - 1):
+        with suppress(UncertainCommitError), lock():
+            return change()
+    with lock():
+        return change()
 
 
 def delete_rows(files: TableFiles, predicate: str) -> None:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import defaultdict
+from contextlib import nullcontext
 from typing import Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties
+from deltalake import ColumnProperties, DeltaTable, PostCommitHookProperties, WriterProperties
 
 from tiered_stream.delta.deltalake_commit import open_table
+from tiered_stream.delta.early_times import need_version_key
+from tiered_stream.delta.file_systems import open_folder
 from tiered_stream.delta.ingest_settings import TableFiles
+from tiered_stream.delta.transaction import Lock
 
 log = logging.getLogger(__name__)
 
@@ -19,33 +24,79 @@ MANY = 8
 _COMPRESSION: dict[str, Literal["SNAPPY", "ZSTD", "UNCOMPRESSED"]] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "none": "UNCOMPRESSED",
 }  # fmt: skip
+_WITH, _WITHOUT = ColumnProperties(statistics_enabled="PAGE"), ColumnProperties(statistics_enabled="NONE")
+_NOT_COMPACTED = (
+    "the table %s%s is not compacted: it has dates before 1582 or timestamps before 1900, for which Spark needs its "
+    "version in a file's footer, which deltalake does not write. Set ingest.commit=spark to compact it."
+)
+_Partition = tuple[tuple[str, str], ...]
+"""Its columns and their values."""
 _PARTITION = "partition."
 """Before the names of partition columns in the library's table of files."""
 
 
-def compact_crowded(files: TableFiles) -> None:
-    """Files below the target size, of partitions that have many; raises as the library does."""
+def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
+    """Files below the target size, of partitions that have many; raises as the library does.
+
+    `lock` is held all the while. A partition with dates before 1582 or timestamps before 1900 is left as it is: the
+    library cannot write the key by which Spark reads them right.
+    """
     table = open_table(files)
     if table is None:
         return
-    for partition in _crowded(table, files.target_bytes):
-        made = table.optimize.compact(
-            partition_filters=[(name, "=", value) for name, value in partition] or None,
-            target_size=files.target_bytes,
-            max_concurrent_tasks=1,
-            writer_properties=WriterProperties(compression=_COMPRESSION[files.compression]),
-            post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
-        )
+    folder = open_folder(files.uri, files.storage)
+    for partition, paths in _crowded(table, files.target_bytes).items():
+        if need_version_key(folder, paths):
+            log.warning(_NOT_COMPACTED, files.uri, _shown(partition))
+            continue
+        with lock():
+            made = table.optimize.compact(
+                partition_filters=[(name, "=", value) for name, value in partition] or None,
+                target_size=files.target_bytes,
+                max_concurrent_tasks=1,
+                writer_properties=_properties(table, files.compression),
+                post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
+            )
         log.info("the table %s: %d files are now %d", files.uri, made["numFilesRemoved"], made["numFilesAdded"])
 
 
-def _crowded(table: DeltaTable, target_bytes: int) -> list[tuple[tuple[str, str], ...]]:
-    """Partitions with many small files, by their values; () is the whole of a table without partitions."""
+def is_crowded(files: TableFiles) -> bool:
+    """Whether a partition has many files below the target size."""
+    table = open_table(files)
+    return table is not None and bool(_crowded(table, files.target_bytes))
+
+
+def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
+    """The small files of partitions that have many; the partition () is the whole of a table without partitions."""
     found = pa.table(table.get_add_actions(flatten=True))
     names = [name for name in found.column_names if name.startswith(_PARTITION)]
-    rows = found.select(["size_bytes", *names]).to_pylist()
-    small = Counter(tuple(row[name] for name in names) for row in rows if row["size_bytes"] < target_bytes)
-    bare = [name.removeprefix(_PARTITION) for name in names]
-    # What has no value cannot be asked for.
-    crowded = (values for values, count in small.items() if count >= MANY and None not in values)
-    return [tuple(zip(bare, map(str, values), strict=True)) for values in crowded]
+    small = defaultdict[_Partition, list[str]](list)
+    for row in found.select(["path", "size_bytes", *names]).to_pylist():
+        # What has no value cannot be asked for.
+        if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
+            small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))
+    return {partition: paths for partition, paths in small.items() if len(paths) >= MANY}
+
+
+def _shown(partition: _Partition) -> str:
+    return "".join(f", {name}={value}," for name, value in partition)
+
+
+def _properties(table: DeltaTable, compression: str) -> WriterProperties:
+    """No statistics of floating-point numbers: the library's pass over NaN, which Spark has above all numbers."""
+    kinds = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
+    nested = any(_has_floats(kind) for kind in kinds.values() if pa.types.is_nested(kind))
+    # The library takes no path into a column: with numbers in one, nested columns have no statistics at all.
+    by_column = {
+        name: _WITHOUT if _has_floats(kind) else _WITH for name, kind in kinds.items() if not pa.types.is_nested(kind)
+    }
+    return WriterProperties(
+        compression=_COMPRESSION[compression],
+        default_column_properties=_WITHOUT if nested else _WITH,
+        column_properties=by_column,
+    )
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind)) or any(map(_has_floats, inner))

@@ -23,6 +23,7 @@ from tiered_stream.delta.address import (
     table_uri,
 )
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.committer import lock_for_making
 from tiered_stream.delta.compaction import compaction_of
 from tiered_stream.delta.ingest_settings import (
     ON_TABLE_ERROR,
@@ -252,7 +253,7 @@ def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> No
     properties = table_properties(target.settings)
     # What deltalake does not know, delta-spark adds.
     added = {name: properties.pop(name) for name in (TYPE_WIDENING,) if name in properties}
-    make_table(target.files, target.schema, properties)
+    make_table(target.files, target.schema, properties, lock_for_making(spark, target.files))
     if added:
         set_properties(spark, address, added)
     if target.files.cluster_by:

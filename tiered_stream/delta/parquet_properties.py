@@ -16,10 +16,18 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import NativeFile
+from pyspark.version import __version__
 
 from tiered_stream.formats.kafka_columns import OFFSET, TIMESTAMP, TOPIC, find_column, table_columns
 from tiered_stream.records.arrow import repeated_int32, repeated_text
 
+SPARK_VERSION_KEY = "org.apache.spark.version"
+"""In the footer: dates and times are of the Gregorian calendar, also before 1582 (Spark: `DataSourceUtils`).
+
+Without the key the reading session decides (`spark.sql.parquet.datetimeRebaseModeInRead`): it may refuse dates before
+1582 and timestamps before 1900, or shift them. `org.apache.spark.legacyDateTime` and `org.apache.spark.timeZone` are
+keys of files with the older calendar, and are not written."""
+_SPARK_VERSION = ".".join(__version__.split(".")[:3])
 _TOPIC_TYPE = pa.dictionary(pa.int32(), pa.string())
 _GROWING = (OFFSET, TIMESTAMP)
 _SAMPLE_PLACES, _PLACE_ROWS, _PLACE_BYTES, _SMALLEST_SAMPLE = 32, 32, 2 << 10, 1 << 10
@@ -56,7 +64,7 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
     levels = {name: 1 for name, codec in by_column.items() if codec == "zstd"}
     places = [find_column(first.schema, name) for name in _GROWING]
     growing = [first.schema.names[at] for at in places if at >= 0 and _grows(first.schema.field(at).type)]
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         sink, first.schema, compression=by_column, compression_level=levels or None,
         write_batch_size=_rows_at_once(first), data_page_size=_PAGE_BYTES,
         use_dictionary=[name for name, kind in leaves.items() if _repeats(name, kind) and name not in growing],
@@ -65,6 +73,8 @@ def open_parquet(sink: NativeFile, first: pa.RecordBatch, compression: str) -> p
         # Arrow's own schema would say that the topic is a dictionary; to readers it is a string.
         store_schema=False,
     )  # fmt: skip
+    writer.add_key_value_metadata({SPARK_VERSION_KEY: _SPARK_VERSION})
+    return writer
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
@@ -90,7 +100,9 @@ def _grows(kind: pa.DataType) -> bool:
 
 
 def _has_bounds(name: str, kind: pa.DataType) -> bool:
-    return not (pa.types.is_binary(kind) or pa.types.is_dictionary(kind) or name.startswith("headers."))
+    # pyarrow's bounds pass over NaN, which is above all numbers for Spark and DuckDB: they would skip its rows.
+    without = pa.types.is_binary(kind) or pa.types.is_dictionary(kind) or pa.types.is_floating(kind)
+    return not (without or name.startswith("headers."))
 
 
 def _rows_at_once(first: pa.RecordBatch) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta import type_widening
 from tiered_stream.delta.address import TableAddress
-from tiered_stream.delta.committer import Committer, choose_committer
+from tiered_stream.delta.committer import Committer, choose_committer, lock_for_making
 from tiered_stream.delta.ingest_settings import (
     COMMIT,
     COMMIT_BY_SPARK,
@@ -108,7 +108,7 @@ def look_at(
         if table is None and (why_not := left_to_spark(found) or committer.why_not_direct(found)):
             return Suitability(None, why_not)
         if table is None and committer.by != COMMIT_BY_SPARK:
-            table = make_table(files, schema, properties)
+            table = make_table(files, schema, properties, lock_for_making(spark, files))
             found = describe(table)
     except TableAccessError:
         raise  # Spark would be refused too, or would find another table

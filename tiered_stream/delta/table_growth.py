@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tiered_stream.delta.address import TableAddress
-from tiered_stream.delta.committer import Committer
+from tiered_stream.delta.committer import Committer, lock_for_deltalake
 from tiered_stream.delta.ingest_settings import COMMIT_BY_SPARK, TableFiles
 from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.row_schema import check_new_columns
@@ -56,7 +56,8 @@ def growth_of(
             from tiered_stream.delta.deltalake_commit import add_columns
 
             tops = {path[0] for path, _ in missing}
-            add_columns(files, StructType([field for field in wanted if field.name in tops]))
+            added = StructType([field for field in wanted if field.name in tops])
+            add_columns(files, added, lock_for_deltalake(spark, address, files))
 
     return None if evolution is Evolution.NONE else grow
 

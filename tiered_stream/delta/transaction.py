@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
@@ -17,6 +18,10 @@ from tiered_stream.options.offset_json import offsets_to_json
 
 TOPIC_IDS = "topicIds"
 """Where a commit's metadata have the topics' ids."""
+
+
+Lock = Callable[[], AbstractContextManager[object]]
+"""Held while a version is written; it may raise `UncertainCommitError` at its end: that may be overwritten."""
 
 
 class UncertainCommitError(TableError):

@@ -1,0 +1,56 @@
+"""Dates and times that Spark reads right only by the version key in a file's footer (`parquet_properties`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from tiered_stream.delta.parquet_properties import SPARK_VERSION_KEY
+
+_FIRST_DAY = -141_427
+"""1582-10-15, counted from the epoch: Spark's `RebaseDateTime.lastSwitchGregorianDay`."""
+_FIRST_SECOND = -2_208_988_800
+"""1900-01-01T00:00:00Z. Time zones had odd offsets before (Spark: `RebaseDateTime.lastSwitchGregorianTs`)."""
+_TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+
+
+def need_version_key(folder: fs.FileSystem, paths: Iterable[str]) -> bool:
+    """Whether Spark might misread the rows of one of the Parquet files, were they in a file without the key.
+
+    Raises OSError: one of them cannot be read.
+    """
+    return any(_needs_key(pq.read_metadata(path, filesystem=folder)) for path in paths)
+
+
+def _needs_key(file: pq.FileMetaData) -> bool:
+    if SPARK_VERSION_KEY.encode() not in (file.metadata or {}):
+        return False
+    groups = (file.row_group(number) for number in range(file.num_row_groups))
+    return any(
+        _may_be_early(file.schema.column(at), group.column(at)) for group in groups for at in range(file.num_columns)
+    )
+
+
+def _may_be_early(column: pq.ColumnSchema, chunk: pq.ColumnChunkMetaData) -> bool:
+    first = _first_that_is_sure(column)
+    if first is None:
+        return False
+    bounds = chunk.statistics
+    if bounds is not None and bounds.null_count == chunk.num_values:
+        return False
+    return bounds is None or not bounds.has_min_max or int(bounds.min_raw) < first
+
+
+def _first_that_is_sure(column: pq.ColumnSchema) -> float | None:
+    """From here on the calendars agree, in the column's own unit; None: the column has no times, or local ones."""
+    if column.physical_type == "INT96":
+        return float("inf")
+    kind = orjson.loads(column.logical_type.to_json())
+    if kind["Type"] == "Date":
+        return _FIRST_DAY
+    if kind["Type"] == "Timestamp" and kind["isAdjustedToUTC"]:
+        return _FIRST_SECOND * _TICKS[kind["timeUnit"]]
+    return None
