@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import orjson
 from deltalake import DeltaTable
+from pyarrow.dataset import ParquetReadOptions
 from pyspark.sql import SparkSession
 
 Rows = list[dict[str, Any]]
@@ -19,7 +20,9 @@ def by_spark(spark: SparkSession, table: Path) -> Rows:
 
 
 def by_deltalake(table: Path) -> Rows:
-    found: Rows = DeltaTable(table.as_uri()).to_pyarrow_table().to_pylist()
+    as_spark_has_them = ParquetReadOptions(coerce_int96_timestamp_unit="us")
+    rows = DeltaTable(table.as_uri()).to_pyarrow_dataset(parquet_read_options=as_spark_has_them).to_table()
+    found: Rows = rows.to_pylist()
     return found
 
 

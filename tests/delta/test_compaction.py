@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
@@ -85,7 +86,26 @@ def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
 
 
 def table_of_days(files: TableFiles) -> LandingTable:
-    return replace(planned(files), schema=table_schema(True, "day"))
+    return replace(planned(files), schema=table_schema(True, files.day_column))
+
+
+@pytest.mark.parametrize(("day_column", "compacted"), [("day:x", False), ("day%20#x", True)])
+def test_a_compaction_leaves_paths_that_are_uris(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, day_column: str, compacted: bool
+) -> None:
+    """In a relative URI, `day:` would be a scheme; deltalake would write that into the log."""
+    files = files_at(tmp_path, day_column)
+    commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
+    for batch in range(MANY):
+        writer = TableWriter(files, 0)
+        writer.add(ORDERS, plain(RECORDS, batch * RECORDS))
+        commits.commit(QUERY, batch, writer.finish())
+    compact_crowded(files)
+    assert (len(table(files).file_uris()) == 1) == compacted
+    assert ("does not escape the colon" in caplog.text) != compacted
+    added = [each["add"]["path"] for each in log_of(files, table(files).version()) if "add" in each]
+    assert added and all(urlsplit(path).scheme == "" for path in added)
+    assert offsets(files) == list(range(MANY * RECORDS))
 
 
 def test_a_compaction_that_fails_is_told_and_leaves_the_query_alone(

@@ -29,6 +29,10 @@ _NOT_COMPACTED = (
     "the table %s%s is not compacted: it has dates before 1582 or timestamps before 1900, for which Spark needs its "
     "version in a file's footer, which deltalake does not write. Set ingest.commit=spark to compact it."
 )
+_NO_FOLDERS = (
+    "the table %s is not compacted: deltalake does not escape the colon in the names of partition folders, and Spark "
+    "would not find its files. Set ingest.commit=spark to compact it."
+)
 _Partition = tuple[tuple[str, str], ...]
 """Its columns and their values."""
 _PARTITION = "partition."
@@ -39,10 +43,13 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
     """Files below the target size, of partitions that have many; raises as the library does.
 
     `lock` is held all the while. A partition with dates before 1582 or timestamps before 1900 is left as it is: the
-    library cannot write the key by which Spark reads them right.
+    library cannot write the key by which Spark reads them right. So is a table by a day column with a colon.
     """
     table = open_table(files)
     if table is None:
+        return
+    if any(":" in name for name in table.metadata().partition_columns):
+        log.warning(_NO_FOLDERS, files.uri)
         return
     folder = open_folder(files.uri, files.storage)
     for partition, paths in _crowded(table, files.target_bytes).items():
