@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.delta.test_lane import FIELDS, WRITTEN, described
 from tiered_stream.delta.committer import Committer
-from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, why_not_direct
+from tiered_stream.delta.lane import TableDescription, check_fit, table_rules, table_schema, why_not_direct
 from tiered_stream.delta.requirement import Handling, Kind, Requirement
 from tiered_stream.delta.session_requirements import settings_in_list
 from tiered_stream.delta.table_requirements import CONSTRAINT_PREFIX
@@ -82,7 +82,7 @@ def asking(entry: Requirement) -> tuple[TableDescription, str | None]:
 )
 def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
     found, day = asking(entry)
-    written = WRITTEN if day is None else WRITTEN.add(day, "date") if day not in WRITTEN.names else WRITTEN
+    written = table_schema(True, day)
     why_not = why_not_direct(found, day, written)
     by_deltalake, by_spark = (Committer(by, "").why_not_direct(found) for by in ("deltalake", "spark"))
     assert by_spark is None
