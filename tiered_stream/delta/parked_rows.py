@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.data_files import DataFile, data_files
 from tiered_stream.delta.data_files_source import SOURCE
+from tiered_stream.delta.idle_workers import without_idle_limit
 from tiered_stream.delta.ingest_settings import ONLY_TABLE, PARKED_FILE, TRANSACTION
 from tiered_stream.delta.routing import Routing, routing_options
 from tiered_stream.errors import DataLossError, TableError, TieredStreamError
@@ -65,7 +66,8 @@ class ParkedRows:
         }
         options = routing_options(replace(self._routing, settings=settings))
         try:
-            return data_files(self._spark.read.format(SOURCE).options(**options).load().collect())
+            rows = without_idle_limit(self._spark).read.format(SOURCE).options(**options).load()
+            return data_files(rows.collect())
         except PySparkException as error:
             raise _reading_error(str(error), ranges) from error
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from tiered_stream.delta.idle_workers import started_without_idle_limit
 from tiered_stream.delta.query_evolution import with_named_sink
 
 AVAILABLE_NOW = "availableNow"
@@ -57,7 +58,8 @@ class QueryRun:
 
     def started_interpreted(self, writer: DataStreamWriter) -> StreamingQuery:
         """Start a query of few rows, for which Spark makes no Java code: to compile it takes a new JVM 0.6 s."""
-        query = self.configured(writer).start()
+        with started_without_idle_limit(writer._spark):
+            query = self.configured(writer).start()
         with suppress(Py4JError, TypeError):  # it is no part of Spark's interface, and can be done without
             java: Any = query._jsq
             conf = java.streamingQuery().sparkSessionForStream().conf()  # the query's own copy of the session

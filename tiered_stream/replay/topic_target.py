@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
 from tiered_stream.delta.data_files import totals
+from tiered_stream.delta.idle_workers import started_without_idle_limit
 from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send
@@ -81,7 +82,9 @@ class TopicTarget(Target):
         # Their sums are reported in each `StreamingQueryProgress`.
         writer = self.limited(rows).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         how = "in transactions" if writes.transactional else "idempotent, at least once"
-        return self.started(writer, plan, checkpoint), f"into {self.described}, {how}"
+        with started_without_idle_limit(self.spark):
+            query = self.started(writer, plan, checkpoint)
+        return query, f"into {self.described}, {how}"
 
     def _writes(self, plan: ReplayPlan) -> TopicWrites:
         return topic_writes(as_options(self.given, self.place, plan))
