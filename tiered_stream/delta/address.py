@@ -13,6 +13,7 @@ from tiered_stream.delta.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.row_schema import check_new_columns
 from tiered_stream.delta.session_checks import check_table
+from tiered_stream.delta.sql_types import sql_columns
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.spark_session import is_connect
 
@@ -108,7 +109,7 @@ def make_by_spark(
     layout = f" PARTITIONED BY ({_quoted_name(day_column)})" if day_column else ""
     layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
     with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
-    table = f"{address.sql_name} ({schema.toDDL()}) USING delta"
+    table = f"{address.sql_name} ({sql_columns(schema)}) USING delta"
     try:
         with spark_errors(str(address), "made"):
             spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")

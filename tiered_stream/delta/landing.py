@@ -38,6 +38,7 @@ from tiered_stream.delta.landing_by_topic import (
     tables_query,
 )
 from tiered_stream.delta.lane import Lane, TableDescription, left_out, table_rules
+from tiered_stream.delta.local_times import check_times
 from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.delta.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.routing import Route, Routing, TableTarget, routing_options
@@ -366,9 +367,23 @@ def _plan_landing(
     if found.table is None:
         make(address)
         found = replace(found, table=_description(spark, address, files))
-    rows = found.rows or (fitted(rows, found.table) if found.table else rows)
+    rows = found.rows or _rows_for_spark(rows, found.table, address, files)
     schema = shared_columns(rows.values(), files.day_column)
     return Landing(spark, options, address, files, schema, run, bounded, found, rows, again)
+
+
+def _rows_for_spark(
+    rows: Mapping[str, RowFormat], table: TableDescription | None, address: TableAddress, files: TableFiles
+) -> Mapping[str, RowFormat]:
+    """The rows as the table has them, for the lane that does not look at the table otherwise.
+
+    Raises:
+        ConfigurationError: Spark would make a local time of an instant, or an instant of a local time.
+    """
+    if table is None:
+        return rows
+    check_times(str(address), table.fields, shared_columns(rows.values(), files.day_column))
+    return fitted(rows, table)
 
 
 def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:

@@ -1,18 +1,25 @@
-"""Columns with TIMESTAMP_NTZ in a map, which the `deltalake` library does not see.
+"""Local times: TIMESTAMP_NTZ in a map, which the `deltalake` library does not see, and in place of an instant.
 
-It names the table feature that such times need by itself, for columns, lists and structs. Where a map has them it does
-not, and then refuses the table: so these columns come when the feature is there.
+The library names the table feature that such times need by itself, for columns, lists and structs. Where a map has
+them it does not, and then refuses the table: so these columns come when the feature is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
+from typing import Any
 
+import orjson
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType
+
+from tiered_stream.errors import ConfigurationError
 
 LOCAL_TIMES = "timestampNtz"
 """The feature."""
+_TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
+"""In Spark's JSON: an instant, and a local time."""
+_NESTED = (("elementType", "element"), ("keyType", "key"), ("valueType", "value"))
 
 
 def made_first(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
@@ -48,3 +55,37 @@ def _parts(kind: DataType) -> Iterator[DataType]:
             inner = [kind.keyType, kind.valueType]
     for each in inner:
         yield from _parts(each)
+
+
+def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
+    """Whether instants go to instants and local times to local times; `fields` are the table's, in Spark's JSON.
+
+    Spark's Delta sink would make one of the other, by the session's time zone.
+
+    Raises:
+        ConfigurationError: names the column.
+    """
+    for path, there, here in _other_times(fields, orjson.loads(written.json())["fields"], ()):
+        raise ConfigurationError(
+            f"the table {table} has {'.'.join(path)} as {there}, but it is {here} in what is written: land in another "
+            f"table, or write {there} in the schema (a local time has no time zone)"
+        )
+
+
+def _other_times(
+    fields: Sequence[Mapping[str, Any]], written: Sequence[Mapping[str, Any]], above: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    known = {each["name"].lower(): each for each in fields}
+    for each in written:
+        if (there := known.get(each["name"].lower())) is not None:
+            yield from _other_kinds(there["type"], each["type"], (*above, there["name"]))
+
+
+def _other_kinds(there: Any, here: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    if isinstance(there, dict) and isinstance(here, dict):
+        yield from _other_times(there.get("fields", ()), here.get("fields", ()), path)
+        for name, step in _NESTED:
+            if name in there and name in here:
+                yield from _other_kinds(there[name], here[name], (*path, step))
+    elif isinstance(there, str) and isinstance(here, str) and there != here and {there, here} <= _TIMES.keys():
+        yield path, _TIMES[there], _TIMES[here]

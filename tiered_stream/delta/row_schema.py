@@ -29,6 +29,7 @@ from tiered_stream.delta.row_settings import (
     registry_properties,
     row_settings,
 )
+from tiered_stream.delta.sql_types import parse_ddl
 from tiered_stream.delta.table_requirements import COLUMN_MAPPING
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.envelope import unwrapped_type
@@ -300,7 +301,7 @@ def _json_schema(name: str, text: str) -> pa.Schema:
     """Of a DDL string, of Spark's own JSON, or of a JSON Schema."""
     try:
         if not text.lstrip().startswith("{"):
-            found = DataType.fromDDL(text)
+            found = parse_ddl(text)
         elif (parsed := orjson.loads(text)).get("type") == "struct":
             found = StructType.fromJson(parsed)
         else:

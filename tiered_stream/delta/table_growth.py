@@ -17,6 +17,7 @@ from tiered_stream.delta.committer import Committer, lock_for_deltalake
 from tiered_stream.delta.ingest_settings import COMMIT_BY_SPARK, TableFiles
 from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.row_schema import check_new_columns
+from tiered_stream.delta.sql_types import sql_name, sql_type
 from tiered_stream.delta.type_widening import is_wider
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_choices import Evolution
@@ -49,7 +50,7 @@ def growth_of(
 
     def _add(missing: Sequence[_TypedPath], wanted: StructType) -> None:
         if committer.by == COMMIT_BY_SPARK:
-            columns = ", ".join(f"{_sql_name(path)} {kind.simpleString()}" for path, kind in missing)
+            columns = ", ".join(f"{sql_name(path)} {sql_type(kind)}" for path, kind in missing)
             with spark_errors(str(address), "changed"):
                 spark.sql(f"ALTER TABLE {address.sql_name} ADD COLUMNS ({columns})")
         else:
@@ -74,7 +75,7 @@ def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
 def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPath]) -> None:
     with spark_errors(str(address), "changed"):
         for path, kind in wider:
-            spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {_sql_name(path)} TYPE {kind.simpleString()}")
+            spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
 
 
 def missing_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
@@ -111,7 +112,3 @@ def _compared(
 
 def _names(fields: Sequence[_TypedPath]) -> str:
     return ", ".join(".".join(path) for path, _ in fields)
-
-
-def _sql_name(path: FieldPath) -> str:
-    return ".".join(f"`{name.replace('`', '``')}`" for name in path)
