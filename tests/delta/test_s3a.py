@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from tiered_stream.delta.ingest_settings import TableStorage
+from tiered_stream.delta.ingest_settings import TableFiles, TableStorage, as_options, table_files
 from tiered_stream.delta.s3a import Credentials, NoCredentialsError, NotForTasksError, S3aSettings, find_storage
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
@@ -30,7 +30,8 @@ def s3a(
 ) -> S3aSettings:
     """The settings of the bucket `lake`; `files` are Hadoop's credential files."""
     passwords = {**given, **(files or {})}
-    return S3aSettings("lake", given.get, passwords.get, (environment or {}).get, has_connector)
+    names = [name.removeprefix("fs.s3a.") for name in given]
+    return S3aSettings("lake", given.get, passwords.get, (environment or {}).get, has_connector, names)
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,18 @@ def test_keys_may_be_in_credential_files() -> None:
             "has a profile of its own",
         ),
         ({PROVIDER: MACHINE}, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment"),
-        ({**KEYS, "fs.s3a.encryption.algorithm": "SSE-KMS"}, "fs.s3a.encryption.algorithm is set"),
+        ({**KEYS, "fs.s3a.encryption.algorithm": "SSE-KMS"}, "fs.s3a.encryption.algorithm is SSE-KMS"),
+        ({**KEYS, "fs.s3a.server-side-encryption-algorithm": "SSE-C"}, "fs.s3a.encryption.algorithm is SSE-C"),
         ({**KEYS, "fs.s3a.bucket.lake.proxy.host": "proxy"}, "fs.s3a.proxy.host is set"),
+        ({**KEYS, "fs.s3a.bucket.lake.acl.default": "private"}, "fs.s3a.acl.default is private"),
+        ({**KEYS, "fs.s3a.create.storage.class": "new"}, "fs.s3a.create.storage.class is new"),
+        ({**KEYS, "fs.s3a.object.content.encoding": "gzip"}, "fs.s3a.object.content.encoding is set"),
+        ({**KEYS, "fs.s3a.client.s3.custom.headers": "x=y"}, "fs.s3a.client.s3.custom.headers is set"),
+        ({**KEYS, "fs.s3a.create.header.x-amz-tag": "y"}, "fs.s3a.create.header.x-amz-tag is set"),
+        ({**KEYS, "fs.s3a.create.checksum.algorithm": "SHA256"}, "fs.s3a.create.checksum.algorithm is set"),
+        ({**KEYS, "fs.s3a.s3.client.factory.impl": "my.Factory"}, "fs.s3a.s3.client.factory.impl is set"),
+        ({**KEYS, "fs.s3a.impl": "my.FileSystem"}, "fs.s3a.impl is set"),
+        ({**KEYS, "fs.s3a.bucket.lake.object.tagging": "a=b"}, "object.tagging is set, which is not known here"),
     ],
 )
 def test_what_tasks_cannot_do_is_said(given: Mapping[str, str], reason: str) -> None:
@@ -120,10 +131,29 @@ def test_what_tasks_cannot_do_is_said(given: Mapping[str, str], reason: str) -> 
 
 
 def test_settings_that_ask_for_nothing_are_no_hindrance() -> None:
-    given = {"fs.s3a.encryption.algorithm": "SSE-S3", "fs.s3a.proxy.host": "", "fs.s3a.requester.pays.enabled": "false"}
+    given = {
+        "fs.s3a.proxy.host": "", "fs.s3a.requester.pays.enabled": "False", "fs.s3a.create.checksum.algorithm": "crc32c",
+        "fs.s3a.bucket.other.requester.pays.enabled": "true", "fs.s3a.retry.limit": "3", "fs.s3a.of.a.new.reader": "x",
+        "fs.s3a.impl": f"{HADOOP}.S3AFileSystem",
+    }  # fmt: skip
     s3a(given).check_followed()
     with pytest.raises(NotForTasksError, match="requester.pays"):
         s3a({"fs.s3a.requester.pays.enabled": "true"}).check_followed()
+
+
+def test_acl_storage_class_and_encryption_go_with_the_tasks_uploads_as_s3_calls_them() -> None:
+    given = {
+        "fs.s3a.acl.default": "Private", "fs.s3a.bucket.lake.acl.default": "BucketOwnerFullControl",
+        "fs.s3a.create.storage.class": "standard_ia", "fs.s3a.encryption.algorithm": "SSE-S3",
+    }  # fmt: skip
+    storage, why_not = find_storage({}, s3a({**LAKE, **given}))
+    assert why_not is None
+    assert (storage.acl, storage.storage_class, storage.encryption) == (
+        "bucket-owner-full-control", "STANDARD_IA", "AES256",
+    )  # fmt: skip
+    files = TableFiles("s3://lake/table", storage)
+    again = table_files(as_options({}, files))
+    assert again.storage == storage, "what the tasks are told"
 
 
 def test_a_session_without_credentials_is_refused() -> None:

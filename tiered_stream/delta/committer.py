@@ -24,10 +24,12 @@ from tiered_stream.delta.ingest_settings import (
     COMMIT_BY_SPARK,
     TYPE_WIDENING,
     TableFiles,
+    TableStorage,
 )
 from tiered_stream.delta.lane import TableDescription
 from tiered_stream.delta.requirement import Handling
 from tiered_stream.delta.s3a import session_settings
+from tiered_stream.delta.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
 from tiered_stream.delta.session_requirements import settings_in_list
 from tiered_stream.delta.writer_requirements import asked_by_session, asked_of_writer
 from tiered_stream.errors import ConfigurationError
@@ -92,6 +94,8 @@ def choose_committer(
     why_not_spark = _why_not_spark(spark, files, has_delta)
     if asked == COMMIT_BY_SPARK and why_not_spark:
         raise ConfigurationError(f"{COMMIT.name} is {COMMIT_BY_SPARK}, but {why_not_spark}: set it to {AUTO}")
+    if asked == COMMIT_BY_DELTALAKE or why_not_spark:
+        _check_objects(files.storage, why_not_spark or f"{COMMIT.name} is {asked}")
     if asked != AUTO:
         return Committer(asked, f"{COMMIT.name} asks for it")
     if why_not_spark:
@@ -106,6 +110,16 @@ def choose_committer(
     return Committer(
         COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
     )
+
+
+def _check_objects(storage: TableStorage, why: str) -> None:
+    """Raises ConfigurationError: deltalake is to commit, which gives its objects no ACL and no storage class."""
+    for name, value in ((ACL, storage.acl), (STORAGE_CLASS, storage.storage_class)):
+        if value:
+            raise ConfigurationError(
+                f"{S3A_PREFIX}{name} is {value}, which deltalake does not follow, and {why}: let delta-spark commit "
+                f"({COMMIT.name}={AUTO}, in a session with delta-spark and hadoop-aws), or take the setting away"
+            )
 
 
 def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[SparkSession], bool]) -> str | None:

@@ -116,15 +116,24 @@ _ANONYMOUS: Option[bool] = Option(
     "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
 )
 
+_ACL, _STORAGE_CLASS, _ENCRYPTION = (
+    optional(f"remote.storage.s3.{name}", str, "As the session has it for S3A.", internal=True)
+    for name in ("acl", "storage.class", "encryption")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TableStorage(S3Access):
     """How to reach the bucket that the table is in; local folders need nothing.
 
-    Without credentials, unless `anonymous`, AWS's own chain finds some.
+    Without credentials, unless `anonymous`, AWS's own chain finds some. `acl`, `storage_class` and `encryption` go with
+    each object that is made, as S3 has them.
     """
 
     anonymous: bool = of(_ANONYMOUS)
+    acl: str | None = of(_ACL)
+    storage_class: str | None = of(_STORAGE_CLASS)
+    encryption: str | None = of(_ENCRYPTION)
 
 
 _STORAGE_NAMES = {field: each.name.removeprefix(_SEGMENTS_PREFIX) for field, each in declared(TableStorage).items()}

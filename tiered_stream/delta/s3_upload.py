@@ -47,6 +47,8 @@ class S3Uploads:
         parts, storage = urlsplit(files.uri), files.storage
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
         self._client = _clients.get(storage, lambda: _make_client(storage))
+        asked = {"ACL": storage.acl, "StorageClass": storage.storage_class, "ServerSideEncryption": storage.encryption}
+        self._asked: Any = {name: value for name, value in asked.items() if value}
         self._threads = threads
         self._running: list[Future[None]] = []
 
@@ -88,7 +90,9 @@ class S3Uploads:
             with file, muted(*LOGGERS_WITH_SECRETS):
                 file.seek(0)
                 body = cast(IO[bytes], _Body(file))
-                self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum())
+                self._client.put_object(
+                    Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._asked
+                )
         except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
             raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
 

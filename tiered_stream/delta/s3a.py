@@ -8,7 +8,7 @@ hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (sett
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from urllib.parse import urlsplit
 
@@ -16,6 +16,18 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from tiered_stream.delta.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+from tiered_stream.delta.requirement import OFF, Handling
+from tiered_stream.delta.s3a_requirements import (
+    ACL,
+    AES256,
+    CANNED_ACLS,
+    ENCRYPTION,
+    STORAGE_CLASS,
+    STORAGE_CLASSES,
+    find_s3a_requirement,
+    may_ask_of_writers,
+    names_of_bucket,
+)
 from tiered_stream.errors import ConfigurationError, TableAccessError
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
@@ -52,15 +64,6 @@ _CHAIN = {
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
 }  # fmt: skip
 
-_NOT_FOLLOWED = {
-    **dict.fromkeys(
-        ("accesspoint.arn", "custom.signers", "delegation.token.binding", "proxy.host", "signing-algorithm"), ("",)
-    ),
-    **dict.fromkeys(("endpoint.fips", "http.signer.enabled", "requester.pays.enabled"), ("", "false")),
-    **dict.fromkeys(("encryption.algorithm", "server-side-encryption-algorithm"), ("", "AES256", "SSE-S3")),
-}
-"""Settings that the tasks cannot follow, with the values that ask for nothing."""
-
 
 class NotForTasksError(Exception):
     """The session's settings say something that the tasks cannot do; the message says what, and the mend."""
@@ -91,6 +94,8 @@ class S3aSettings:
     """Of the driver's JVM."""
     has_connector: bool = True
     """Whether Spark can reach the bucket at all: hadoop-aws is on its class path."""
+    names: Collection[str] = ()
+    """Of all settings that the session has, without `fs.s3a.`; other buckets' are among them."""
 
     def text(self, name: str) -> str | None:
         """The setting, that of the bucket before that of all; None where there is neither."""
@@ -127,13 +132,45 @@ class S3aSettings:
     def path_style(self) -> bool:
         return (self.text("path.style.access") or "").lower() == "true"
 
+    def acl(self) -> str | None:
+        """The canned ACL of objects that are made, as S3 has it; NotForTasksError: S3A knows none by that name."""
+        return self._known(ACL, lambda value: CANNED_ACLS.get(value))
+
+    def storage_class(self) -> str | None:
+        """Of objects that are made, as S3 has it; NotForTasksError: S3A knows none by that name."""
+        classes = {each.lower(): each for each in STORAGE_CLASSES}
+        return self._known(STORAGE_CLASS, lambda value: classes.get(value.lower()))
+
+    def encryption(self) -> str | None:
+        """How the store is to encrypt objects that are made; NotForTasksError: otherwise than by its own keys."""
+        given = next(filter(None, map(self.text, ENCRYPTION)), None)
+        if given is not None and given.lower() not in AES256:
+            raise NotForTasksError(
+                f"{_PREFIX}{ENCRYPTION[0]} is {given}, which tasks that write files themselves do not follow"
+            )
+        return given and "AES256"
+
+    def _known(self, name: str, find: Callable[[str], str | None]) -> str | None:
+        given = self.text(name)
+        if not given:
+            return None
+        found = find(given)
+        if found is None:
+            raise NotForTasksError(f"{_PREFIX}{name} is {given}, which tasks that write files themselves do not know")
+        return found
+
     def check_followed(self) -> None:
         """Raises:
         NotForTasksError: names a setting that only Spark follows.
         """
-        for name, harmless in _NOT_FOLLOWED.items():
-            value = self.text(name)
-            if value is not None and value not in harmless:
+        for name in names_of_bucket(self.bucket, self.names):
+            asked = find_s3a_requirement(name)
+            if asked is None and not may_ask_of_writers(name):
+                continue
+            value = self.text(name) or ""
+            if asked is None and value.lower() not in OFF:
+                raise NotForTasksError(f"{_PREFIX}{name} is set, which is not known here, and may be for writers")
+            if asked is not None and asked.handling is Handling.SPARK_LANE and value.lower() not in asked.off:
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
 
     def credentials(self) -> Credentials:
@@ -203,6 +240,7 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
         password=lambda name: "".join(conf.getPassword(name) or ()),
         environment=system.getenv,
         has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
+        names=_names(conf.getPropsWithPrefix(_PREFIX).keySet().toString()),
     )
     # As S3AUtils.patchSecurityCredentialProviders: S3A's own files go before those of all file systems.
     files = settings.text(_CREDENTIAL_FILES)
@@ -210,6 +248,11 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
         of_all = f"hadoop.{_CREDENTIAL_FILES}"
         conf.set(of_all, ",".join(filter(None, (files, conf.get(of_all)))))
     return settings
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    """Of a set in Java's own form, which costs one call where its members would take one each."""
+    return tuple(filter(None, listed.strip("[]").split(", ")))
 
 
 def find_storage(
@@ -229,6 +272,12 @@ def find_storage(
         found = replace(found, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
     try:
         session.check_followed()
+        found = replace(
+            found,
+            acl=session.acl() or own.acl,
+            storage_class=session.storage_class() or own.storage_class,
+            encryption=session.encryption() or own.encryption,
+        )
         if own.access_key_id is None and not own.anonymous:
             found = replace(found, **asdict(session.credentials()))
     except NotForTasksError as error:
