@@ -30,17 +30,16 @@ from tiered_stream.delta.ingest_settings import (
     PARK,
     ROUTE,
     TABLE,
-    TYPE_WIDENING,
     TableStorage,
     shared_settings,
     source_options,
     table_files,
-    table_properties,
     topic_overrides,
     with_overrides,
 )
 from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.lane import Lane, table_rules
+from tiered_stream.delta.new_table_properties import MADE_WELL, new_table_properties
 from tiered_stream.delta.parked_rows import ParkedRows
 from tiered_stream.delta.query_tables import Landed, QueryTablesLog
 from tiered_stream.delta.routing import TOPIC, Route, Routing, TableTarget, routing_options
@@ -250,10 +249,11 @@ def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> No
     """Tasks have written into the folder already: delta-spark would make no table there."""
     from tiered_stream.delta.deltalake_commit import make_table
 
-    properties = table_properties(target.settings)
-    # What deltalake does not know, delta-spark adds.
-    added = {name: properties.pop(name) for name in (TYPE_WIDENING,) if name in properties}
-    make_table(target.files, target.schema, properties, lock_for_making(spark, target.files))
+    properties = new_table_properties(spark, target.settings)
+    known = {name: value for name, value in properties.items() if name in MADE_WELL}
+    make_table(target.files, target.schema, known, lock_for_making(spark, target.files))
+    # What deltalake gives no table, delta-spark adds.
+    added = {name: value for name, value in properties.items() if name not in MADE_WELL}
     if added:
         set_properties(spark, address, added)
     if target.files.cluster_by:

@@ -16,16 +16,17 @@ from pyspark.sql.types import StructType
 from tiered_stream.delta import type_widening
 from tiered_stream.delta.address import TableAddress
 from tiered_stream.delta.committer import Committer, choose_committer, lock_for_making
+from tiered_stream.delta.delta_spark_commit import has_delta_spark
 from tiered_stream.delta.ingest_settings import (
     COMMIT,
     COMMIT_BY_SPARK,
     TYPE_WIDENING,
     TableFiles,
     TableStorage,
-    table_properties,
     table_storage,
 )
 from tiered_stream.delta.lane import TableDescription, check_fit, left_to_spark, table_rules, why_not_direct
+from tiered_stream.delta.new_table_properties import is_made_by_spark, new_table_properties
 from tiered_stream.delta.requirement import Handling
 from tiered_stream.delta.row_schema import check_new_columns, fit_to_table, shared_columns
 from tiered_stream.delta.row_settings import SCHEMA_EVOLUTION, evolution_of
@@ -100,14 +101,15 @@ def look_at(
     from tiered_stream.delta.deltalake_commit import describe, make_table, open_table
 
     look = partial(look_at, spark, address, settings, files, schema, make, rows, checked=checked)
-    properties = table_properties(settings)
+    properties = new_table_properties(spark, settings)
     try:
         table = open_table(files)
         found = describe(table) if table else _to_be_made(files, schema, properties)
         committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
         if table is None and (why_not := left_to_spark(found) or committer.why_not_direct(found)):
             return Suitability(None, why_not)
-        if table is None and committer.by != COMMIT_BY_SPARK:
+        by_spark = table is None and is_made_by_spark(spark, settings, has_delta=has_delta_spark(spark))
+        if table is None and committer.by != COMMIT_BY_SPARK and not by_spark:
             table = make_table(files, schema, properties, lock_for_making(spark, files))
             found = describe(table)
     except TableAccessError:
