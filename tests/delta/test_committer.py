@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ def test_a_session_without_delta_spark_commits_by_deltalake(spark: SparkSession)
     assert chosen == Committer("deltalake", "the session has no delta-spark")
     with pytest.raises(ConfigurationError, match="ingest.commit is spark, but the session has no delta-spark"):
         choose_committer(spark, "spark", IN_S3, PLAIN, has_delta=lambda _: False)
+
+
+def test_an_acl_and_a_storage_class_that_deltalake_would_not_give_are_refused(spark: SparkSession) -> None:
+    storage = replace(IN_S3.storage, acl="bucket-owner-full-control")
+    files = replace(IN_S3, storage=storage)
+    assert choose_committer(spark, "auto", files, PLAIN).by == "spark"
+    with pytest.raises(
+        ConfigurationError, match=r"^fs\.s3a\.acl\.default is bucket-owner-full-control, which deltalake"
+    ):
+        choose_committer(spark, "deltalake", files, PLAIN)
+    cold = replace(IN_S3, storage=replace(IN_S3.storage, storage_class="STANDARD_IA"))
+    with pytest.raises(
+        ConfigurationError, match=r"create\.storage\.class is STANDARD_IA, .* the session has no delta-"
+    ):
+        choose_committer(spark, "auto", cold, PLAIN, has_delta=lambda _: False)
 
 
 def test_what_deltalake_does_not_honour_leads_to_the_spark_lane(spark: SparkSession, tmp_path: Path) -> None:

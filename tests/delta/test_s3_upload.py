@@ -183,3 +183,17 @@ def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway
     writer.close()
     assert [file.path.partition("/")[0] for file in written] == [f"day={file.day}" for file in written]
     assert rows(files, lake, [file.path for file in written]) == 10
+
+
+def test_objects_get_the_acl_the_class_and_the_encryption_that_the_session_asks_for(
+    files: TableFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replace(files.storage, acl="private", storage_class="STANDARD_IA", encryption="AES256")
+    seen: list[dict[str, object]] = []
+    for storage in (asked, files.storage):
+        folder = S3Uploads(replace(files, storage=storage), UploadThreads())
+        monkeypatch.setattr(folder._client, "put_object", lambda **given: seen.append(given))
+        write(folder, "a", b"a")
+        folder.wait()
+    extra = [{name: each[name] for name in each.keys() - {"Bucket", "Key", "Body", "ChecksumCRC32C"}} for each in seen]
+    assert extra == [{"ACL": "private", "StorageClass": "STANDARD_IA", "ServerSideEncryption": "AES256"}, {}]

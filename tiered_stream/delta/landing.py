@@ -38,7 +38,6 @@ from tiered_stream.delta.landing_by_topic import (
     tables_query,
 )
 from tiered_stream.delta.lane import Lane, TableDescription, left_out, table_rules
-from tiered_stream.delta.local_times import check_times
 from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.delta.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.routing import Route, Routing, TableTarget, routing_options
@@ -46,6 +45,7 @@ from tiered_stream.delta.row_schema import plan_topics, shared_columns, time_zon
 from tiered_stream.delta.row_settings import evolution_of, infers, row_settings
 from tiered_stream.delta.session_checks import check_file_system, check_table
 from tiered_stream.delta.spark_lane import SparkLane
+from tiered_stream.delta.spark_lane_session import check_spark_sink
 from tiered_stream.delta.suitability import Suitability, fitted, look_at, reach
 from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.errors import ConfigurationError, TableError
@@ -367,23 +367,30 @@ def _plan_landing(
     if found.table is None:
         make(address)
         found = replace(found, table=_description(spark, address, files))
-    rows = found.rows or _rows_for_spark(rows, found.table, address, files)
+    rows = found.rows or _rows_for_spark(spark, rows, found.table, address, files)
     schema = shared_columns(rows.values(), files.day_column)
     return Landing(spark, options, address, files, schema, run, bounded, found, rows, again)
 
 
 def _rows_for_spark(
-    rows: Mapping[str, RowFormat], table: TableDescription | None, address: TableAddress, files: TableFiles
+    spark: SparkSession,
+    rows: Mapping[str, RowFormat],
+    table: TableDescription | None,
+    address: TableAddress,
+    files: TableFiles,
 ) -> Mapping[str, RowFormat]:
     """The rows as the table has them, for the lane that does not look at the table otherwise.
 
     Raises:
-        ConfigurationError: Spark would make a local time of an instant, or an instant of a local time.
+        ConfigurationError: Spark's sink would change values.
     """
     if table is None:
         return rows
-    check_times(str(address), table.fields, shared_columns(rows.values(), files.day_column))
-    return fitted(rows, table)
+    rows, day = fitted(rows, table), files.day_column
+    typed = not all(how.is_plain for how in rows.values())
+    get = partial(spark.conf.get, default=None)
+    check_spark_sink(get, str(address), table, shared_columns(rows.values(), day), day, typed=typed)
+    return rows
 
 
 def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:

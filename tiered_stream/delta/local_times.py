@@ -35,14 +35,14 @@ def made_first(schema: StructType, day_column: str | None) -> tuple[StructType, 
 
 def hides_local_times(field: StructField) -> bool:
     """Whether a map of the column has them."""
-    return any(_has_local_times(kind) for kind in _parts(field.dataType) if isinstance(kind, MapType))
+    return any(_has_local_times(kind) for kind in parts_of(field.dataType) if isinstance(kind, MapType))
 
 
 def _has_local_times(kind: DataType) -> bool:
-    return any(isinstance(each, TimestampNTZType) for each in _parts(kind))
+    return any(isinstance(each, TimestampNTZType) for each in parts_of(kind))
 
 
-def _parts(kind: DataType) -> Iterator[DataType]:
+def parts_of(kind: DataType) -> Iterator[DataType]:
     """The type and those that it is made of."""
     yield kind
     inner: list[DataType] = []
@@ -54,7 +54,7 @@ def _parts(kind: DataType) -> Iterator[DataType]:
         case MapType():
             inner = [kind.keyType, kind.valueType]
     for each in inner:
-        yield from _parts(each)
+        yield from parts_of(each)
 
 
 def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:

@@ -30,6 +30,7 @@ from tiered_stream.delta.redriven_table import RedrivenTable
 from tiered_stream.delta.routing import Route, Routing, TableTarget
 from tiered_stream.delta.row_schema import fit_to_table, written_columns
 from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE
+from tiered_stream.delta.session_settings import SESSION_TRANSACTION
 from tiered_stream.delta.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_choices import Evolution, OnDecodeError
@@ -76,6 +77,7 @@ def redrive(
         ConfigurationError: a setting is wrong, or a table does not fit.
         TableError: a table cannot be reached, or refuses the rows. Letters for other tables are brought in first.
     """
+    _check_session(spark)
     name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
     if name is None:
         raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
@@ -89,6 +91,15 @@ def redrive(
     report = run.run(chosen)
     run.raise_first()
     return report
+
+
+def _check_session(spark: SparkSession) -> None:
+    """Raises ConfigurationError: the session has a transaction for all its commits, of which Delta makes the first."""
+    for name in SESSION_TRANSACTION:
+        if spark.conf.get(name, None):
+            raise ConfigurationError(
+                f"{name} is set, by which Delta leaves out all but the first of a redrive's commits: take it away"
+            )
 
 
 def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Routing:

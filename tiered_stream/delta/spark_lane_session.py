@@ -1,0 +1,53 @@
+"""What Spark's session may say by which its Delta sink would change values without a word: refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.lane import TableDescription, check_fit
+from tiered_stream.delta.local_times import check_times, parts_of
+from tiered_stream.delta.session_settings import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT
+from tiered_stream.errors import ConfigurationError
+
+GetSetting = Callable[[str], str | None]
+_LEGACY, _MILLIS = "LEGACY", "TIMESTAMP_MILLIS"
+
+
+def check_spark_sink(
+    setting: GetSetting,
+    table: str,
+    found: TableDescription,
+    written: StructType,
+    day_column: str | None,
+    *,
+    typed: bool,
+) -> None:
+    """Whether rows arrive in the table as they are written; `typed`: there are columns other than Kafka's own.
+
+    Raises:
+        ConfigurationError: values would be changed; names the column, or the setting.
+    """
+    check_times(table, found.fields, written)
+    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and _has_instants(written):
+        raise ConfigurationError(
+            f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
+            f"{table}: set it to TIMESTAMP_MICROS, or take it away"
+        )
+    if _is(setting, STORE_ASSIGNMENT, _LEGACY):
+        try:
+            check_fit(table, found, written, day_column)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
+                "to ANSI to let Spark cast what can be cast"
+            ) from error
+
+
+def _is(setting: GetSetting, name: str, value: str) -> bool:
+    return (setting(name) or "").upper() == value
+
+
+def _has_instants(written: StructType) -> bool:
+    return any(each.typeName() == "timestamp" for each in parts_of(written))
