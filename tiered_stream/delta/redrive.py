@@ -30,7 +30,7 @@ from tiered_stream.delta.redriven_table import RedrivenTable
 from tiered_stream.delta.routing import Route, Routing, TableTarget
 from tiered_stream.delta.row_schema import fit_to_table, written_columns
 from tiered_stream.delta.row_settings import DEAD_LETTER_TABLE
-from tiered_stream.delta.session_settings import SESSION_TRANSACTION
+from tiered_stream.delta.session_requirements import SESSION_TRANSACTION
 from tiered_stream.delta.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_choices import Evolution, OnDecodeError

@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from tiered_stream.delta.lane import TableDescription, check_fit
 from tiered_stream.delta.local_times import check_times, parts_of
-from tiered_stream.delta.session_settings import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT
+from tiered_stream.delta.session_requirements import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT
 from tiered_stream.errors import ConfigurationError
 
 GetSetting = Callable[[str], str | None]

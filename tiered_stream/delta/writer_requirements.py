@@ -12,10 +12,13 @@ from itertools import groupby
 from typing import Any
 
 from tiered_stream.delta.requirement import Asked, Handling, Kind, Requirement
+from tiered_stream.delta.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
 from tiered_stream.delta.session_requirements import SESSION_REQUIREMENTS
 from tiered_stream.delta.table_requirements import TABLE_REQUIREMENTS
 
-WRITER_REQUIREMENTS: tuple[Requirement, ...] = (*TABLE_REQUIREMENTS, *SESSION_REQUIREMENTS)
+WRITER_REQUIREMENTS: tuple[Requirement, ...] = (
+    *TABLE_REQUIREMENTS, *SESSION_REQUIREMENTS, *S3A_REQUIREMENTS,
+)  # fmt: skip
 _BY_NAME = {(each.kind, each.name.lower()): each for each in WRITER_REQUIREMENTS}
 _PREFIXES = tuple(each for each in WRITER_REQUIREMENTS if each.name.endswith("*"))
 _DELTA = "delta."
@@ -105,7 +108,9 @@ def render_writer_requirements() -> str:
         done = f"{handling.value}. {note}" if note else f"{handling.value}."
         lines.append(f"| {kind.value} | {names} | {done[0].upper()}{done[1:]} | {since} |")
     unknown = f"{Handling.SPARK_LANE.value}."
-    lines.append(f"| any of these | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
+    lines.append(f"| a table | a name that is not in this table | {unknown[0].upper()}{unknown[1:]} | 0.1.0 |")
+    said = f"{unknown[0].upper()}{unknown[1:]} Where its name speaks of what is written, as `tag` or `header` do."
+    lines.append(f"| session setting | `{S3A_PREFIX}*` that is not in this table | {said} | 0.1.0 |")
     return "\n".join(lines) + "\n"
 
 

@@ -19,9 +19,9 @@ from tiered_stream.delta.redrive import Chosen, redrive
 from tiered_stream.delta.requirement import Handling, Kind
 from tiered_stream.delta.s3a import NotForTasksError
 from tiered_stream.delta.s3a_requirements import S3A_PREFIX, S3A_REQUIREMENTS
-from tiered_stream.delta.session_settings import (
+from tiered_stream.delta.session_requirements import (
     OUTPUT_TIMESTAMPS,
-    SESSION_SETTINGS,
+    SESSION_REQUIREMENTS,
     SESSION_TRANSACTION,
     STORE_ASSIGNMENT,
 )
@@ -71,14 +71,14 @@ def test_each_setting_for_s3a_is_followed_or_leads_to_the_spark_lane() -> None:
 
 
 def test_the_list_names_each_setting_once() -> None:
-    names = [each.name for each in (*SESSION_SETTINGS, *S3A_REQUIREMENTS)]
+    names = [each.name for each in (*SESSION_REQUIREMENTS, *S3A_REQUIREMENTS)]
     assert len(names) == len(set(names))
-    assert all(each.kind is Kind.SESSION for each in (*SESSION_SETTINGS, *S3A_REQUIREMENTS))
-    assert not any(each.name.startswith(S3A_PREFIX) for each in SESSION_SETTINGS)
+    assert all(each.kind is Kind.SESSION for each in (*SESSION_REQUIREMENTS, *S3A_REQUIREMENTS))
+    assert not any(each.name.startswith(S3A_PREFIX) for each in SESSION_REQUIREMENTS)
 
 
 def test_each_setting_that_is_said_to_have_no_effect_is_tried() -> None:
-    entries = {each.name for each in SESSION_SETTINGS if each.handling is Handling.NOTHING}
+    entries = {each.name for each in SESSION_REQUIREMENTS if each.handling is Handling.NOTHING}
     assert entries == WITHOUT_EFFECT.keys() | OF_THE_APPLICATION
 
 
