@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tiered_stream.delta.s3a import NotForTasksError
 from tiered_stream.doctor.environment import Job, check_environment
 from tiered_stream.doctor.finding import Examination, Finding, Known, Status
 from tiered_stream.doctor.spark_conf import read_spark_conf
@@ -102,3 +103,11 @@ def test_sparks_own_file_is_read_unless_another_is_named(tmp_path: Path, monkeyp
     assert read_spark_conf(None, ["spark.x=3"]).values == {"spark.hadoop.fs.s3a.endpoint": "http://a", "spark.x": "3"}
     assert read_spark_conf(tmp_path / "other.conf", None).values == {"spark.x": "2"}
     assert read_spark_conf(None, None).s3a("lake").endpoint_url() == "http://a"
+
+
+def test_what_tasks_do_not_follow_is_looked_for_among_all_that_the_files_say(tmp_path: Path) -> None:
+    (tmp_path / "a.conf").write_text("spark.hadoop.fs.s3a.bucket.lake.requester.pays.enabled true\n")
+    conf = read_spark_conf(tmp_path / "a.conf", None)
+    conf.s3a("other").check_followed()
+    with pytest.raises(NotForTasksError, match="requester"):
+        conf.s3a("lake").check_followed()

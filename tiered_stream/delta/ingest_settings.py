@@ -135,6 +135,11 @@ class TableStorage(S3Access):
     storage_class: str | None = of(_STORAGE_CLASS)
     encryption: str | None = of(_ENCRYPTION)
 
+    def asked_of_objects(self) -> dict[str, str]:
+        """What goes with each object that is made, as arguments of boto3's `put_object`."""
+        asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
+        return {name: value for name, value in asked.items() if value}
+
 
 _STORAGE_NAMES = {field: each.name.removeprefix(_SEGMENTS_PREFIX) for field, each in declared(TableStorage).items()}
 """Of the settings, without `STORAGE_PREFIX`, by the field of `TableStorage`."""

@@ -47,8 +47,7 @@ class S3Uploads:
         parts, storage = urlsplit(files.uri), files.storage
         self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
         self._client = _clients.get(storage, lambda: _make_client(storage))
-        asked = {"ACL": storage.acl, "StorageClass": storage.storage_class, "ServerSideEncryption": storage.encryption}
-        self._asked: Any = {name: value for name, value in asked.items() if value}
+        self._asked: Any = storage.asked_of_objects()
         self._threads = threads
         self._running: list[Future[None]] = []
 

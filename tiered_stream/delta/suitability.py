@@ -101,9 +101,9 @@ def look_at(
     from tiered_stream.delta.deltalake_commit import describe, make_table, open_table
 
     look = partial(look_at, spark, address, settings, files, schema, make, rows, checked=checked)
-    properties = new_table_properties(spark, settings)
     try:
         table = open_table(files)
+        properties = {} if table else new_table_properties(spark, settings)
         found = describe(table) if table else _to_be_made(files, schema, properties)
         committer = choose_committer(spark, GivenOptions(settings).read(COMMIT), files, found)
         if table is None and (why_not := left_to_spark(found) or committer.why_not_direct(found)):

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tiered_stream.delta.s3a import S3aSettings
+from tiered_stream.delta.s3a_requirements import S3A_PREFIX
 from tiered_stream.options.properties_files import parse_assignment, read_settings
 
 _HADOOP = "spark.hadoop."
@@ -35,7 +36,11 @@ class SparkConf:
 
     def s3a(self, bucket: str) -> S3aSettings:
         """How Spark reaches a bucket."""
-        return S3aSettings(bucket, self.hadoop, self.hadoop, os.environ.get, has_connector=self.has_hadoop_aws)
+        prefix = _HADOOP + S3A_PREFIX
+        names = [name[len(prefix) :] for name in self.values if name.startswith(prefix)]
+        return S3aSettings(
+            bucket, self.hadoop, self.hadoop, os.environ.get, has_connector=self.has_hadoop_aws, names=names
+        )
 
     @cached_property
     def has_hadoop_aws(self) -> bool:

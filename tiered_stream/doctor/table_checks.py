@@ -6,6 +6,7 @@ import os
 import uuid
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from botocore import exceptions as aws
@@ -173,13 +174,15 @@ def _try_to_write(job: Job, files: TableFiles, *, write: bool) -> Seen[bool]:
 def _try_s3(job: Job, files: TableFiles, name: str) -> Seen[bool]:
     parts, storage = urlsplit(files.uri), files.storage
     key = "/".join(filter(None, (parts.path.strip("/"), name)))
-    grant = f"grant s3:PutObject and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
+    asked: Any = storage.asked_of_objects()
+    acl = ", s3:PutObjectAcl" if storage.acl else ""
+    grant = f"grant s3:PutObject{acl} and s3:DeleteObject on arn:aws:s3:::{parts.netloc}/*"
     with (
         muted(*LOGGERS_WITH_SECRETS),
         closing(s3_client(storage, s3_config(storage, anonymous=storage.anonymous))) as client,
     ):
         try:
-            client.put_object(Bucket=parts.netloc, Key=key, Body=b"")
+            client.put_object(Bucket=parts.netloc, Key=key, Body=b"", **asked)
             try:
                 conditional = _refuses_second(client, parts.netloc, key)
             finally:
