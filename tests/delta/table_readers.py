@@ -47,8 +47,8 @@ def _files(connection: duckdb.DuckDBPyConnection, table: Path) -> str:
         f"SELECT json_group_array([url_decode(add.path), add.partitionValues::VARCHAR]) FROM {actions} WHERE "
         f"add IS NOT NULL AND add.path NOT IN (SELECT remove.path FROM {actions} WHERE remove IS NOT NULL)"
     ).fetchall()
-    selects = [_file(str(table / path), orjson.loads(values)) for path, values in orjson.loads(added[0])]
-    return f"({' UNION ALL BY NAME '.join(selects)})"
+    selects = [_file(str(table / path), orjson.loads(values)) for path, values in orjson.loads(added[0] or "[]")]
+    return f"({' UNION ALL BY NAME '.join(selects)})" if selects else "(SELECT NULL WHERE false)"
 
 
 def _file(path: str, values: dict[str, str | None]) -> str:
