@@ -208,7 +208,7 @@ class Landing:
                 table.prepare()
 
         rows = bounded.limited(rows) if bounded else rows
-        return self.run.started_interpreted(observed(rows).writeStream.foreachBatch(commit))
+        return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
     def _commits(self) -> TableCommits:
         from tiered_stream.delta.commit import LandingTable, TableCommits, on_gap
@@ -271,7 +271,7 @@ class TopicsLanding:
             query.tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
 
         rows = stream_of(self.spark, SOURCE, query.options, self.run.checkpoint)
-        return self.run.started_interpreted(observed(rows).writeStream.foreachBatch(commit))
+        return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
 
 
 def check_settings(options: Mapping[str, str], lane: str) -> Options:

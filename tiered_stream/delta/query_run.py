@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -56,9 +56,9 @@ class QueryRun:
         """Whether it waits for what comes, rather than to end with what there is."""
         return self.trigger != AVAILABLE_NOW
 
-    def started_interpreted(self, writer: DataStreamWriter) -> StreamingQuery:
+    def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
         """Start a query of few rows, for which Spark makes no Java code: to compile it takes a new JVM 0.6 s."""
-        with started_without_idle_limit(writer._spark):
+        with started_without_idle_limit(spark):
             query = self.configured(writer).start()
         with suppress(Py4JError, TypeError):  # it is no part of Spark's interface, and can be done without
             java: Any = query._jsq

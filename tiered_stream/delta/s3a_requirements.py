@@ -6,7 +6,7 @@ Sources: `core-default.xml`, `Constants` and `RequestFactoryImpl` of hadoop-aws.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from tiered_stream.delta.requirement import OFF, Handling, Kind, Requirement
 
@@ -38,51 +38,51 @@ def _all(handling: Handling, *names: str, note: str = "", off: frozenset[str] = 
     return [Requirement(Kind.SESSION, S3A_PREFIX + name, handling, note, off=off) for name in names]
 
 
-def _entries() -> Iterator[Requirement]:
-    yield from _all(
+S3A_REQUIREMENTS: tuple[Requirement, ...] = (
+    *_all(
         Handling.HONOURED,
         "access.key", "aws.credentials.provider", "aws.credentials.provider.mapping", "connection.ssl.enabled",
         "endpoint", "endpoint.region", "path.style.access", "secret.key", "security.credential.provider.path",
         "session.token",
-    )  # fmt: skip
-    yield from _all(
+    ),
+    *_all(
         Handling.HONOURED, ACL, STORAGE_CLASS,
         note="Files are uploaded with it. A value that Hadoop 3.5 does not know leads to the Spark lane. deltalake "
         "does not follow it: where it is to commit, the query is refused.",
-    )  # fmt: skip
-    yield from _all(
+    ),
+    *_all(
         Handling.HONOURED,
         *ENCRYPTION,
         note="`AES256` and `SSE-S3`. Others (KMS, keys of one's own) lead to the Spark lane.",
-    )
-    yield from _all(
+    ),
+    *_all(
         Handling.SPARK_LANE,
         "access.grants.enabled", "accesspoint.arn", "accesspoint.required", "audit.execution.interceptors",
         "audit.request.handlers", "client.s3.custom.headers*", "create.header*", "custom.signers",
         "delegation.token.binding", "endpoint.fips", "http.signer.enabled", "object.content.encoding", "proxy.host",
         "requester.pays.enabled", "signing-algorithm",
-    )  # fmt: skip
-    yield from _all(
+    ),
+    *_all(
         Handling.SPARK_LANE, "create.checksum.algorithm", note="Other than `CRC32C`, by which tasks upload.",
         off=OFF | {"none", "crc32c"},
-    )  # fmt: skip
-    yield from _all(
+    ),
+    *_all(
         Handling.SPARK_LANE,
         "impl",
         note="Other than `S3AFileSystem`.",
         off=OFF | {"org.apache.hadoop.fs.s3a.s3afilesystem"},
-    )
-    yield from _all(
+    ),
+    *_all(
         Handling.SPARK_LANE, "s3.client.factory.impl", note="Other than `DefaultS3ClientFactory`.",
         off=OFF | {"org.apache.hadoop.fs.s3a.defaults3clientfactory"},
-    )  # fmt: skip
-    yield from _all(
+    ),
+    *_all(
         Handling.NOTHING, "auth.profile.*", "assumed.role.*", note="As the credential provider that takes it."
-    )
-    yield from _all(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm.")
-    yield from _all(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
-                    note="Uploads always have a checksum.")  # fmt: skip
-    yield from _all(
+    ),
+    *_all(Handling.NOTHING, "encryption.*", "server-side-encryption.key", note="It goes with the algorithm."),
+    *_all(Handling.NOTHING, "checksum.generation", "checksum.validation", "request.md5.header",
+                    note="Uploads always have a checksum."),
+    *_all(
         Handling.NOTHING,
         "access.grants.fallback.to.iam", "analytics.accelerator*", "attempts.maximum", "audit.*", "authoritative.path",
         "block.size", "bucket.probe", "buffer.dir", "bulk.delete.page.size", "change.detection.*",
@@ -94,10 +94,8 @@ def _entries() -> Iterator[Requirement]:
         "multiobjectdelete.enable", "multipart.*", "optimized.copy.from.local.enabled", "paging.maximum",
         "performance.flags", "prefetch.*", "proxy.*", "readahead.range", "retry.*", "s3express.create.session",
         "s3guard.*", "select.*", "socket.*", "ssl.channel.mode", "threads.*", "user.agent.prefix", "vectored.*",
-    )  # fmt: skip
-
-
-S3A_REQUIREMENTS: tuple[Requirement, ...] = tuple(_entries())
+    ),
+)  # fmt: skip
 _BY_NAME = {each.name: each for each in S3A_REQUIREMENTS}
 _PREFIXES = tuple(each for each in S3A_REQUIREMENTS if each.name.endswith("*"))
 
