@@ -3,12 +3,15 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+import pytest
 from kafka.protocol.consumer import FetchResponse
 
 from tests.broker.scripted import TOPIC_ID, FetchRequest, MetadataRequest, ScriptedClient, metadata
 from tiered_stream.broker.first_batches import fetch_first_batches
+from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
+from tiered_stream.broker.location_messages import FetchTopic, LocatedPartition, LocationFetchResponse
 from tiered_stream.errors import OffsetOutOfRangeError
-from tiered_stream.model import TopicPartition
+from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 COMMITTED = IsolationLevel.READ_COMMITTED
@@ -66,3 +69,36 @@ def test_what_one_partition_lacks_is_its_own_fault() -> None:
     told = fetch_first_batches(client, OFFSETS, 1000, COMMITTED)
     assert told.found.keys() == {TopicPartition("t", 0), TopicPartition("t", 2)}
     assert isinstance(told.faults[TopicPartition("t", 1)], OffsetOutOfRangeError)
+
+
+@pytest.mark.parametrize("ask", ["batches", "locations"])
+def test_an_error_of_a_whole_answer_is_that_node_s_alone_and_is_tried_again_where_it_may_pass(ask: str) -> None:
+    """REQUEST_TIMED_OUT from one of two leaders; the other's partition has its answer already."""
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    timed_out = iter([True])
+    give = answer({0: 5, 1: 6})
+
+    def of_two(node_id: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            told = metadata(partitions=2)
+            told.topics[0].partitions[1].leader_id = 2
+            return told
+        refused = node_id == 2 and next(timed_out, False)
+        if ask == "batches":
+            if refused:
+                return FetchResponse(version=17, throttle_time_ms=0, error_code=7, session_id=0, responses=[])
+            return give(node_id, message)
+        if refused:
+            return LocationFetchResponse(0, 7, 0, [])
+        located = [LocatedPartition(each.partition, 0, 9, 9, 0) for each in message.topics[0].partitions]
+        return LocationFetchResponse(0, 0, 0, [FetchTopic(TOPIC_ID, located)])
+
+    client = ScriptedClient(of_two)
+    if ask == "batches":
+        told: Any = fetch_first_batches(client, {first: 0, second: 0}, 1000, COMMITTED)
+    else:
+        ranges = dict.fromkeys((first, second), OffsetRange(0, 9))
+        told = locate_segments(client, ranges, LocationTerms(COMMITTED))
+    assert told.found.keys() == {first, second} and not told.faults
+    asked = [node for node, message in client.requests if not isinstance(message, MetadataRequest)]
+    assert sorted(asked) == [1, 2, 2]

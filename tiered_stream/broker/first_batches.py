@@ -91,10 +91,10 @@ class _FirstBatches(LeaderRequest[FetchedRecords]):
         known = self._client.topic(topic)
         return known.topic_id if known else NO_TOPIC_ID
 
+    def error_of_all(self, response: Any) -> int:
+        return int(response.error_code)
+
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, FetchedRecords]]:
-        if response.error_code:
-            nothing = ((each, FetchedRecords(each, at, b"", -1, -1, -1)) for each, at in self._offsets.items())
-            return [(each, response.error_code, fetched) for each, fetched in nothing]
         names = {self._topic_id(each.topic): each.topic for each in self._offsets}
         found = (
             (TopicPartition(names.get(topic.topic_id) or topic.topic or "", answer.partition_index), answer)

@@ -42,6 +42,10 @@ class LeaderRequest(ABC, Generic[A]):
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, A]]:
         """Of each partition in the response: which, its error code, its answer."""
 
+    def error_of_all(self, response: Any) -> int:
+        """The error code of the response as a whole, which stands for all partitions that were asked of this node."""
+        return 0
+
     def subject(self, partition: TopicPartition) -> str:
         """The partition and what was asked of it, for an error."""
         return f"partition {partition}"
@@ -124,11 +128,16 @@ async def ask_node(
         return NodeAnswers(waiting=dict.fromkeys(leaders, str(error)))
     except TieredStreamError as error:
         return NodeAnswers(faults=dict.fromkeys(leaders, error))
+    if error_code := request.error_of_all(response):
+        answers: NodeAnswers[A] = NodeAnswers()
+        for partition in leaders:
+            _add_error(answers, request, partition, error_code, node_id)
+        return answers
     told = list(request.answers(response))
     found = {partition: answer for partition, error_code, answer in told if error_code == 0}
     if len(told) == len(leaders) and found.keys() == leaders.keys():  # as almost always
         return NodeAnswers(found)
-    answers: NodeAnswers[A] = NodeAnswers(waiting=dict.fromkeys(leaders, "left out of the answer"))
+    answers = NodeAnswers(waiting=dict.fromkeys(leaders, "left out of the answer"))
     for partition, error_code, answer in told:
         if partition not in leaders:
             wrong = CorruptDataError(f"broker {node_id} answered for partition {partition}, which was not asked for")
@@ -136,14 +145,22 @@ async def ask_node(
         answers.waiting.pop(partition, None)
         if error_code == 0:
             answers.found[partition] = answer
-        elif is_retriable(error_code):
-            answers.waiting[partition] = code_name(error_code)
-            if is_unknown(error_code):  # its reason is in the broker's log alone
-                log.warning("%s: broker %s answered %s, and is asked again",
-                            request.subject(partition), node_id, code_name(error_code))  # fmt: skip
         else:
-            answers.faults[partition] = answer_fault(error_code, request.subject(partition), request.needed_acl)
+            _add_error(answers, request, partition, error_code, node_id)
     return answers
+
+
+def _add_error(
+    answers: NodeAnswers[A], request: LeaderRequest[A], partition: TopicPartition, error_code: int, node_id: int
+) -> None:
+    """Note what an error code means for a partition: to ask again, or a fault."""
+    if is_retriable(error_code):
+        answers.waiting[partition] = code_name(error_code)
+        if is_unknown(error_code):  # its reason is in the broker's log alone
+            log.warning("%s: broker %s answered %s, and is asked again",
+                        request.subject(partition), node_id, code_name(error_code))  # fmt: skip
+    else:
+        answers.faults[partition] = answer_fault(error_code, request.subject(partition), request.needed_acl)
 
 
 async def _ask_once(

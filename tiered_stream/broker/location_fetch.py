@@ -103,10 +103,10 @@ class _Locations(LeaderRequest[LocatedSegments]):
             ],
         )
 
+    def error_of_all(self, response: LocationFetchResponse) -> int:
+        return response.error_code
+
     def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedSegments]]:
-        if response.error_code:
-            nothing = LocatedSegments(None, None, -1, -1, -1)
-            return [(partition, response.error_code, nothing) for partition in self._ranges]
         names = {self._topic_id(partition.topic): partition.topic for partition in self._ranges}
         return [
             (TopicPartition(names[topic.topic_id], answer.partition_index), answer.error_code, _located(answer))

@@ -193,10 +193,10 @@ class _Fetch(LeaderRequest[_Answer]):
             )
         return known
 
+    def error_of_all(self, response: Any) -> int:
+        return int(response.error_code)
+
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, _Answer]]:
-        if response.error_code:
-            nothing = FetchedRecords(self.partition, self._offset, b"", -1, -1, -1)
-            return [(self.partition, response.error_code, _Answer(nothing, -1))]
         return [
             (TopicPartition(self.partition.topic, answer.partition_index), answer.error_code, self._answer(answer))
             for topic in response.responses or ()
