@@ -14,23 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.metadata import FindCoordinatorResponse, MetadataResponse
-from kafka.protocol.producer import ProduceResponse
 
-from tests.gateway.messages import ShareAcknowledgeResponse, ShareFetchResponse
 from tests.gateway.requests import read, response
-from tiered_stream.broker.flexible_versions import tagged_fields
-from tiered_stream.gateway.broker_addresses import (
-    DESCRIBE_CLUSTER,
-    FIND_COORDINATOR,
-    METADATA,
-    PRODUCE,
-    SHARE_ACKNOWLEDGE,
-    SHARE_FETCH,
-    VERSIONS,
-    with_addresses,
-)
+from tiered_stream.gateway.broker_addresses import VERSIONS, with_addresses
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError
+from tiered_stream.gateway.reader_apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, READER_APIS
 from tiered_stream.gateway.rewrite import NEWEST_VERSIONS, rewrite_response
 
 TOPIC_ID = UUID(int=3)
@@ -89,57 +78,10 @@ def describe_cluster(version: int, endpoint_type: int = 1) -> Any:
     )  # fmt: skip
 
 
-def produce(version: int) -> Any:
-    topic = ProduceResponse.TopicProduceResponse
-    kind = topic.PartitionProduceResponse
-    error = kind.BatchIndexAndErrorMessage(batch_index=2, batch_index_error_message="bad")
-    leader = kind.LeaderIdAndEpoch(leader_id=7, leader_epoch=3)
-    partitions = [
-        kind(index=number, error_code=6, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1,
-             record_errors=errors, error_message=message, current_leader=leader)
-        for number, (errors, message) in enumerate([([], None), ([error, error], "moved")])
-    ]  # fmt: skip
-    name = {"topic_id": TOPIC_ID} if version >= 13 else {"name": "orders"}
-    return ProduceResponse(
-        responses=[topic(**name, partition_responses=partitions)] * 2, throttle_time_ms=1,
-        node_endpoints=endpoints(ProduceResponse.NodeEndpoint),
-    )  # fmt: skip
-
-
-def share(kind: Any, **of_partitions: Any) -> Any:
-    (topic,) = [each for each in (getattr(kind, "ShareFetchableTopicResponse", None),
-                                  getattr(kind, "ShareAcknowledgeTopicResponse", None)) if each]  # fmt: skip
-    partition = topic.PartitionData
-    leader = partition.LeaderIdAndEpoch(leader_id=7, leader_epoch=3)
-    partitions = [
-        partition(partition_index=number, error_code=6, error_message=text, current_leader=leader, **of_partitions)
-        for number, text in enumerate([None, "moved"])
-    ]
-    return kind(
-        throttle_time_ms=1, error_code=0, error_message="text", acquisition_lock_timeout_ms=30_000,
-        responses=[topic(topic_id=TOPIC_ID, partitions=partitions)] * 2, node_endpoints=endpoints(kind.NodeEndpoint),
-    )  # fmt: skip
-
-
-def share_fetch(version: int) -> Any:
-    acquired = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData.AcquiredRecords
-    return share(
-        ShareFetchResponse, acknowledge_error_code=0, acknowledge_error_message="text", records=b"\xff" * 500,
-        acquired_records=[acquired(first_offset=1, last_offset=2, delivery_count=3)] * 2,
-    )  # fmt: skip
-
-
-def share_acknowledge(version: int) -> Any:
-    return share(ShareAcknowledgeResponse)
-
-
 MESSAGES = {
     METADATA: metadata,
     FIND_COORDINATOR: find_coordinator,
     DESCRIBE_CLUSTER: describe_cluster,
-    PRODUCE: produce,
-    SHARE_FETCH: share_fetch,
-    SHARE_ACKNOWLEDGE: share_acknowledge,
 }
 
 
@@ -149,7 +91,7 @@ def made(api_key: int, version: int) -> bytes:
 
 def named(message: Any) -> dict[int, Address]:
     """The addresses in a message, by node id."""
-    for field in ("node_endpoints", "brokers", "coordinators"):
+    for field in ("brokers", "coordinators"):
         if getattr(message, field, None):
             listed = getattr(message, field)
             break
@@ -221,20 +163,9 @@ def test_an_overlong_number_is_refused_at_its_sixth_byte() -> None:
         rewrite_response(METADATA, 12, content, gateway, 2)
 
 
-def test_tagged_fields_that_kafka_does_not_have_yet_are_passed_on() -> None:
-    plain = response(ProduceResponse(responses=[], throttle_time_ms=0), 12)
-    content = plain[:-1] + tagged_fields({1: b"new", 9: b"newer"})
-    assert with_addresses(PRODUCE, 12, content, 4, gateway) == content
-
-
 NO_BROKERS_ADDRESS = {
     "ConsumerGroupDescribe": "clients, as the brokers see them",
     "DescribeGroups": "clients, as the brokers see them",
-    "ShareGroupDescribe": "clients, as the brokers see them",
-    "StreamsGroupDescribe": "clients, and what they say of themselves",
-    "StreamsGroupHeartbeat": "what clients say of themselves",
-    "DescribeAcls": "clients, as an ACL names them",
-    "DeleteAcls": "clients, as an ACL names them",
 }
 """Answers with a host that is no broker's."""
 
@@ -273,18 +204,14 @@ def test_no_version_that_is_offered_names_a_broker_s_address_that_stays() -> Non
     seen = set()
     for request, answer in definitions():
         api_key, name = request["apiKey"], request["name"].removesuffix("Request")
-        if request["validVersions"] == "none":
+        if request["validVersions"] == "none" or api_key not in READER_APIS:
             continue
         newest = int(request["validVersions"].rpartition("-")[2])
         structs = {each["name"]: each["fields"] for each in answer.get("commonStructs", [])}
         for first, last in hosts(answer["fields"], structs):
             offered = range(first, min(last, newest, NEWEST_VERSIONS.get(api_key, newest)) + 1)
-            left = (
-                set(offered)
-                - set(VERSIONS.get(api_key, ()))
-                - ({0} if api_key in (SHARE_FETCH, SHARE_ACKNOWLEDGE) else set())
-            )
+            left = set(offered) - set(VERSIONS.get(api_key, ()))
             assert not left or name in NO_BROKERS_ADDRESS, f"{name}: versions {sorted(left)} name a host"
             seen.add(name)
-    rewritten = {"Metadata", "FindCoordinator", "DescribeCluster", "Produce", "ShareFetch", "ShareAcknowledge"}
-    assert seen == rewritten | {"Fetch", "DescribeQuorum"} | NO_BROKERS_ADDRESS.keys()
+    rewritten = {"Metadata", "FindCoordinator", "DescribeCluster"}
+    assert seen == rewritten | {"Fetch"} | NO_BROKERS_ADDRESS.keys()

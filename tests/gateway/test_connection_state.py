@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.requests import location_fetch, metadata_request, produce_request
-from tiered_stream.gateway import broker_addresses, rewrite
 from tiered_stream.gateway.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.frames import FrameError, RequestHead, request_head
 from tiered_stream.gateway.location_requests import LARGEST_REQUEST, location_request
+from tiered_stream.gateway.reader_apis import API_VERSIONS, FETCH, METADATA
 
 
 def head(correlation_id: int) -> bytes:
@@ -50,24 +50,6 @@ def test_a_response_to_nothing_ends_the_connection() -> None:
         ConnectionState().response(head(1))
 
 
-@pytest.mark.parametrize("version", [3, 9, 12])
-def test_a_produce_without_acks_waits_for_no_response(version: int) -> None:
-    talk = ConnectionState()
-    sent(talk, produce_request(0, version))
-    assert not talk.in_flight
-    answered = sent(talk, produce_request(-1, version))
-    assert talk.response(head(answered)).handling is (Handling.REWRITE if version >= 10 else Handling.PASS)
-
-
-@pytest.mark.parametrize("version", [-1, 0, 1, 2])
-@pytest.mark.parametrize("acks", ["0000", "0001", "ffff"])
-def test_a_produce_of_old_is_refused(version: int, acks: str) -> None:
-    # It has acks where later ones have a transactional id. A timeout of 30,000 ms would be read as acks 0.
-    content = bytes.fromhex(f"0000 {version & 0xFFFF:04x} 00000007 0001 63 {acks} 00007530 00000000")
-    with pytest.raises(FrameError, match="served from version"):
-        ConnectionState().request(content)
-
-
 def test_other_requests_are_passed_on_unread() -> None:
     talk = ConnectionState()
     number = sent(talk, bytes.fromhex("0024 0002 00000005") + b"token")
@@ -96,18 +78,28 @@ def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
 @pytest.mark.parametrize(
     ("api_key", "size", "needed"),
     [
-        (rewrite.FETCH, 5_000, 5_000),
-        (rewrite.FETCH, LARGEST_REQUEST + 1, 8),
-        (rewrite.PRODUCE, 300, 300),
-        (rewrite.PRODUCE, 90 << 20, 68 << 10),
-        (broker_addresses.METADATA, 90 << 20, 8),
+        (FETCH, 5_000, 5_000),
+        (FETCH, LARGEST_REQUEST + 1, 8),
+        (API_VERSIONS, 300, 300),
+        (API_VERSIONS, 90 << 20, 8),
+        (METADATA, 90 << 20, 8),
         (36, 90 << 20, 8),
     ],
 )
 def test_no_more_of_a_request_is_read_than_must_be(api_key: int, size: int, needed: int) -> None:
-    assert ConnectionState.bytes_needed(RequestHead(api_key, 9, 1), size) == needed
+    assert ConnectionState.bytes_needed(RequestHead(api_key, 4, 1), size) == needed
 
 
 def test_logins_without_kafka_s_headers_are_refused() -> None:
     with pytest.raises(FrameError, match="served from version"):
         ConnectionState().request(bytes.fromhex("0011 0000 00000001 ffff"))
+
+
+@pytest.mark.parametrize("version", [-1, 0, 3, 9, 12])
+def test_a_produce_is_refused_before_more_of_it_is_read_than_its_head(version: int) -> None:
+    content = produce_request(-1, max(3, version))
+    head = RequestHead(0, version, 1)
+    with pytest.raises(FrameError, match="Produce .* refused"):
+        ConnectionState.bytes_needed(head, 90 << 20)
+    with pytest.raises(FrameError, match="Produce .* refused"):
+        ConnectionState().request(content[:8])

@@ -48,6 +48,28 @@ def test_what_is_wrong_is_named(name: str, value: str) -> None:
         GatewaySettings.parse({**GIVEN, name: value})
 
 
+@pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        ("getway.listener.security.protocol", "gateway.listener.security.protocol"),
+        ("gateway.listener.security.protocl", "gateway.listener.security.protocol"),
+        ("kafak.bootstrap.servers", "kafka.bootstrap.servers"),
+        ("romote.storage.uri", "remote.storage.uri"),
+        ("bootstrap.servers", "kafka.bootstrap.servers"),
+    ],
+)
+def test_a_name_that_nobody_knows_is_refused_with_the_near_one(mistyped: str, meant: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        GatewaySettings.parse({**GIVEN, mistyped: "SSL"})
+    assert str(caught.value) == f"setting {mistyped} is unknown; the nearest known one is {meant}"
+
+
+def test_a_reader_s_option_is_warned_of_and_a_pasted_broker_property_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    pasted = {"remote.log.storage.system.enable": "true", "rsm.config.dir": "/tier", "REMOTE.storage.S3.region": "x"}
+    GatewaySettings.parse({**GIVEN, **pasted, "remote.log.locator": "auto"})
+    assert caplog.messages == ["setting remote.log.locator has no effect on a gateway: remove it"]
+
+
 def test_a_listener_with_tls_needs_its_key(tmp_path: Path) -> None:
     tls = {**GIVEN, "gateway.listener.security.protocol": "SSL"}
     with pytest.raises(ConfigurationError, match=r"keystore\.location"):

@@ -172,7 +172,7 @@ def test_a_large_answer_is_rewritten_while_the_event_loop_goes_on() -> None:
 
 def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
     async def work(ends: Ends) -> None:
-        requests = metadata_request(1), produce_request(-1, 9, "id", 2), location_fetch({0: (1, 2)}, correlation_id=3)
+        requests = metadata_request(1), metadata_request(2, 9), location_fetch({0: (1, 2)}, correlation_id=3)
         for content in requests:
             for byte in frame(content):
                 ends.client.writer.write(bytes([byte]))
@@ -206,7 +206,7 @@ def test_a_location_request_goes_on_as_one_for_authorization_and_its_answer_wait
 
 
 def test_bytes_that_a_client_chose_are_not_taken_for_an_authorization() -> None:
-    """All requests have one id; the broker answers a Produce, and a SyncGroup by bytes that would authorize."""
+    """All requests have one id; the broker answers a SyncGroup by bytes that would authorize."""
 
     async def work(ends: Ends) -> None:
         sync_group = bytes.fromhex("000e 0005 00000001") + b"chosen"

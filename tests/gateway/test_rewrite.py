@@ -7,14 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeClusterResponse
 from kafka.protocol.metadata import ApiVersionsResponse, FindCoordinatorResponse, MetadataResponse
-from kafka.protocol.producer import ProduceResponse
 
 from tests.gateway.requests import api_versions_response, metadata_response, read, response
 from tiered_stream.broker.location_messages import LOCATION_FEATURE
-from tiered_stream.gateway import broker_addresses, rewrite
+from tiered_stream.gateway import reader_apis, rewrite
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frames import FrameError, request_head
-from tiered_stream.gateway.rewrite import check_version, is_rewritten, oldest_api_versions, rewrite_response
+from tiered_stream.gateway.rewrite import check_version, oldest_api_versions, rewrite_response
 
 OWN = {1: ("broker-1", 9092), 2: ("broker-2", 9093)}
 
@@ -30,7 +29,7 @@ def rewritten(api_key: int, version: int, content: bytes) -> bytes:
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_names_the_gateway_s_ports_in_every_version(version: int) -> None:
-    content = rewritten(broker_addresses.METADATA, version, metadata_response(OWN, version, correlation_id=5))
+    content = rewritten(reader_apis.METADATA, version, metadata_response(OWN, version, correlation_id=5))
     found = read(MetadataResponse, content, version)
     assert [(broker.node_id, broker.host, broker.port) for broker in found.brokers] == [
         (1, "gateway", 101), (2, "gateway", 102),
@@ -47,7 +46,7 @@ def test_a_coordinator_is_reached_through_the_gateway_in_every_version(version: 
     message = FindCoordinatorResponse(throttle_time_ms=0, **fields)
     found: Any = read(
         FindCoordinatorResponse,
-        rewritten(broker_addresses.FIND_COORDINATOR, version, response(message, version)),
+        rewritten(reader_apis.FIND_COORDINATOR, version, response(message, version)),
         version,
     )
     if version >= 4:
@@ -65,18 +64,8 @@ def test_a_described_cluster_has_the_gateway_s_ports_but_controllers_their_own(e
         throttle_time_ms=0, error_code=0, error_message=None, endpoint_type=endpoint_type, cluster_id="c",
         controller_id=1, brokers=[broker],
     )  # fmt: skip
-    content = rewritten(broker_addresses.DESCRIBE_CLUSTER, 2, response(message, 2))
+    content = rewritten(reader_apis.DESCRIBE_CLUSTER, 2, response(message, 2))
     assert read(DescribeClusterResponse, content, 2).brokers[0].host == host
-
-
-def test_a_new_leader_in_a_produce_answer_is_reached_through_the_gateway() -> None:
-    endpoint = ProduceResponse.NodeEndpoint(node_id=1, host="broker-1", port=9092, rack=None)
-    message = ProduceResponse(responses=[], throttle_time_ms=0, node_endpoints=[endpoint])
-    (found,) = read(ProduceResponse, rewritten(rewrite.PRODUCE, 10, response(message, 10)), 10).node_endpoints
-    assert (found.host, found.port) == ("gateway", 101)
-    plain = response(ProduceResponse(responses=[], throttle_time_ms=0), 10)
-    assert rewritten(rewrite.PRODUCE, 10, plain) == plain
-    assert is_rewritten(rewrite.PRODUCE, 10) and not is_rewritten(rewrite.PRODUCE, 9)
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -85,11 +74,11 @@ def test_api_versions_offers_what_the_gateway_can_read_and_the_feature(version: 
         0: (0, 13), 1: (4, 18), 3: (0, 99), 17: (0, 1), 18: (0, 9), 36: (0, 2), 55: (0, 2),
         78: (0, 3), 79: (0, 0), 99: (0, 7),
     }  # fmt: skip
-    content = rewritten(rewrite.API_VERSIONS, version, api_versions_response(offered, version))
+    content = rewritten(reader_apis.API_VERSIONS, version, api_versions_response(offered, version))
     found = read(ApiVersionsResponse, content, version)
     versions = {api.api_key: (api.min_version, api.max_version) for api in found.api_keys}
     assert versions == {
-        0: (0, 13), 1: (4, 15), 3: (0, 13), 17: (1, 1), 18: (0, 4), 36: (0, 2), 55: (0, 1), 78: (1, 2), 99: (0, 7)
+        0: (3, 3), 1: (4, 15), 3: (0, 13), 17: (1, 1), 18: (0, 4), 36: (0, 2)
     }  # fmt: skip
     features = {each.name: (each.min_version, each.max_version) for each in found.supported_features or ()}
     assert features == ({} if version < 3 else {"metadata.version": (1, 30), LOCATION_FEATURE: (1, 2)})
@@ -97,39 +86,52 @@ def test_api_versions_offers_what_the_gateway_can_read_and_the_feature(version: 
 
 def test_a_broker_s_error_to_api_versions_is_passed_on() -> None:
     unsupported = api_versions_response({18: (0, 3)}, 0, error_code=35)
-    assert rewritten(rewrite.API_VERSIONS, 4, unsupported) == unsupported
+    assert rewritten(reader_apis.API_VERSIONS, 4, unsupported) == unsupported
     for version in range(5):  # the client's software has a name that is none: in the version that was asked in
         invalid = api_versions_response({}, version, error_code=42)
-        assert rewritten(rewrite.API_VERSIONS, version, invalid) == invalid
+        assert rewritten(reader_apis.API_VERSIONS, version, invalid) == invalid
 
 
 def test_an_api_versions_of_the_future_hears_which_version_to_use() -> None:
     asked = request_head(oldest_api_versions(8, "client"))
     assert (asked.api_key, asked.api_version, asked.correlation_id) == (18, 0, 8)
-    content = rewritten(rewrite.API_VERSIONS, 5, api_versions_response({18: (0, 5)}, 0, correlation_id=8))
+    content = rewritten(reader_apis.API_VERSIONS, 5, api_versions_response({18: (0, 5)}, 0, correlation_id=8))
     found = read(ApiVersionsResponse, content, 0)
     assert (found.error_code, found.api_keys[0].max_version) == (35, 4)
 
 
 def test_versions_that_were_not_offered_are_refused_where_they_would_tell_addresses() -> None:
-    for api_key in rewrite.NEWEST_VERSIONS.keys() - {rewrite.API_VERSIONS}:
+    for api_key in rewrite.NEWEST_VERSIONS.keys() - {reader_apis.API_VERSIONS}:
         with pytest.raises(FrameError, match="was not offered"):
             check_version(api_key, rewrite.NEWEST_VERSIONS[api_key] + 1)
         check_version(api_key, rewrite.NEWEST_VERSIONS[api_key])
-    for api_key in (broker_addresses.SHARE_FETCH, broker_addresses.SHARE_ACKNOWLEDGE):
-        with pytest.raises(FrameError, match="served from version"):
-            check_version(api_key, 0)
-    check_version(rewrite.API_VERSIONS, 99)
+    check_version(reader_apis.API_VERSIONS, 99)
     with pytest.raises(FrameError, match="served from version"):
-        check_version(rewrite.SASL_HANDSHAKE, 0)
-    check_version(99, 99)
+        check_version(reader_apis.SASL_HANDSHAKE, 0)
+    check_version(reader_apis.API_VERSIONS, 99)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "name"),
+    [(0, "Produce"), (19, "CreateTopics"), (22, "InitProducerId"), (55, "DescribeQuorum"), (78, "ShareFetch"),
+     (79, "ShareAcknowledge"), (999, "API 999"), (-1, "API -1")],
+)  # fmt: skip
+def test_what_readers_do_not_send_is_refused_by_name(api_key: int, name: str) -> None:
+    for version in (0, 3, 13):
+        with pytest.raises(FrameError, match=f"{name}.* requests are refused"):
+            check_version(api_key, version)
+
+
+def test_every_api_of_a_reader_passes() -> None:
+    for api_key in reader_apis.READER_APIS:
+        check_version(api_key, 1)
 
 
 @pytest.mark.parametrize("version", range(5))
 @given(content=st.binary(max_size=120))
 def test_any_api_versions_is_rewritten_or_a_frame_error(version: int, content: bytes) -> None:
     try:
-        rewritten(rewrite.API_VERSIONS, version, bytes(6) + content)
+        rewritten(reader_apis.API_VERSIONS, version, bytes(6) + content)
     except FrameError:
         pass
 
@@ -139,4 +141,4 @@ def test_an_api_versions_that_is_cut_is_a_frame_error_where_the_gateway_reads_it
     content = api_versions_response({0: (0, 13), 1: (4, 18)}, version)
     for end in range(4, len(content) if version >= 3 else 4 + 2 + 4 + 2 * 6):
         with pytest.raises(FrameError):
-            rewritten(rewrite.API_VERSIONS, version, content[:end])
+            rewritten(reader_apis.API_VERSIONS, version, content[:end])

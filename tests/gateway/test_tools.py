@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from tests.gateway.running import RunningGateway
-from tests.stack.consume import read_topic
 from tests.stack.processes import wait_until
 from tests.stack.tools import (
     CLUSTER,
     CONSOLE_CONSUMER,
     CONSOLE_PRODUCER,
     GROUPS,
-    PERFORMANCE_PRODUCER,
     TOPICS,
     run_tool,
 )
@@ -39,14 +38,15 @@ def lines(count: int) -> Iterable[bytes]:
     return (b"%d:" % number + hashlib.md5(b"%d" % number).hexdigest().encode() + b"\n" for number in range(count))
 
 
-def test_what_the_console_producer_sends_the_console_consumer_gets(
+def test_the_console_consumer_gets_through_the_gateway_what_was_sent_to_the_broker(
     stack: TieredStack, gateway: RunningGateway, topic: str, tmp_path: Path
 ) -> None:
     create_tiered_topic(stack.broker, topic)
     sent, got = tmp_path / "sent", tmp_path / "got"
     sent.write_bytes(b"".join(lines(RECORDS)))
     servers = ["--bootstrap-server", gateway.bootstrap_servers]
-    run_tool(CONSOLE_PRODUCER, [*servers, "--topic", topic], given=sent, timeout=600)
+    direct = ["--bootstrap-server", stack.bootstrap_servers]
+    run_tool(CONSOLE_PRODUCER, [*direct, "--topic", topic], given=sent, timeout=600)
     reading = ["--topic", topic, "--from-beginning", "--max-messages", str(RECORDS), "--group", topic]
     run_tool(CONSOLE_CONSUMER, [*servers, *reading, "--timeout-ms", "60000"], output=got, timeout=600)
     assert hashlib.sha256(got.read_bytes()).hexdigest() == hashlib.sha256(sent.read_bytes()).hexdigest()
@@ -62,20 +62,12 @@ def test_the_admin_tools_see_the_gateway_and_never_the_broker(gateway: RunningGa
     assert "__remote_log_metadata" in run_tool(TOPICS, [*servers, "--describe"])
 
 
-def test_transactions_of_the_java_producer_commit(stack: TieredStack, gateway: RunningGateway, topic: str) -> None:
-    create_tiered_topic(stack.broker, topic)
-    transaction = ["--transactional-id", topic, "--transaction-duration-ms", "200", "--throughput", "-1"]
-    sizes = ["--topic", topic, "--num-records", "5000", "--record-size", "50"]
-    run_tool(PERFORMANCE_PRODUCER, ["--bootstrap-server", gateway.bootstrap_servers, *sizes, *transaction])
-    assert len(read_topic(stack.broker, topic)) == 5000
-
-
-def test_kafka_python_s_clients_work_and_their_groups_and_transactions_too(
+def test_kafka_python_s_readers_work_and_their_groups_too(
     stack: TieredStack, gateway: RunningGateway, topic: str
 ) -> None:
     create_tiered_topic(stack.broker, topic, partitions=2)
     servers = {"bootstrap_servers": gateway.bootstrap_servers}
-    producer = KafkaProducer(**servers, transactional_id=topic, compression_type="zstd")
+    producer = KafkaProducer(bootstrap_servers=stack.bootstrap_servers, transactional_id=topic, compression_type="zstd")
     producer.init_transactions()
     producer.begin_transaction()
     for number in range(1_000):
@@ -95,7 +87,6 @@ def test_kafka_python_s_clients_work_and_their_groups_and_transactions_too(
         (broker,) = admin.describe_cluster()["brokers"]
         assert broker["port"] == gateway.broker_port
         assert admin.list_group_offsets(topic)
-        admin.delete_topics([topic])
 
 
 def test_a_silent_client_costs_nothing_and_does_not_stop_others(gateway: RunningGateway) -> None:
@@ -109,3 +100,17 @@ def test_a_silent_client_costs_nothing_and_does_not_stop_others(gateway: Running
     for connection in silent:
         connection.close()
     wait_until(lambda: gateway.metric("connections") <= before, "the connections to end")
+
+
+def test_writers_are_refused_by_name(gateway: RunningGateway, stack: TieredStack, topic: str) -> None:
+    create_tiered_topic(stack.broker, topic)
+    with (
+        KafkaAdminClient(bootstrap_servers=gateway.bootstrap_servers) as admin,
+        pytest.raises(IncompatibleBrokerVersion, match="DeleteTopics"),
+    ):
+        admin.delete_topics([topic])
+    producer = KafkaProducer(bootstrap_servers=gateway.bootstrap_servers, enable_idempotence=False, retries=0)
+    with pytest.raises(KafkaError):
+        producer.send(topic, b"value").get()
+    producer.close()
+    assert "Produce (API 0) requests are refused" in gateway.log_file.read_text()

@@ -94,11 +94,11 @@ class Run:
     @contextmanager
     def _load(self) -> Iterator[list[Future[None]]]:
         """Producers and clients; what one of them raises comes out in the end, or when it is looked for."""
-        through, producers = self._gateway.bootstrap_servers, self._producers
+        servers, producers = self._stack.bootstrap_servers, self._producers
         with ThreadPoolExecutor() as pool:
             under_way = [
-                pool.submit(producers.produce, self._stack.bootstrap_servers),
-                *(pool.submit(producers.transact, through, name) for name in TRANSACTIONAL),
+                pool.submit(producers.produce, servers),
+                *(pool.submit(producers.transact, servers, name) for name in TRANSACTIONAL),
                 pool.submit(self._clients.come_and_go, producers.ended),
             ]
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +11,10 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
 from tiered_stream.options.fields import declared, of, read_fields
-from tiered_stream.options.given import LIKENESS_OF_A_SLIP, GivenOptions, is_known
+from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import S3Access
 from tiered_stream.options.types import Option, option, optional
+from tiered_stream.options.unknown_names import is_slip, nearest_name, unknown_setting
 
 TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "About how large a file gets.")
 COMPRESSION = option(
@@ -221,9 +221,8 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
             continue
         # A property may be called anything: only what stands before it can be mistyped.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
-        nearest = difflib.get_close_matches(lower, candidates, n=1, cutoff=0.0)[0]
-        if lower.startswith(_OURS) or difflib.SequenceMatcher(None, lower, nearest).ratio() >= LIKENESS_OF_A_SLIP:
-            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {candidates[nearest]}")
+        if lower.startswith(_OURS) or is_slip(lower, nearest_name(lower, candidates)):
+            raise unknown_setting(name, candidates)
 
 
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:

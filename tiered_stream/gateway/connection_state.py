@@ -13,8 +13,6 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka.protocol.producer import ProduceRequest
-
 from tiered_stream.broker.flexible_versions import Reader
 from tiered_stream.broker.location_messages import FIRST_VERSION, LocationFetchRequest, LocationFetchResponse
 from tiered_stream.gateway import rewrite
@@ -25,15 +23,15 @@ from tiered_stream.gateway.frames import (
     RequestHead,
     client_id,
     correlation_id,
-    produce_acks,
     request_head,
     request_header,
     with_correlation_id,
 )
 from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationRequest, may_ask
+from tiered_stream.gateway.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
-_PRODUCE_HEAD_BYTES = 68 << 10  # client id and transactional id of the greatest length, and some
+_LARGEST_API_VERSIONS = 16 << 10  # client id, the software's name and version, and some
 
 
 class Handling(Enum):
@@ -75,17 +73,19 @@ class ConnectionState:
 
     @staticmethod
     def bytes_needed(head: RequestHead, size: int) -> int:
-        """How much of a request of `size` bytes must be read before `request` can tell what to do with it."""
-        if head.api_key == rewrite.PRODUCE:
-            return min(size, _PRODUCE_HEAD_BYTES)
-        if head.api_key in (rewrite.API_VERSIONS, rewrite.FETCH) and size <= LARGEST_REQUEST:
-            return size
-        return HEAD_BYTES
+        """How much of a request of `size` bytes must be read before `request` can tell what to do with it.
+
+        Raises:
+            FrameError: as `request`, where the head already says so.
+        """
+        rewrite.check_version(head.api_key, head.api_version)
+        largest = {API_VERSIONS: _LARGEST_API_VERSIONS, FETCH: LARGEST_REQUEST}.get(head.api_key, 0)
+        return size if size <= largest else HEAD_BYTES
 
     @staticmethod
     def may_ask(head: RequestHead, content: bytes) -> bool:
         """Whether a request, of which `bytes_needed` are there, may ask for locations."""
-        return head.api_key == rewrite.FETCH and may_ask(head, content)
+        return head.api_key == FETCH and may_ask(head, content)
 
     def request(self, content: bytes) -> tuple[bytes, bool]:
         """What goes to the broker in place of `content`, as much of a request as `bytes_needed` says.
@@ -100,8 +100,6 @@ class ConnectionState:
         sent = with_correlation_id(content, self._next_correlation_id())
         if self.may_ask(head, content):
             return sent, True
-        if head.api_key == rewrite.PRODUCE and not _produce_acks(head, content):
-            return sent, False
         if rewrite.is_too_new(head.api_key, head.api_version):
             sent = rewrite.oldest_api_versions(self._correlation_id, client_id(content))
         rewritten = rewrite.is_rewritten(head.api_key, head.api_version)
@@ -117,7 +115,7 @@ class ConnectionState:
 
         Whether a login is complete cannot be told from its own answers: that depends on the mechanism.
         """
-        head = RequestHead(rewrite.FETCH, FIRST_VERSION, self._next_correlation_id())
+        head = RequestHead(FETCH, FIRST_VERSION, self._next_correlation_id())
         self._await(head, Handling.PROBE)
         return request_header(head) + LocationFetchRequest(topics=[], isolation_level=0).encode_body(FIRST_VERSION)
 
@@ -160,7 +158,3 @@ class ConnectionState:
     def answered(self) -> None:
         """The oldest request has its response."""
         self._in_flight.popleft()
-
-
-def _produce_acks(head: RequestHead, content: bytes) -> int:
-    return produce_acks(content, bool(ProduceRequest.flexible_version_q(head.api_version)))

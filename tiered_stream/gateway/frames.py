@@ -114,26 +114,6 @@ def client_id(content: bytes) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def produce_acks(content: bytes, flexible: bool) -> int:
-    """`acks` of a Produce request: the broker does not answer when it is 0.
-
-    Raises:
-        FrameError: the content ends before it.
-    """
-    try:
-        if flexible:
-            body = body_of_flexible(content)
-            body.compact_bytes()  # transactional id
-        else:
-            body = Reader(content, HEAD_BYTES)
-            for _ in ("client id", "transactional id"):
-                _nullable_string(body)
-        (acks,) = body.unpack(_LENGTH)
-    except ValueError as error:
-        raise FrameError(f"a Produce request without acks: {error}") from error
-    return int(acks)
-
-
 def _nullable_string(reader: Reader) -> bytes | None:
     (length,) = reader.unpack(_LENGTH)
     return None if length < 0 else reader.take(length, "a text")

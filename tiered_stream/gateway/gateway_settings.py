@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from tiered_stream.broker.config.property_table import CLIENT_PROPERTIES
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import types
 from tiered_stream.options.fields import of, read_fields
-from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.parsing import StorageOptions, parse_storage_options
+from tiered_stream.options.given import GivenOptions, is_known
+from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
 from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
 from tiered_stream.options.types import Option, declared_in
+from tiered_stream.options.unknown_names import unknown_setting
+
+log = logging.getLogger(__name__)
 
 _PORT = types.integer(0, 65535)
 _PORTS = re.compile(r"(\d{1,5})-(\d{1,5})")
@@ -138,6 +143,9 @@ SHUTDOWN: Option[float] = Option(
 
 GATEWAY_OPTIONS = declared_in(globals())
 _NAMES = {option.name for option in GATEWAY_OPTIONS}
+_KNOWN = {
+    name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{each}" for each in CLIENT_PROPERTIES))
+}
 _OF_OUR_OWN_LOGIN = ("ssl.keystore.", "ssl.key.")
 
 
@@ -184,9 +192,7 @@ class GatewaySettings:
             ConfigurationError: a setting is missing, unknown or malformed.
         """
         given = GivenOptions(raw)
-        unknown = sorted(given.with_prefix("gateway.").keys() - {name.removeprefix("gateway.") for name in _NAMES})
-        if unknown:
-            raise ConfigurationError(f"gateway.{unknown[0]} is unknown; there are {', '.join(sorted(_NAMES))}")
+        _check_names(raw, given)
         if not given.has(ADVERTISED_HOST):
             raise ConfigurationError("gateway.advertised.host is missing: the host by which clients reach this gateway")
         storage = parse_storage_options({name: value for name, value in raw.items() if name not in _NAMES})
@@ -201,6 +207,23 @@ class GatewaySettings:
             storage=storage,
             **read_fields(cls, given),
         )
+
+
+def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
+    """Refuse what nobody knows; `kafka.*` and `remote.*` are checked where they are read.
+
+    Raises:
+        ConfigurationError: names the setting and the nearest known one.
+    """
+    elsewhere = ("kafka.", "remote.", given.plugin_prefix)
+    for name in sorted(raw):
+        lower = name.lower()
+        if lower in _KNOWN:
+            continue
+        if not lower.startswith(elsewhere):
+            raise unknown_setting(name, _KNOWN)
+        if is_known(lower):
+            log.warning("setting %s has no effect on a gateway: remove it", name)
 
 
 def _listener_tls(given: GivenOptions) -> ssl.SSLContext | None:

@@ -8,7 +8,8 @@ from uuid import UUID
 
 from tiered_stream.broker.location_messages import FIRST_VERSION, NO_SESSION, LocationFetchRequest
 from tiered_stream.gateway.frames import FrameError, RequestHead, body_of_flexible
-from tiered_stream.gateway.rewrite import FETCH, NEWEST_VERSIONS
+from tiered_stream.gateway.reader_apis import FETCH
+from tiered_stream.gateway.rewrite import NEWEST_VERSIONS
 from tiered_stream.model import STORAGE_FORMAT
 
 LARGEST_REQUEST = 4 << 20

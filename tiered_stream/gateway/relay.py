@@ -27,7 +27,8 @@ from tiered_stream.gateway.frames import (
     request_head,
 )
 from tiered_stream.gateway.location_workers import LocationWorkers
-from tiered_stream.gateway.rewrite import API_VERSIONS, rewrite_response
+from tiered_stream.gateway.reader_apis import API_VERSIONS
+from tiered_stream.gateway.rewrite import rewrite_response
 from tiered_stream.gateway.streams import CHUNK_BYTES, Streams, chunks, let_go
 
 _LARGEST_RESPONSE = (1 << 31) - 1

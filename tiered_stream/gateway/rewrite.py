@@ -1,8 +1,7 @@
 """Responses that name brokers' addresses or API versions, rewritten for clients of the gateway. No I/O.
 
-Fetch names the new leader's address when a leader moved (KIP-951): its answers are large and pass unread, so versions
-without that field are offered, and so they are of DescribeQuorum, which names the controllers' addresses. Versions of
-share groups' APIs that only Kafka 4.0 had are not offered.
+Only APIs of readers are offered. Fetch names the new leader's address when a leader moved (KIP-951): its answers are
+large and pass unread, so versions without that field are offered.
 """
 
 from __future__ import annotations
@@ -18,14 +17,19 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway import broker_addresses
 from tiered_stream.gateway.endpoints import Advertise
 from tiered_stream.gateway.frames import CORRELATION_ID_BYTES, FrameError
+from tiered_stream.gateway.reader_apis import (
+    API_VERSIONS,
+    FETCH,
+    READER_APIS,
+    SASL_HANDSHAKE,
+    SHOWN_VERSIONS,
+    api_name,
+    check_api,
+)
 
-PRODUCE, FETCH, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_QUORUM = 0, 1, 17, 18, 55
-
-_WITHOUT_ADDRESSES = {FETCH: 15, DESCRIBE_QUORUM: 1}
-_OLDEST_OFFERED = {SASL_HANDSHAKE: 1, broker_addresses.SHARE_FETCH: 1, broker_addresses.SHARE_ACKNOWLEDGE: 1}
-_OLDEST_SERVED = {**_OLDEST_OFFERED, PRODUCE: 3}
-"""Before: a login without Kafka's headers; acks where later versions have a transactional id. Produce of old is offered
-all the same, as by Kafka 4, which does not serve it either: else librdkafka does not compress."""
+_WITHOUT_ADDRESSES = {FETCH: 15}
+_OLDEST_SERVED = {SASL_HANDSHAKE: 1}
+"""Before: a login without Kafka's headers."""
 NEWEST_VERSIONS = {
     **_WITHOUT_ADDRESSES,
     API_VERSIONS: 4,
@@ -48,15 +52,16 @@ def is_rewritten(api_key: int, api_version: int) -> bool:
 
 
 def check_version(api_key: int, api_version: int) -> None:
-    """Refuse what would tell clients addresses of brokers, or would not be understood.
+    """Refuse what readers do not send, what would tell clients addresses of brokers, and what is not understood.
 
     Raises:
-        FrameError: the version is not one that was offered.
+        FrameError: the API or its version was not offered.
     """
+    check_api(api_key)
     if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
-        raise FrameError(f"API {api_key} was not offered in version {api_version}")
+        raise FrameError(f"{api_name(api_key)} was not offered in version {api_version}")
     if api_version < (oldest := _OLDEST_SERVED.get(api_key, api_version)):
-        raise FrameError(f"API {api_key} in version {api_version}: it is served from version {oldest} on")
+        raise FrameError(f"{api_name(api_key)} in version {api_version}: it is served from version {oldest} on")
 
 
 def is_too_new(api_key: int, api_version: int) -> bool:
@@ -112,10 +117,15 @@ def _limited(content: bytes, version: int, feature_version: int, error_code: int
 
 
 def _offered(apis: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    limited = [
-        (key, max(oldest, _OLDEST_OFFERED.get(key, 0)), min(newest, NEWEST_VERSIONS.get(key, newest)))
-        for key, oldest, newest in apis
-    ]
+    limited = []
+    for key, oldest, newest in apis:
+        if key in READER_APIS:
+            least, most = _OLDEST_SERVED.get(key, 0), NEWEST_VERSIONS.get(key, newest)
+        elif key in SHOWN_VERSIONS:
+            least, most = SHOWN_VERSIONS[key]
+        else:
+            continue
+        limited.append((key, max(oldest, least), min(newest, most)))
     return [(key, oldest, newest) for key, oldest, newest in limited if oldest <= newest]
 
 

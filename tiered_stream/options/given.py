@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
@@ -12,14 +11,13 @@ from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_P
 from tiered_stream.options.spark_options import GROUP_ID
 from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import HiddenValueError, Option, Queries
+from tiered_stream.options.unknown_names import is_slip, nearest_name
 
 logger = logging.getLogger("tiered_stream.options.parsing")
 
 T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 200
-LIKENESS_OF_A_SLIP = 0.84
-"""From here on (`SequenceMatcher.ratio`) a name that nobody knows is a known one, mistyped."""
 _NAMES = {option.name.lower(): option.name for option in OPTIONS}
 
 
@@ -84,7 +82,7 @@ class GivenOptions:
         `besides`: options of the other kind that do have an effect.
         """
         for name, nearest in self._unknown():
-            if difflib.SequenceMatcher(None, name, nearest).ratio() >= LIKENESS_OF_A_SLIP:
+            if is_slip(name, nearest):
                 logger.warning("option %s is unknown and ignored; did you mean %s?", name, _NAMES[nearest])
         for option in OPTIONS:
             if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in besides:
@@ -96,4 +94,4 @@ class GivenOptions:
         """Names that nobody knows, in lower case, each with the nearest known one."""
         for name in self._values:
             if name not in _NAMES and name not in BROKER_PROPERTIES and not name.startswith(self.plugin_prefix):
-                yield name, difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.0)[0]
+                yield name, nearest_name(name, _NAMES)

@@ -205,6 +205,12 @@ def _bounded(given: GivenOptions, streaming: bool) -> bool:
     return streaming and given.read(spark.BOUNDED_STREAMING)
 
 
+def storage_option_names() -> tuple[str, ...]:
+    """The names of the options that `parse_storage_options` reads."""
+    layout = (remote.LAYOUT, remote.STORAGE_MANAGER, remote.RSM_CONFIG_PREFIX)
+    return tuple(each.name for each in (*declared(StorageOptions).values(), *layout, *LIMIT_OPTIONS.values()))
+
+
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
     """The storage options alone, for whoever has no query; checks all names. Raises: as `parse_options`."""
     given = GivenOptions(raw)

@@ -22,6 +22,7 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.types import Option
+from tiered_stream.options.unknown_names import unknown_setting
 from tiered_stream.replay.replay_plan import ReplayPlan
 
 TRANSACTIONAL: Option[bool] = Option(
@@ -171,8 +172,7 @@ def source_only(options: Mapping[str, str]) -> dict[str, str]:
 def _check_names(options: Mapping[str, str]) -> None:
     for name in (each.lower() for each in options):
         if name.startswith(_OURS) and not name.startswith(PREFIX) and name not in _KNOWN:
-            nearest = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.0)[0]
-            raise ConfigurationError(f"setting {name} is unknown; the nearest known one is {_KNOWN[nearest]}")
+            raise unknown_setting(name, _KNOWN)
 
 
 def target_properties(given: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:

@@ -14,13 +14,12 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import ProduceRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from tests.fuzz import kafka_messages
 from tests.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.fuzz.target import Target
-from tests.gateway.messages import ShareAcknowledgeResponse, ShareFetchResponse
 from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.gateway.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
@@ -35,8 +34,7 @@ REQUESTS = (
     SaslAuthenticateRequest,
 )  # fmt: skip
 REWRITTEN = (
-    ApiVersionsResponse, MetadataResponse, FindCoordinatorResponse, ProduceResponse, DescribeClusterResponse,
-    ShareFetchResponse, ShareAcknowledgeResponse,
+    ApiVersionsResponse, MetadataResponse, FindCoordinatorResponse, DescribeClusterResponse,
 )  # fmt: skip
 REFUSALS = (TieredStreamError, FrameError)
 _LOCATION_TAG = b"\xe0\x09\x01\x01"

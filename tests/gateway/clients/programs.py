@@ -20,7 +20,6 @@ from tests.stack.tools import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 HERE = Path(__file__).parent
 GO_SOURCES = [HERE / "franz_go" / name for name in ("main.go", "go.mod", "go.sum")]
 NODE_SOURCES = [HERE / "kafkajs" / name for name in ("client.js", "package.json", "package-lock.json")]
-CONSOLE_SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 _UNREACHABLE = ("ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "E403", "E502", "E503")
 """What npm says where its registry is not to be had."""
 PRINT_ALL = [
@@ -32,13 +31,12 @@ PRINT_ALL = [
 class ForeignClient:
     """A client's two commands, made of servers, topic and, to consume, a group.
 
-    `missing` says what keeps it from running here. `repeats`: records may come to it more than once.
+    `missing` says what keeps it from running here.
     """
 
     produce: Callable[[str, str], Sequence[str]]
     consume: Callable[[str, str, str], Sequence[str]]
     missing: Callable[[], str | None] = lambda: None
-    repeats: bool = False
 
 
 def _own(command: Callable[[], Sequence[str]], missing: Callable[[], str | None] = lambda: None) -> ForeignClient:
@@ -92,11 +90,6 @@ def _java_consume(servers: str, topic: str, group: str) -> Sequence[str]:
     return _java(CONSOLE_CONSUMER, ["--bootstrap-server", servers, *reading, *PRINT_ALL])
 
 
-def _java_share(servers: str, topic: str, group: str) -> Sequence[str]:
-    reading = ["--topic", topic, "--group", group]
-    return _java(CONSOLE_SHARE_CONSUMER, ["--bootstrap-server", servers, *reading, *PRINT_ALL])
-
-
 def _needs_go() -> str | None:
     return None if built_folder("franz-go", digest(GO_SOURCES)).exists() else missing_program("go")
 
@@ -106,7 +99,6 @@ CLIENTS = {
     "franz-go": _own(_franz_go, _needs_go),
     "kafkajs": _own(_kafkajs, _needs_npm),
     "java": ForeignClient(_java_produce, _java_consume),
-    "java's share consumer": ForeignClient(_java_produce, _java_share, repeats=True),
 }
 
 
