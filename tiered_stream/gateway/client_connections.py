@@ -70,7 +70,8 @@ class ClientConnections:
         """One connection from beginning to end; why it ended."""
         settings, streams = self._settings, list[Streams]()
         try:
-            streams.append(await self._opener.accepted(connection, settings.listener_tls, settings.setup_seconds))
+            tls = settings.listener_tls and settings.listener_tls.context()
+            streams.append(await self._opener.accepted(connection, tls, settings.setup_seconds))
             streams[0].transport.pause_reading()  # until there is somebody to read it
             streams.append(await connect())
             streams[0].transport.resume_reading()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tiered_stream.errors import ConfigurationError
@@ -33,6 +34,7 @@ class Endpoints:
         self._host = advertised_host
         self._first_port = first_port
         self._ports = ports
+        self._lock = threading.Lock()
         self._brokers: dict[int, Address] = {}
         self._node_at: dict[int, int] = {}
 
@@ -43,17 +45,32 @@ class Endpoints:
             ConfigurationError: two brokers would have one port.
         """
         port = self._first_port + node_id % self._ports
-        if self._node_at.setdefault(port, node_id) != node_id:
-            raise ConfigurationError(
-                f"gateway.broker.ports: brokers {self._node_at[port]} and {node_id} would share port {port}; "
-                "make the range longer"
-            )
-        self._brokers[node_id] = broker
+        with self._lock:
+            holder = self._node_at.setdefault(port, node_id)
+            if holder != node_id:
+                raise ConfigurationError(
+                    f"gateway.broker.ports: brokers {holder} and {node_id} would share port {port}; "
+                    "make the range longer"
+                )
+            self._brokers[node_id] = broker
         return Address(self._host, port)
 
+    def keep(self, node_ids: Collection[int]) -> None:
+        """Forget all other brokers: they have gone, and their ports are free."""
+        with self._lock:
+            self._node_at = {port: node_id for port, node_id in self._node_at.items() if node_id in node_ids}
+            self._brokers = {node_id: at for node_id, at in self._brokers.items() if node_id in node_ids}
+
     def broker(self, node_id: int) -> Address:
-        """Where the broker was last known to be."""
-        return self._brokers[node_id]
+        """Where the broker was last known to be.
+
+        Raises:
+            ConnectionRefusedError: it has gone.
+        """
+        known = self._brokers.get(node_id)
+        if known is None:
+            raise ConnectionRefusedError(f"broker {node_id} has gone")
+        return known
 
     def nodes(self) -> dict[int, int]:
         """The known brokers' node ids and the gateway's port for each."""

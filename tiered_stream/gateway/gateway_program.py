@@ -42,7 +42,7 @@ async def _serve(settings: GatewaySettings) -> None:
     await gateway.start()
     monitor = Monitor(
         settings.monitor_host, settings.monitor_port, gateway.metrics.registry,
-        lambda: gateway.unhealthy_reason, gateway.faulty.reasons,
+        lambda: gateway.unhealthy_reason, gateway.reasons,
     )  # fmt: skip
     warn_of_plaintext(settings)
     log.info("clients bootstrap from %s:%d", settings.advertised_host, gateway.bootstrap_port)

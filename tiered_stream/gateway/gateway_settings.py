@@ -13,6 +13,7 @@ from tiered_stream.broker.config.property_table import CLIENT_PROPERTIES
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.gateway.listener_tls import PREFIX, ListenerFiles, ListenerTls
 from tiered_stream.options import types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
@@ -59,10 +60,38 @@ LISTENER_PROTOCOL: Option[str] = Option(
     "`SSL`: clients connect by TLS. Their SASL logins pass through to the brokers either way.",
 )
 KEYSTORE: Option[str | None] = Option(
-    "gateway.listener.ssl.keystore.location", types.text, None, "", "A PEM file with the key and the certificate chain."
+    "gateway.listener.ssl.keystore.location",
+    types.text,
+    None,
+    "",
+    "A PEM file with the key and the certificate chain. It is read again when it changes, for new connections.",
 )
 KEY_PASSWORD: Option[str] = Option(
     "gateway.listener.ssl.key.password", types.text, "", "", "The key's password, if it has one.", secret=True
+)
+CLIENT_AUTH: Option[str] = Option(
+    "gateway.listener.ssl.client.auth",
+    types.one_of("none", "requested", "required"),
+    "none",
+    "none",
+    "Whether clients show a certificate of an authority in the trust store: `required`, `requested` (if they show one, "
+    "it must be valid) or `none`. It ends at the gateway: to brokers, clients still log in by SASL.",
+)
+TRUSTSTORE: Option[str | None] = Option(
+    "gateway.listener.ssl.truststore.location",
+    types.text,
+    None,
+    "",
+    "The authorities of clients' certificates: a PEM, PKCS12 or JKS file.",
+)
+TRUSTSTORE_TYPE: Option[str] = Option(
+    "gateway.listener.ssl.truststore.type", types.text, "", "", "`PEM`, `PKCS12` or `JKS`; the file tells it itself."
+)
+TRUSTSTORE_PASSWORD: Option[str] = Option(
+    "gateway.listener.ssl.truststore.password", types.text, "", "", "The trust store's password.", secret=True
+)
+TRUSTSTORE_CERTIFICATES: Option[str] = Option(
+    "gateway.listener.ssl.truststore.certificates", types.text, "", "", "The authorities themselves, in PEM."
 )
 MONITOR_HOST: Option[str] = Option(
     "gateway.monitor.host", types.text, "127.0.0.1", "127.0.0.1", "The address of `/health` and `/metrics`."
@@ -162,7 +191,7 @@ class GatewaySettings:
     advertised_host: str = of(ADVERTISED_HOST)
     bootstrap_port: int = of(BOOTSTRAP_PORT)
     broker_ports: range = of(BROKER_PORTS)
-    listener_tls: ssl.SSLContext | None
+    listener_tls: ListenerTls | None
     broker_tls: ssl.SSLContext | None
     monitor_host: str = of(MONITOR_HOST)
     monitor_port: int = of(MONITOR_PORT)
@@ -226,21 +255,21 @@ def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
             log.warning("setting %s has no effect on a gateway: remove it", name)
 
 
-def _listener_tls(given: GivenOptions) -> ssl.SSLContext | None:
+def _listener_tls(given: GivenOptions) -> ListenerTls | None:
+    stores = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
+    auth = given.read(CLIENT_AUTH)
     if given.read(LISTENER_PROTOCOL) == "plaintext":
+        if unused := [each.name for each in (KEYSTORE, CLIENT_AUTH, *stores) if given.has(each) and given.read(each)]:
+            log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
     location = given.read(KEYSTORE)
     if location is None or not os.path.isfile(location):
         raise ConfigurationError(f"{KEYSTORE.name} = {location!r}: {LISTENER_PROTOCOL.name}=SSL needs a PEM file there")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(location, password=lambda: given.read(KEY_PASSWORD))
-    except (ssl.SSLError, OSError) as error:
-        raise ConfigurationError(
-            f"{KEYSTORE.name} = {location!r}: key and certificate chain could not be read (is {KEY_PASSWORD.name} "
-            f"right?): {getattr(error, 'reason', None) or type(error).__name__}"
-        ) from error
-    return context
+    if auth != "none" and not (given.read(TRUSTSTORE) or given.read(TRUSTSTORE_CERTIFICATES)):
+        # Kafka would trust every public authority, and with it whoever has a certificate of one.
+        raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
+    trust = tuple((each.name.removeprefix(PREFIX), str(value)) for each in stores if (value := given.read(each)))
+    return ListenerTls(ListenerFiles(location, given.read(KEY_PASSWORD), auth, trust))
 
 
 def _broker_tls(kafka: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from contextlib import suppress
 from functools import partial
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import metadata_request
 from tiered_stream.broker.location_messages import LOCATIONS, SIGNED_LOCATIONS
-from tiered_stream.errors import TieredStreamError
+from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.gateway.broker_ports import BrokerPorts
 from tiered_stream.gateway.client_connections import ClientConnections, Connect
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address, Endpoints
@@ -46,6 +48,7 @@ class Gateway:
         self._endpoints = Endpoints(settings.advertised_host, settings.broker_ports.start, len(settings.broker_ports))
         self._client = BrokerClient(settings.kafka)
         self._bootstrap = [_address(server) for server in self._client.config.bootstrap_servers.split(",")]
+        self._ports = BrokerPorts(self._endpoints, self._serve_broker)
         fetcher = open_fetcher(settings.storage)
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
         self.faulty = FaultyPartitions(self.metrics.unlocated)
@@ -56,8 +59,8 @@ class Gateway:
         answers = LocationAnswers(self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics)
         self._workers = LocationWorkers(answers, self.metrics)
         services = RelayServices(
-            self._endpoints.learn,
-            self._listen,
+            self._advertise,
+            self._ports.open,
             SIGNED_LOCATIONS if self._signer.enabled else LOCATIONS,
             self._workers,
             FrameMemory(settings.queued_bytes),
@@ -69,9 +72,10 @@ class Gateway:
         )  # fmt: skip
         self._opener = StreamOpener(settings.unread_bytes)
         self._connections = ClientConnections(settings, services, self._opener)
-        self._listeners: dict[int, Listener] = {}
-        self._opening = asyncio.Lock()
+        self._bootstrap_listener: Listener | None = None
         self._brokers_task: asyncio.Task[None] | None = None
+        self._look_again = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.unhealthy_reason = "no broker has answered yet"
         """What keeps the gateway from its work; empty: nothing."""
 
@@ -81,14 +85,19 @@ class Gateway:
         Raises:
             OSError: the bootstrap port is taken.
         """
-        port = self._settings.bootstrap_port
-        self._listeners[-1] = await self._serve(port, self._connect_bootstrap)
+        self._loop = asyncio.get_running_loop()
+        self._bootstrap_listener = await self._serve(self._settings.bootstrap_port, self._connect_bootstrap)
         self._brokers_task = asyncio.create_task(self._follow_brokers())
 
     @property
     def bootstrap_port(self) -> int:
         """The port that is listened to."""
-        return self._listeners[-1].port
+        assert self._bootstrap_listener is not None, "after `start`"
+        return self._bootstrap_listener.port
+
+    def reasons(self) -> list[str]:
+        """What is left to brokers or not reached for the moment, a line each."""
+        return [*self._ports.faults(), *self.faulty.reasons()]
 
     async def stop(self) -> None:
         """Take no more connections, wait for responses under way, then close everything."""
@@ -96,8 +105,9 @@ class Gateway:
         if self._brokers_task is not None:
             self._brokers_task.cancel()
             await asyncio.gather(self._brokers_task, return_exceptions=True)
-        for listener in self._listeners.values():
-            await listener.close()
+        if self._bootstrap_listener is not None:
+            await self._bootstrap_listener.close()
+        await self._ports.close()
         await self._connections.close()
         self._workers.close()
         await asyncio.to_thread(self._client.close)
@@ -108,16 +118,14 @@ class Gateway:
             try:
                 response = await asyncio.to_thread(self._client.ask_any_broker, lambda: metadata_request([]))
                 brokers = response.brokers or ()
-                for broker in brokers:
-                    self._endpoints.learn(broker.node_id, Address(broker.host, broker.port))
-                await self._listen()
+                await self._ports.follow({each.node_id: Address(each.host, each.port) for each in brokers})
                 if self.unhealthy_reason:
-                    log.info("%d brokers, listening on %s", len(brokers), self._ports())
+                    log.info("%d brokers, listening on %s", len(brokers), self._ports)
                 await asyncio.to_thread(self._segments_known.follow_all)
                 if self.unhealthy_reason:
                     log.info("what is tiered is known")
                     self.unhealthy_reason = ""
-                await asyncio.sleep(_BROKERS_SECONDS)
+                await self._wait_for_the_next_look()
             except (TieredStreamError, OSError) as error:
                 await self._wait_to_retry(str(error))
             except Exception as error:  # this task is all that keeps the gateway up to date: it must not end unseen
@@ -129,17 +137,24 @@ class Gateway:
         log.error("the gateway cannot work: %s", reason)
         await asyncio.sleep(_RETRY_SECONDS)
 
-    def _ports(self) -> str:
-        return ", ".join(str(listener.port) for listener in self._listeners.values())
+    async def _wait_for_the_next_look(self) -> None:
+        await asyncio.sleep(_RETRY_SECONDS)
+        self._look_again.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BROKERS_SECONDS):
+                await self._look_again.wait()
 
-    async def _listen(self) -> None:
-        """Open the ports of brokers that have none yet."""
-        if self._endpoints.nodes().keys() <= self._listeners.keys():
-            return
-        async with self._opening:
-            for node_id, port in self._endpoints.nodes().items():
-                if node_id not in self._listeners:
-                    self._listeners[node_id] = await self._serve(port, partial(self._connect_broker, node_id))
+    def _advertise(self, node_id: int, broker: Address) -> Address:
+        """As `Endpoints.learn`. If a port is another broker's, that one may have gone: all are asked for soon."""
+        try:
+            return self._endpoints.learn(node_id, broker)
+        except ConfigurationError:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._look_again.set)
+            raise
+
+    async def _serve_broker(self, node_id: int, port: int) -> Listener:
+        return await self._serve(port, partial(self._connect_broker, node_id))
 
     async def _serve(self, port: int, connect: Connect) -> Listener:
         accept = partial(self._connections.accept, connect)

@@ -37,7 +37,7 @@ def tls_context(values: ConfigValues) -> ssl.SSLContext:
     _limit_versions(context, values)
     _limit_suites(context, values)
     context.check_hostname = values.choice("ssl.endpoint.identification.algorithm", ("https", "")) != ""
-    _load_trust(context, values)
+    load_trust(context, values)
     _load_identity(context, values)
     return context
 
@@ -93,7 +93,12 @@ def _openssl_name(suite: str) -> str:
     return "-".join(parts)
 
 
-def _load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
+def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
+    """Trust what `ssl.truststore.*` holds, or the system's authorities where nothing is given.
+
+    Raises:
+        ConfigurationError: the store cannot be read, or is given twice.
+    """
     certificates, store = values.secret("ssl.truststore.certificates"), store_file(values, "truststore")
     if certificates and store:
         raise _given_twice("kafka.ssl.truststore.location", "kafka.ssl.truststore.certificates")
