@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.requests import location_fetch, metadata_request, produce_request
+from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, metadata_request, produce_request
 from tiered_stream.gateway.connection_state import ConnectionState, Handling
 from tiered_stream.gateway.frames import FrameError, RequestHead, request_head
 from tiered_stream.gateway.location_requests import LARGEST_REQUEST, location_request
@@ -62,7 +62,7 @@ def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
     passed, may_ask = talk.request(content)
     assert may_ask
     wanted = location_request(request_head(content), passed)
-    talk.locate(request_head(content), wanted)
+    passed = talk.locate(request_head(content), content, wanted)
     pending = talk.response(passed[4:8])
     assert pending.head.correlation_id == 3
     assert pending.handling is Handling.LOCATE and pending.locations is wanted
@@ -70,8 +70,10 @@ def test_a_fetch_that_asks_for_locations_waits_for_what_is_found_out() -> None:
 
 def test_a_location_request_may_go_on_as_the_plain_fetch_that_it_is() -> None:
     talk = ConnectionState()
-    passed, _ = talk.request(location_fetch({0: (0, 9)}))
-    talk.locate(RequestHead(1, 15, 3), None)
+    content = location_fetch({0: (0, 9)})
+    talk.request(content)
+    passed = talk.locate(RequestHead(1, 15, 3), content, None)
+    assert passed[:4] + passed[8:] == content[:4] + content[8:]
     assert talk.response(passed[4:8]).handling is Handling.PASS
 
 
@@ -103,3 +105,19 @@ def test_a_produce_is_refused_before_more_of_it_is_read_than_its_head(version: i
         ConnectionState.bytes_needed(head, 90 << 20)
     with pytest.raises(FrameError, match="Produce .* refused"):
         ConnectionState().request(content[:8])
+
+
+def test_topics_are_looked_at_until_the_broker_has_shown_that_the_client_may_read_them() -> None:
+    talk = ConnectionState()
+    content = location_fetch({0: (0, 9)})
+    wanted = asked(content)
+    assert talk.topics_to_probe(wanted) == {TOPIC_ID} and not talk.may_read(wanted)
+    probe = talk.probe_topics(request_head(content), wanted, 0)
+    assert talk.response(probe[4:8]).handling is Handling.PROBE
+    for refused in ({0: {"error_code": 29}}, {0: {"error_code": 100}}):
+        talk.topics_probed(fetch_response(refused))
+        assert talk.topics_to_probe(wanted)
+    talk.topics_probed(fetch_response({0: {"error_code": 1}}, error_code=34))  # in the midst of a login
+    assert talk.topics_to_probe(wanted)
+    talk.topics_probed(fetch_response({0: {"error_code": 1}}))
+    assert not talk.topics_to_probe(wanted) and talk.may_read(wanted) == list(wanted.wanted)

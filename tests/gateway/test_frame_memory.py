@@ -37,16 +37,21 @@ def shared(work: Callable[[Connections], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(work(connections), 600))
 
 
+async def waits(share: MemoryShare) -> None:
+    while not share.waiting:
+        await asyncio.sleep(0)
+
+
 def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 600)
 
     async def work(connections: Connections) -> None:
         one, other = connections.share("one"), connections.share("other")
         with one.at_work():
-            await one.take(8 * MIB)
-            waiting = asyncio.create_task(other.take(8 * MIB))
-            await asyncio.sleep(0.05)
-            one.give_back(8 * MIB)
+            await one.reserve(7 * MIB)
+            waiting = asyncio.create_task(other.reserve(7 * MIB))
+            await waits(other)
+            one.give_back(7 * MIB)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
@@ -57,7 +62,7 @@ def test_a_connection_that_ends_just_as_memory_is_given_back_ends(monkeypatch: p
 
 def test_what_most_frames_need_counts_for_nothing() -> None:
     async def work(connections: Connections) -> None:
-        assert await connections.share("one").take(64 << 10) == 0
+        assert await connections.share("one").reserve(64 << 10) == 0
         assert connections.memory.used == 0
 
     shared(work)
@@ -67,13 +72,13 @@ def test_who_needs_more_than_is_left_waits_for_those_that_are_at_work() -> None:
     async def work(connections: Connections) -> None:
         one, other = connections.share("one"), connections.share("other")
         with one.at_work():
-            await one.take(8 * MIB)
-            waiting = asyncio.create_task(other.take(8 * MIB))
-            await asyncio.sleep(0.05)
+            await one.reserve(7 * MIB)
+            waiting = asyncio.create_task(other.reserve(7 * MIB))
+            await waits(other)
             assert not waiting.done() and connections.evicted == []
-            one.give_back(8 * MIB)
-            assert await waiting == 8 * MIB
-        assert connections.memory.used == other.held == 8 * MIB
+            one.give_back(7 * MIB)
+            assert await waiting == 7 * MIB
+        assert connections.memory.used == other.held == 7 * MIB
 
     shared(work)
 
@@ -81,12 +86,12 @@ def test_who_needs_more_than_is_left_waits_for_those_that_are_at_work() -> None:
 def test_who_has_kept_others_waiting_longest_is_evicted_and_no_more_than_must_be() -> None:
     async def work(connections: Connections) -> None:
         first, second, third = map(connections.share, ("first", "second", "third"))
-        await first.take(5 * MIB)
-        await second.take(5 * MIB)
-        assert await third.take(5 * MIB)
+        await first.reserve(4 * MIB)
+        await second.reserve(3 * MIB)
+        assert await third.reserve(4 * MIB)
         assert connections.evicted == ["first"]
-        first.give_back(5 * MIB)
-        assert connections.memory.used == 10 * MIB, "what was taken from it is not given back again"
+        first.give_back(4 * MIB)
+        assert connections.memory.used == 7 * MIB, "what was taken from it is not given back again"
 
     shared(work)
 
@@ -94,32 +99,72 @@ def test_who_has_kept_others_waiting_longest_is_evicted_and_no_more_than_must_be
 def test_who_goes_on_is_not_the_one_that_keeps_others_waiting() -> None:
     async def work(connections: Connections) -> None:
         moving, stuck, third = map(connections.share, ("moving", "stuck", "third"))
-        await moving.take(5 * MIB)
-        await stuck.take(4 * MIB)
+        await moving.reserve(4 * MIB)
+        await stuck.reserve(3 * MIB)
         moving.give_back(1 * MIB)
-        assert await third.take(5 * MIB)
+        assert await third.reserve(4 * MIB)
         assert connections.evicted == ["stuck"]
 
     shared(work)
 
 
-def test_a_frame_larger_than_the_budget_is_alone() -> None:
+def test_who_waits_for_a_broker_or_takes_a_large_frame_is_not_slow_so_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0)
+
     async def work(connections: Connections) -> None:
-        assert await connections.share("one").take(99 * MIB) == 99 * MIB
+        asking, taking, stuck, other = map(connections.share, ("asking", "taking", "stuck", "other"))
+        await asking.reserve(2 * MIB)
+        asking.wait_for(broker=True)
+        await taking.reserve(2 * MIB)
+        taking.wait_for(moving=1 << 40)
+        await stuck.reserve(2 * MIB)
+        assert await other.reserve(3 * MIB)
+        assert connections.evicted == ["stuck"]
 
     shared(work)
 
 
-def test_an_answer_does_not_wait_for_requests_of_its_own_connection() -> None:
+@pytest.mark.parametrize("size", [8 * MIB, 99 * MIB])
+def test_what_can_never_fit_is_refused_at_once(size: int) -> None:
+    async def work(connections: Connections) -> None:
+        with pytest.raises(MemoryShortError, match=r"raise gateway\.queued\.max\.bytes"):
+            await connections.share("one").reserve(size)
+        assert connections.memory.used == 0
+
+    shared(work)
+
+
+def test_large_reservations_leave_room_to_small_ones() -> None:
+    async def work(connections: Connections) -> None:
+        large, small = connections.share("large"), connections.share("small")
+        with large.at_work():
+            await large.reserve(7 * MIB)
+            assert await small.reserve(1 * MIB)
+            assert large.extend(99 * MIB) == 0, "more than half is in use"
+            assert connections.evicted == []
+
+    shared(work)
+
+
+def test_what_can_be_had_now_is_taken_without_waiting() -> None:
+    async def work(connections: Connections) -> None:
+        one, other = connections.share("one"), connections.share("other")
+        assert one.extend(1 * MIB) == 1 * MIB
+        assert other.extend(99 * MIB) == 10 * MIB // 4
+        one.give_back(1 * MIB)
+        other.give_back(10 * MIB // 4)
+        assert connections.memory.used == 0
+
+    shared(work)
+
+
+def test_both_directions_of_a_connection_leave_unread_what_is_reserved_once() -> None:
     async def work(connections: Connections) -> None:
         one = connections.share("one")
-        await one.take(8 * MIB)
-        assert await one.take(8 * MIB, answer=True)
-        request = asyncio.create_task(one.take(8 * MIB))
-        await asyncio.sleep(0.05)
-        assert not request.done()
-        one.give_back(16 * MIB)
-        await request
-        assert connections.evicted == []
+        async with one.unread(1 * MIB):
+            async with one.unread(1 * MIB):
+                assert one.held == 2 * MIB
+            assert one.held == 2 * MIB
+        assert one.held == 0
 
     shared(work)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.gateway.requests import metadata_request, produce_request
+from tests.gateway.requests import metadata_request
 from tiered_stream.gateway.frames import (
     FrameError,
     RequestHead,
@@ -12,7 +12,6 @@ from tiered_stream.gateway.frames import (
     correlation_id,
     frame,
     frame_size,
-    produce_acks,
     request_head,
 )
 
@@ -35,31 +34,9 @@ def test_a_request_is_known_by_its_head() -> None:
     assert correlation_id(content[4:]) == 77
 
 
-@pytest.mark.parametrize("version", [3, 8, 9, 13])
-@pytest.mark.parametrize("transactional_id", [None, "", "t" * 200])
-@pytest.mark.parametrize("acks", [-1, 0, 1])
-def test_acks_are_found_in_every_version_and_nowhere_when_cut_off(
-    version: int, transactional_id: str | None, acks: int
-) -> None:
-    content = produce_request(acks, version, transactional_id)
-    flexible = version >= 9
-    assert produce_acks(content, flexible) == acks
-    end = next(end for end in range(8, len(content) + 1) if _found(content[:end], flexible))
-    for cut in range(end):
-        assert not _found(content[:cut], flexible)
-
-
-def _found(content: bytes, flexible: bool) -> bool:
-    try:
-        produce_acks(content, flexible)
-    except FrameError:
-        return False
-    return True
-
-
-@given(st.binary(max_size=200), st.booleans())
-def test_any_bytes_have_acks_or_a_frame_error(content: bytes, flexible: bool) -> None:
-    for look in (lambda: produce_acks(content, flexible), lambda: client_id(content), lambda: request_head(content)):
+@given(st.binary(max_size=200))
+def test_any_bytes_have_a_client_id_or_a_frame_error(content: bytes) -> None:
+    for look in (lambda: client_id(content), lambda: request_head(content)):
         try:
             look()
         except FrameError:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import itertools
 import tracemalloc
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
 from prometheus_client import Counter
 
 from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tests.storage.segment import segment
 from tiered_stream.broker.location_messages import decode_segments
 from tiered_stream.errors import StorageUnavailableError
+from tiered_stream.gateway import location_answers
 from tiered_stream.gateway.authorization import ReadablePartition
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.location_answers import LocationAnswers
@@ -36,6 +40,8 @@ class Segments:
         self.failing: set[int] = set()
         self.located: list[int] = []
         self.expected: list[OffsetRange] = []
+        self.requests = 0
+        self.bytes: ByteRange | None = None
         self.tier((0, 10, 20))
 
     def tier(self, bases: Iterable[int]) -> None:
@@ -55,7 +61,23 @@ class Segments:
         self.located.append(part.start)
         if part.start in self.failing:
             raise StorageUnavailableError("busy")
-        return SegmentLocation(visible[at].segment, part, ByteRange(0, 100))
+        return SegmentLocation(visible[at].segment, part, self.bytes or ByteRange(0, 100))
+
+    def cut(self, location: SegmentLocation, target_bytes: int) -> list[SegmentLocation]:
+        """One part a `target_bytes` and offset, and a request to the storage for each."""
+        count = -(-len(location.bytes) // target_bytes)
+        self.requests += count
+        offsets, first = location.offsets, location.bytes.start
+        step = max(1, len(offsets) // count)
+        edges = [*list(range(offsets.start, offsets.end, step))[:count], offsets.end]
+        return [
+            replace(
+                location,
+                offsets=OffsetRange(start, end),
+                bytes=ByteRange(first + at * target_bytes, min(first + (at + 1) * target_bytes, location.bytes.end)),
+            )
+            for at, (start, end) in enumerate(pairwise(edges))
+        ]
 
 
 def answers(segments: Segments, metrics: GatewayMetrics, kept_bytes: int = 1 << 20) -> LocationAnswers:
@@ -137,3 +159,53 @@ def test_a_query_that_asks_for_new_offsets_again_and_again_leaves_nothing_where_
         made.answer(REQUEST, [ReadablePartition(WHERE, start, start + 10, start + 10)])
 
     assert grown(ask, 200) < 20_000
+
+
+MANY = 4_000
+LARGE = 1 << 30
+WITH_PARTS_OF_A_BYTE = asked(
+    location_fetch({3: (0, 10 * MANY)}, local_segments_wanted=True, remote_log_segment_part_bytes=1,
+                   max_remote_log_segments=(1 << 31) - 1)
+)  # fmt: skip
+
+
+def test_an_answer_names_no_more_and_asks_no_more_of_the_storage_than_it_may_and_its_rest_can_be_asked_for() -> None:
+    """Parts of one byte of a thousand large segments: an answer used to name 150,000, by as many requests."""
+    segments = Segments()
+    segments._visible = [
+        VisibleSegment(replace(segment(LARGE, base), end_offset=base + 99_999), OffsetRange(base, base + 100_000))
+        for base in range(0, 1_000_000, 100_000)
+    ]
+    segments.bytes = ByteRange(0, LARGE)
+    made = answers(segments, GatewayMetrics())
+    (answer,) = made.answer(WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, 0, 1_000_000, 1_000_000)]).values()
+    named = decode_segments(answer.segments or b"")
+    assert len(named) <= 1_000 + 64 and segments.requests < 2_000
+    assert named[0].start_offset == 0 and named[-1].end_offset == answer.located_end < 1_000_000
+    assert all(before.end_offset == after.start_offset for before, after in pairwise(named))
+    (rest,) = made.answer(
+        WITH_PARTS_OF_A_BYTE, [ReadablePartition(WHERE, answer.located_end, 1_000_000, 1_000_000)]
+    ).values()
+    assert decode_segments(rest.segments or b"")[0].start_offset == answer.located_end
+
+
+def test_an_answer_ends_where_its_bytes_do() -> None:
+    segments = Segments()
+    segments.tier(range(0, 10 * MANY, 10))
+    made, metrics = answers(segments, GatewayMetrics()), [ReadablePartition(WHERE, 0, 10 * MANY, 10 * MANY)]
+    request = asked(location_fetch({3: (0, 10 * MANY)}, local_segments_wanted=True, max_remote_log_segments=MANY))
+    (whole,) = made.answer(request, metrics).values()
+    assert whole.located_end == 10 * MANY and len(whole.segments or b"") > 100_000
+    for most_bytes in (1, 50_000):  # though the whole answer is kept
+        (answer,) = made.answer(request, metrics, most_bytes).values()
+        assert answer.segments and 0 < len(answer.segments) < 60_000
+        assert 0 < answer.located_end < 10 * MANY
+
+
+def test_a_long_answer_ends_when_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(location_answers, "TURN_SECONDS", 0)
+    segments = Segments()
+    made = answers(segments, GatewayMetrics())
+    (answer,) = made.answer(REQUEST, READABLE, others_wait=lambda: True).values()
+    assert answer.located_end == 10, "something is named in any case"
+    assert named(made) == [0, 10, 20]

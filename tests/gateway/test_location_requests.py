@@ -15,11 +15,18 @@ FIRST, SECOND = TopicIdIndex(TOPIC_ID, 0), TopicIdIndex(TOPIC_ID, 1)
 
 def test_what_is_wanted_is_read() -> None:
     request = asked(
-        location_fetch({0: (5, 50), 1: (7, 3)}, local_segments_wanted=True, remote_log_segment_part_bytes=64)
+        location_fetch({0: (5, 50), 1: (7, 3)}, local_segments_wanted=True, remote_log_segment_part_bytes=1 << 20)
     )
     assert request.wanted == {FIRST: (5, 50), SECOND: (7, 7)}
     assert request.committed and request.local_too and not request.offsets_only
-    assert (request.max_segments, request.part_bytes) == (100, 64)
+    assert (request.max_segments, request.part_bytes) == (100, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"), [(-5, 0), (0, 0), (1, 64 << 10), (1 << 26, 1 << 26), ((1 << 63) - 1, 1 << 31)]
+)
+def test_parts_are_as_large_as_they_may_be(given: int, taken: int) -> None:
+    assert asked(location_fetch({0: (5, 50)}, remote_log_segment_part_bytes=given)).part_bytes == taken
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 It is asked for by a Fetch at the end of the log. The broker checks READ, the leader epoch and the topic id as ever, and
 has no record to send and nothing to get from remote storage. Its answer also tells where the log starts and ends.
+
+Where the log ends, the gateway asks by its own login. So before that, for topics that the connection has not read from
+yet, a Fetch beyond any log shows whether the client may READ them: nothing is asked for who may not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -21,7 +24,10 @@ from tiered_stream.broker.location_messages import (
 from tiered_stream.gateway.frames import CORRELATION_ID_BYTES, FrameError
 from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex
 
+_BEYOND_ANY_LOG = (1 << 63) - 1
 _OFFSET_OUT_OF_RANGE = 1
+_AFTER_AUTHORIZATION = frozenset({0, _OFFSET_OUT_OF_RANGE, 6, 74, 75})
+"""Error codes that brokers give only to who may READ: a leader that is elsewhere, and the two of leader epochs."""
 _OFFSET_NOT_AVAILABLE = 78  # retriable: where the log ends has just changed
 
 
@@ -53,6 +59,41 @@ def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdInd
     return request.header + fetch.encode_body(request.head.api_version)
 
 
+def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
+    """The Fetch that shows whether the client may READ the topics, with the client's own header."""
+    asked = [
+        FetchTopic(topic.topic_id, [WantedPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
+        for topic in request.message.topics
+        if topic.topic_id in topics and topic.partitions
+    ]
+    fetch = LocationFetchRequest(topics=asked, isolation_level=request.message.isolation_level)
+    return request.header + fetch.encode_body(request.head.api_version)
+
+
+def readable_topics(content: bytes) -> set[UUID]:
+    """The topics that a client may READ, by the broker's answer to `read_probe`.
+
+    Raises:
+        FrameError: the content is no Fetch answer.
+    """
+    message = _fetch_response(content)
+    return {
+        topic.topic_id
+        for topic in message.responses
+        for answer in topic.partitions
+        if not message.error_code and topic.topic_id is not None and answer.error_code in _AFTER_AUTHORIZATION
+    }
+
+
+def _fetch_response(content: bytes) -> LocationFetchResponse:
+    body = Reader(content, CORRELATION_ID_BYTES)
+    try:
+        body.tags()
+        return LocationFetchResponse.decode_body(body)
+    except ValueError as error:
+        raise FrameError(f"not a Fetch answer: {error}") from error
+
+
 def _at_end(topic_id: UUID | None, partition: WantedPartition, log_ends: Mapping[TopicIdIndex, int]) -> WantedPartition:
     offset = partition.fetch_offset
     if topic_id is not None:
@@ -70,12 +111,7 @@ class AuthorizationAnswer:
     def __init__(self, request: LocationRequest, content: bytes) -> None:
         self._request = request
         self._correlation_id = content[:CORRELATION_ID_BYTES]
-        body = Reader(content, CORRELATION_ID_BYTES)
-        try:
-            body.tags()
-            self._message = LocationFetchResponse.decode_body(body)
-        except ValueError as error:
-            raise FrameError(f"not a Fetch answer of version {request.head.api_version}: {error}") from error
+        self._message = _fetch_response(content)
 
     def readable(self) -> list[ReadablePartition]:
         """The partitions without an error, from their log start on."""

@@ -70,7 +70,7 @@ class ClientConnections:
         """One connection from beginning to end; why it ended."""
         settings, streams = self._settings, list[Streams]()
         try:
-            tls = settings.listener_tls and settings.listener_tls.context()
+            tls = settings.listener_tls.context() if settings.listener_tls else None
             streams.append(await self._opener.accepted(connection, tls, settings.setup_seconds))
             streams[0].transport.pause_reading()  # until there is somebody to read it
             streams.append(await connect())

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from uuid import UUID
 
 from tiered_stream.broker.flexible_versions import Reader
 from tiered_stream.broker.location_messages import FIRST_VERSION, LocationFetchRequest, LocationFetchResponse
 from tiered_stream.gateway import rewrite
+from tiered_stream.gateway.authorization import read_probe, readable_topics
 from tiered_stream.gateway.frames import (
     CORRELATION_ID_BYTES,
     HEAD_BYTES,
@@ -27,10 +29,11 @@ from tiered_stream.gateway.frames import (
     request_header,
     with_correlation_id,
 )
-from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationRequest, may_ask
+from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationRequest, TopicIdIndex, may_ask
 from tiered_stream.gateway.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
+_MOST_READABLE = 10_000  # topics that are kept in mind of a connection
 _LARGEST_API_VERSIONS = 16 << 10  # client id, the software's name and version, and some
 
 
@@ -41,7 +44,7 @@ class Handling(Enum):
     REWRITE = "rewritten"
     LOCATE = "located"
     PROBE = "probed"
-    """Nobody asked for it but us: it shows whether the client has logged in."""
+    """Nobody asked for it but us: it shows whether the client has logged in, or which topics it may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class ConnectionState:
 
     def __init__(self, *, logged_in: bool = True) -> None:
         self.logged_in = logged_in
+        self._readable: set[UUID] = set()
         self._in_flight: deque[Pending] = deque()
         self._correlation_id = 0
 
@@ -90,7 +94,8 @@ class ConnectionState:
     def request(self, content: bytes) -> tuple[bytes, bool]:
         """What goes to the broker in place of `content`, as much of a request as `bytes_needed` says.
 
-        With True it may ask for locations; the caller must find out and call `locate` before the next request.
+        With True it may ask for locations; the caller must find out and pass on what `locate` returns instead, before
+        the next request.
 
         Raises:
             FrameError: the client sends what the gateway cannot pass on.
@@ -106,9 +111,25 @@ class ConnectionState:
         self._await(head, Handling.REWRITE if rewritten else Handling.PASS)
         return sent, False
 
-    def locate(self, head: RequestHead, wanted: LocationRequest | None, held: int = 0) -> None:
-        """A Fetch that `request` left open goes to the broker; None: as the plain one that it also is."""
+    def locate(self, head: RequestHead, content: bytes, wanted: LocationRequest | None, held: int = 0) -> bytes:
+        """What goes to the broker for a Fetch that `request` left open; None: the plain one that it also is."""
+        sent = with_correlation_id(content, self._next_correlation_id())
         self._await(head, Handling.LOCATE if wanted else Handling.PASS, wanted, held)
+        return sent
+
+    def topics_to_probe(self, wanted: LocationRequest) -> set[UUID]:
+        """The topics of which this connection has not shown yet that it may read them."""
+        return wanted.topics() - self._readable
+
+    def may_read(self, wanted: LocationRequest) -> list[TopicIdIndex]:
+        """What is wanted of topics that this connection has shown that it may read."""
+        return [each for each in wanted.wanted if each.topic_id in self._readable]
+
+    def probe_topics(self, head: RequestHead, wanted: LocationRequest, held: int) -> bytes:
+        """A request whose answer tells which of `topics_to_probe` the client may read."""
+        sent = with_correlation_id(read_probe(wanted, self.topics_to_probe(wanted)), self._next_correlation_id())
+        self._await(head, Handling.PROBE, wanted, held)
+        return sent
 
     def probe(self) -> bytes:
         """A request that a broker answers well only to who has logged in: a Fetch of nothing.
@@ -138,6 +159,16 @@ class ConnectionState:
         if not self._in_flight or self._in_flight[0].correlation_id != found:
             raise FrameError(f"a response to request {found} of this connection, which was not asked next")
         return self._in_flight[0]
+
+    def topics_probed(self, content: bytes) -> None:
+        """Take the answer to `probe_topics`.
+
+        Raises:
+            FrameError: the content is no Fetch answer.
+        """
+        if len(self._readable) > _MOST_READABLE:
+            self._readable.clear()
+        self._readable |= readable_topics(content)
 
     def probed(self, content: bytes) -> bool:
         """Whether the answer to a probe says that the client has logged in.

@@ -36,4 +36,7 @@ class GatewayMetrics:
             "Partitions left to the brokers, because their leader or the metadata topic cannot be asked or read.",
             ["topic"],
         )
+        self.storage_requests = counter(
+            f"{prefix}storage_requests", "Requests to the storage, for indexes and batches."
+        )
         self.signed = counter(f"{prefix}signed_locations", "Signed locations that were made.")

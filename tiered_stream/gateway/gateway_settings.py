@@ -8,6 +8,7 @@ import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tiered_stream.broker.config.property_table import CLIENT_PROPERTIES
 from tiered_stream.broker.config.property_values import ConfigValues
@@ -162,6 +163,13 @@ QUEUED_BYTES: Option[int] = Option(
     "The memory for requests and responses that are read whole and for what is unread, of all connections together. "
     "When it is short, the connections that keep some only because their peer is slow are closed.",
 )
+STORAGE_REQUESTS: Option[int] = Option(
+    "gateway.max.storage.requests.per.second",
+    types.integer(1, types.INT_MAX),
+    1000,
+    "1000",
+    "The most requests a second to the storage, whatever clients ask for.",
+)
 SHUTDOWN: Option[float] = Option(
     "gateway.shutdown.timeout.ms",
     _seconds(types.INT_MAX),
@@ -208,6 +216,7 @@ class GatewaySettings:
     in_flight: int = of(IN_FLIGHT)
     unread_bytes: int = of(UNREAD_BYTES)
     queued_bytes: int = of(QUEUED_BYTES)
+    storage_requests: int = of(STORAGE_REQUESTS)
     shutdown_seconds: float = of(SHUTDOWN)
     login_asked: bool
     kafka: Mapping[str, str] = field(repr=False)
@@ -256,10 +265,10 @@ def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
 
 
 def _listener_tls(given: GivenOptions) -> ListenerTls | None:
-    stores = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
+    stores: tuple[Option[Any], ...] = (TRUSTSTORE, TRUSTSTORE_TYPE, TRUSTSTORE_PASSWORD, TRUSTSTORE_CERTIFICATES)
     auth = given.read(CLIENT_AUTH)
     if given.read(LISTENER_PROTOCOL) == "plaintext":
-        if unused := [each.name for each in (KEYSTORE, CLIENT_AUTH, *stores) if given.has(each) and given.read(each)]:
+        if unused := _given(given, KEYSTORE, CLIENT_AUTH, *stores):
             log.warning("%s has no effect without %s=SSL", unused[0], LISTENER_PROTOCOL.name)
         return None
     location = given.read(KEYSTORE)
@@ -270,6 +279,11 @@ def _listener_tls(given: GivenOptions) -> ListenerTls | None:
         raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
     trust = tuple((each.name.removeprefix(PREFIX), str(value)) for each in stores if (value := given.read(each)))
     return ListenerTls(ListenerFiles(location, given.read(KEY_PASSWORD), auth, trust))
+
+
+def _given(given: GivenOptions, *options: Option[Any]) -> list[str]:
+    """The names of those options that are set to something."""
+    return [each.name for each in options if given.has(each) and given.read(each)]
 
 
 def _broker_tls(kafka: Mapping[str, str]) -> ssl.SSLContext | None:

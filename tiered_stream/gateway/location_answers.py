@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -24,6 +24,7 @@ from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex
 from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.gateway.tiered_segments import TieredSegments
+from tiered_stream.gateway.turns import TURN_SECONDS
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.segment_metadata_locator import Visible, overlapping
 from tiered_stream.model import STORAGE_FORMAT, ByteRange, OffsetRange, SegmentLocation, TopicPartition
@@ -34,6 +35,13 @@ log = logging.getLogger(__name__)
 LARGEST_ANSWER = 100_000
 """Segments that one answer names at the most."""
 
+LARGEST_ANSWER_BYTES = 64 << 20
+"""Of the segments that one answer names, encoded."""
+
+_MOST_REQUESTS = 1_000  # that one answer may make of the storage
+_CUT_TOGETHER = 64  # parts that are cut off a segment before it is looked whether the answer is to end
+_ENTRY_BYTES = 160  # of an encoded segment, beside what is of no fixed length
+_EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _ANSWER_SECONDS = 10.0  # after which the client is told to ask again for the rest
 _NOWHERE = -1  # begins the part of a log that is on the leader's own disk
 _KEPT_BYTES = 800  # of an answer that is kept, beside its encoded segments: measured
@@ -53,19 +61,40 @@ class _Kept:
     count: int
 
     def fits(self, visible: Visible, budget: _Budget) -> bool:
-        return len(visible) > 0 and visible[-1] is self.newest and self.count <= budget.segments
+        if not visible or visible[-1] is not self.newest:
+            return False
+        return self.count <= budget.segments and len(self.answer.segments or b"") <= budget.bytes
 
 
 @dataclass(slots=True)
 class _Budget:
-    """What is left for an answer: segments, and time; but something is done in any case."""
+    """What is left for an answer: segments, their bytes, requests to the storage, and time.
+
+    Something is named in any case, so that who asks for the rest comes to an end.
+    """
 
     segments: int
-    deadline: float
+    bytes: int
+    others_wait: Callable[[], bool]
+    requests: int = _MOST_REQUESTS
+    began: float = field(default_factory=time.monotonic)
     begun: bool = False
 
-    def time_is_up(self) -> bool:
-        return self.begun and time.monotonic() > self.deadline
+    def is_spent(self) -> bool:
+        """Whether the answer is to end here."""
+        if not self.begun:
+            return False
+        if min(self.segments, self.bytes, self.requests) <= 0:
+            return True
+        seconds = time.monotonic() - self.began
+        return seconds > _ANSWER_SECONDS or (seconds > TURN_SECONDS and self.others_wait())
+
+    def spend(self, entries: Sequence[RemoteLogSegmentLocation], requests: int) -> None:
+        """These were named, by so many requests."""
+        self.begun = True
+        self.segments -= len(entries)
+        self.bytes -= sum(map(_entry_bytes, entries))
+        self.requests -= requests
 
 
 @dataclass(slots=True)
@@ -84,32 +113,49 @@ class LocationAnswers:
 
     Args:
         kept_bytes: the most that is kept for the next request.
+        requests_made: how many requests the calling thread has made of the storage.
     """
 
     def __init__(
-        self, segments: TieredSegments, signer: LocationSigner, kept_bytes: int, metrics: GatewayMetrics
+        self,
+        segments: TieredSegments,
+        signer: LocationSigner,
+        kept_bytes: int,
+        metrics: GatewayMetrics,
+        requests_made: Callable[[], int] = lambda: 0,
     ) -> None:
         self._segments = segments
         self._signer = signer
+        self._requests_made = requests_made
         self._lock = threading.Lock()
         lifetime = signer.fresh_seconds if signer.enabled else float("inf")
         self._kept: TTLCache[tuple[object, ...], _Kept] = TTLCache(kept_bytes, lifetime, time.monotonic, _cost)
         self._metrics = metrics
 
-    def log_ends(self, request: LocationRequest) -> dict[TopicIdIndex, int]:
+    def log_ends(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, int]:
         """Where the logs end now, of those partitions that exist and have a leader that says so.
+
+        The brokers are asked by the gateway's own login: only of topics that the client may read.
 
         Raises:
             BrokerError: the brokers cannot be asked.
         """
-        named = self._named(request.wanted)
+        named = self._named(partitions)
         ends = self._segments.log_ends(list(named.values()))
         return {where: ends[partition] for where, partition in named.items() if partition in ends}
 
     def answer(
-        self, request: LocationRequest, readable: Collection[ReadablePartition]
+        self,
+        request: LocationRequest,
+        readable: Collection[ReadablePartition],
+        most_bytes: int = LARGEST_ANSWER_BYTES,
+        others_wait: Callable[[], bool] = lambda: False,
     ) -> dict[TopicIdIndex, PartitionAnswer]:
-        """What the client may know of the partitions that it may read.
+        """What the client may know of the partitions that it may read. A long answer says where it ends.
+
+        Args:
+            most_bytes: of its encoded segments.
+            others_wait: whether others wait for this answer to end; then it is not long.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -118,7 +164,7 @@ class LocationAnswers:
         topic_ids = {partition: where.topic_id for where, partition in named.items()}
         visible = self._segments.visible(topic_ids)
         starts = {} if request.local_too else self._segments.local_starts(list(named.values()))
-        budget = _Budget(min(request.max_segments, LARGEST_ANSWER), time.monotonic() + _ANSWER_SECONDS)
+        budget = _Budget(min(request.max_segments, LARGEST_ANSWER), min(most_bytes, LARGEST_ANSWER_BYTES), others_wait)
         asked: dict[TopicPartition, tuple[ReadablePartition, OffsetRange]] = {}
         for each in readable:
             partition = named.get(each.partition)
@@ -132,8 +178,7 @@ class LocationAnswers:
         answers: dict[TopicIdIndex, PartitionAnswer] = {}
         with collection_paused():  # from here on: while brokers are asked, others' garbage is not to wait
             for partition, (each, wanted) in asked.items():
-                answers[each.partition], count = self._partition(request, visible[partition], wanted, each, budget)
-                budget.segments -= count
+                answers[each.partition] = self._partition(request, visible[partition], wanted, each, budget)
         return answers
 
     def _new(
@@ -163,11 +208,13 @@ class LocationAnswers:
 
     def _partition(
         self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
-    ) -> tuple[PartitionAnswer, int]:
-        """The answer, and how many segments it names."""
+    ) -> PartitionAnswer:
         key = _key(request, wanted, each)
         if kept := self._kept_of(key, visible, budget):
-            return kept.answer, kept.count
+            budget.begun = True
+            budget.segments -= kept.count
+            budget.bytes -= len(kept.answer.segments or b"")
+            return kept.answer
         named = self._name(request, visible, wanted, each, budget)
         located_end = named.located_end if not named.complete else max(each.end, wanted.start)
         answer = PartitionAnswer(encode_segments(named.segments) if named.segments else None, located_end)
@@ -176,7 +223,7 @@ class LocationAnswers:
         if count and named.complete and not named.holes:
             with self._lock, suppress(ValueError):  # it is larger than the whole cache
                 self._kept[key] = _Kept(visible[-1], answer, count)
-        return answer, count
+        return answer
 
     def _name(
         self, request: LocationRequest, visible: Visible, wanted: OffsetRange, each: ReadablePartition, budget: _Budget
@@ -184,31 +231,75 @@ class LocationAnswers:
         named = _Named()
         for at in overlapping(visible, wanted):
             part = wanted.intersect(visible[at].offsets)
-            if budget.segments <= len(named.segments) or budget.time_is_up():
-                named.complete, named.located_end = False, part.start if named.segments else wanted.start
-                break
-            budget.begun = True
             try:
-                named.segments += self._entries(request, visible, at, part, each.partition.topic_id)
+                position = self._name_segment(request, visible, at, part, each.partition.topic_id, budget, named)
             except TieredStreamError as error:  # the client reads this one from the broker
                 named.holes = True
                 self._metrics.failed_segments.inc()
                 log.warning("no location for %s of %s: %s", part, visible[at].segment.topic_partition, error)
                 if isinstance(error, BrokerError):  # what comes after it needs the same answer
                     break
+                continue
+            if position < part.end:
+                named.complete, named.located_end = False, position if named.segments else wanted.start
+                break
         return named
 
+    def _name_segment(
+        self,
+        request: LocationRequest,
+        visible: Visible,
+        at: int,
+        part: OffsetRange,
+        topic_id: UUID,
+        budget: _Budget,
+        named: _Named,
+    ) -> int:
+        """Name a segment's part of an answer, as far as the budget goes; return where what was named ends."""
+        position = part.start
+        while position < part.end and not budget.is_spent():
+            entries: list[RemoteLogSegmentLocation] = []
+            before = self._requests_made()
+            rest = OffsetRange(position, part.end)
+            try:
+                entries = self._entries(request, visible, at, rest, topic_id, budget)
+            finally:
+                # Other threads read the batches at which a segment is cut, one for each part.
+                budget.spend(entries, self._requests_made() - before + max(0, len(entries) - 1))
+            named.segments += entries
+            position = entries[-1].end_offset
+        return position
+
     def _entries(
-        self, request: LocationRequest, visible: Visible, at: int, part: OffsetRange, topic_id: UUID
+        self, request: LocationRequest, visible: Visible, at: int, part: OffsetRange, topic_id: UUID, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
+        """The first entries of a segment's part."""
+        segment = visible[at].segment
         if request.offsets_only:
-            return [_entry(SegmentLocation(visible[at].segment, part, ByteRange(0, 0)), None)]
+            return [_entry(SegmentLocation(segment, part, ByteRange(0, 0)), None)]
         location = self._segments.location(visible, at, part, topic_id, request.committed)
         url = self._signer.sign(location.segment)
-        wanted_bytes = request.part_bytes
-        cut = wanted_bytes and len(location.bytes) > _CUT_AT * wanted_bytes
-        parts = self._segments.cut(location, wanted_bytes) if cut else [location]
-        return [_entry(each, url) for each in parts]
+        if request.part_bytes and len(location.bytes) > _CUT_AT * request.part_bytes:
+            return [_entry(each, url) for each in self._cut(location, request.part_bytes, budget)]
+        return [_entry(location, url)]
+
+    def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
+        """The first parts of a location. Few at a time: what is cut costs the storage a request each."""
+        most = max(1, min(_CUT_TOGETHER, budget.segments, budget.requests))
+        together = most * part_bytes
+        while len(location.bytes) > _CUT_AT * together:
+            first = self._segments.cut(location, max(together, len(location.bytes) // _CUT_TOGETHER))[0]
+            if len(first.bytes) == len(location.bytes):  # there is no place to cut at
+                break
+            location = first
+        return self._segments.cut(location, part_bytes)[:most]
+
+
+def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
+    """About the size of an encoded segment, and no less."""
+    texts = (entry.remote_log_segment_custom_metadata, entry.signed_remote_log_segment_location)
+    lists = _EPOCH_BYTES * len(entry.leader_epochs) + _TRANSACTION_BYTES * len(entry.aborted_transactions)
+    return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
 
 
 def _tiered(each: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:

@@ -15,6 +15,9 @@ from tiered_stream.model import STORAGE_FORMAT
 LARGEST_REQUEST = 4 << 20
 """Of a Fetch that may ask for locations: about 100,000 partitions."""
 
+LEAST_PART_BYTES, LARGEST_PART_BYTES = 64 << 10, 1 << 31
+"""Bounds for the parts that a client may have segments cut into. No segment is larger than the second."""
+
 _ASKED = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
 _READ_COMMITTED = 1
 
@@ -40,6 +43,10 @@ class LocationRequest:
     local_too: bool
     part_bytes: int
     offsets_only: bool
+
+    def topics(self) -> set[UUID]:
+        """The topics of which something is wanted."""
+        return {each.topic_id for each in self.wanted}
 
 
 def may_ask(head: RequestHead, content: bytes) -> bool:
@@ -80,6 +87,11 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
         committed=message.isolation_level == _READ_COMMITTED,
         max_segments=max(1, message.max_remote_log_segments),
         local_too=message.local_segments_wanted,
-        part_bytes=max(0, message.remote_log_segment_part_bytes),
+        part_bytes=_part_bytes(message.remote_log_segment_part_bytes),
         offsets_only=message.offsets_only,
     )
+
+
+def _part_bytes(asked: int) -> int:
+    """As near to what was asked for as it may be; 0: segments are not cut."""
+    return min(max(asked, LEAST_PART_BYTES), LARGEST_PART_BYTES) if asked > 0 else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
@@ -17,13 +17,15 @@ from tiered_stream.gateway.frames import RequestHead
 from tiered_stream.gateway.location_answers import LocationAnswers
 from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex, location_request
 from tiered_stream.gateway.sparse_log import Sparse
+from tiered_stream.gateway.turns import Spent, Turns
 
 log = logging.getLogger(__name__)
 log.addFilter(Sparse())
 
 T = TypeVar("T")
 
-_THREADS = 8
+_THREADS, _HEAVY_THREADS = 8, 4  # in all, and for clients that have had much of late
+_QUICK_BYTES = 1 << 10  # of a request that is decoded sooner than a thread is told of it
 # Large requests have a thread of their own: they keep neither small ones nor, by their number, the event loop waiting.
 _LARGE_BYTES = 64 << 10
 
@@ -36,23 +38,36 @@ class LocationWorkers:
         self._metrics = metrics
         self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway")
         self._large_executor = ThreadPoolExecutor(1, thread_name_prefix="gateway-large")
+        self._turns = Turns(_THREADS, _HEAVY_THREADS)
 
-    async def authorization(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
-        """What the client wants, and the request for the broker's authorization; None: the Fetch goes on as it is.
+    async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
+        """What the client wants; None: the Fetch goes on as it is.
 
         Raises:
             FrameError: the content is not a Fetch.
         """
-        return await self._run(lambda: self._authorization_request(head, content), len(content))
+        if len(content) <= _QUICK_BYTES:
+            return location_request(head, content)
+        return await self._run(lambda: location_request(head, content), len(content), spent)
 
-    async def answer(self, request: LocationRequest, content: bytes) -> list[bytes]:
-        """The client's answer in pieces, made from the broker's.
+    async def authorization(
+        self, request: LocationRequest, may_read: Sequence[TopicIdIndex], spent: Spent
+    ) -> tuple[LocationRequest, bytes] | None:
+        """The request, less what cannot be located, and what asks the broker for authorization; None: nothing can be.
+
+        Args:
+            may_read: the partitions of topics that the client has shown that it may read.
+        """
+        return await self._run(lambda: self._authorization(request, may_read), len(may_read), spent)
+
+    async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
+        """The client's answer in pieces, made from the broker's; of its encoded segments at most so many bytes.
 
         Raises:
             FrameError: the content is not a Fetch answer.
         """
         began = time.perf_counter()
-        answer = await self._run(lambda: self._answer(request, content), len(content))
+        answer = await self._run(lambda: self._answer(request, content, most_bytes), len(content), spent)
         self._metrics.location_seconds.observe(time.perf_counter() - began)
         return answer
 
@@ -61,30 +76,33 @@ class LocationWorkers:
         for executor in (self._executor, self._large_executor):
             executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, work: Callable[[], T], size: int) -> T:
-        executor = self._executor if size < _LARGE_BYTES else self._large_executor
-        return await asyncio.get_running_loop().run_in_executor(executor, work)
+    async def _run(self, work: Callable[[], T], size: int, spent: Spent) -> T:
+        loop = asyncio.get_running_loop()
+        if size >= _LARGE_BYTES:
+            return await loop.run_in_executor(self._large_executor, work)
+        async with self._turns.turn(spent):
+            return await loop.run_in_executor(self._executor, work)
 
-    def _authorization_request(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
-        request = location_request(head, content)
-        if request is None:
-            return None, content
+    def _authorization(
+        self, request: LocationRequest, may_read: Sequence[TopicIdIndex]
+    ) -> tuple[LocationRequest, bytes] | None:
         try:
-            log_ends = self._answers.log_ends(request)
-            # Of the others it is not known where to ask: the broker answers what the client asked.
-            known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
-            return replace(request, wanted=known), authorization_request(request, log_ends)
+            log_ends = self._answers.log_ends(may_read)
         except TieredStreamError as error:
             log.warning("a location request is left to the broker: %s", error)
             self._metrics.partitions.labels("failed").inc(len(request.wanted))
-            return None, content
+            return None
+        self._metrics.partitions.labels("refused").inc(len(request.wanted) - len(may_read))
+        # Of the others it is not known where to ask: the broker answers what the client asked.
+        known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
+        return replace(request, wanted=known), authorization_request(request, log_ends)
 
-    def _answer(self, request: LocationRequest, content: bytes) -> list[bytes]:
+    def _answer(self, request: LocationRequest, content: bytes, most_bytes: int) -> list[bytes]:
         authorized = AuthorizationAnswer(request, content)
         readable = authorized.readable()
         found: dict[TopicIdIndex, PartitionAnswer] = {}
         try:
-            found = self._answers.answer(request, readable)
+            found = self._answers.answer(request, readable, most_bytes, self._turns.others_wait)
         except TieredStreamError as error:
             log.warning("a location request is left to the broker: %s", error)
         self._metrics.partitions.labels("answered").inc(len(found))

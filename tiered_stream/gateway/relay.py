@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from tiered_stream.gateway.connection_state import ConnectionState, Handling, Pending
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address, Advertise
-from tiered_stream.gateway.frame_memory import FrameMemory
+from tiered_stream.gateway.frame_memory import FrameMemory, MemoryShortError
 from tiered_stream.gateway.frames import (
     CORRELATION_ID_BYTES,
     HEAD_BYTES,
@@ -26,16 +26,21 @@ from tiered_stream.gateway.frames import (
     frame_size,
     request_head,
 )
+from tiered_stream.gateway.location_answers import LARGEST_ANSWER_BYTES
 from tiered_stream.gateway.location_workers import LocationWorkers
 from tiered_stream.gateway.reader_apis import API_VERSIONS
 from tiered_stream.gateway.rewrite import rewrite_response
 from tiered_stream.gateway.streams import CHUNK_BYTES, Streams, chunks, let_go
+from tiered_stream.gateway.turns import Spent
 
 _LARGEST_RESPONSE = (1 << 31) - 1
 _LARGEST_IN_LOOP = 64 << 10  # of an answer that is rewritten: about 2 ms, then a thread does it
 _GRACE_SECONDS = 0.2
-# What a byte costs: of a frame that is read whole, and of a location request until it is answered.
-_COPIES, _DECODED = 4, 16
+# What a byte costs: of a frame that is read whole; and of a location request, which is decoded, goes on as another one,
+# and has an answer by the broker, which is decoded, too.
+_COPIES, _LOCATED = 4, 32
+_ANSWER_BYTES = 256 << 10  # of segments, which a location request reserves; more is for the taking while there is some
+_SMALL_BYTES = 16 << 10  # of a request that is read before it is known what it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Relay:
         self._state = ConnectionState(logged_in=not services.limits.login_asked)
         self._draining = asyncio.Event()
         self._answered = asyncio.Event()
-        self._locating = asyncio.Lock()  # each connection has one place in the line for the threads
+        self._spent = Spent()
         self._needs_login = ""
         self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._memory = services.memory.share(self._evicted)
@@ -126,18 +131,59 @@ class Relay:
             if size > self._limits.login_bytes:
                 await self._logged_in(f"a request of {size:,} bytes (gateway.sasl.server.max.receive.size)")
             needed = state.bytes_needed(head, size)
-            held = await memory.take(_COPIES * needed)
-            content += await client.readexactly(needed - len(content))
-            if not state.logged_in and state.may_ask(head, content):
+            held = 0
+            if needed > _SMALL_BYTES:  # it may ask for locations
                 await self._logged_in("a request for locations")
-            passed, may_ask = state.request(content)
-            if may_ask:
-                passed = await self._authorization(head, passed)
+                held = await self._reserve_request(needed)
+            content += await client.readexactly(needed - len(content))
+            if state.may_ask(head, content):
+                held = held or await self._reserve_request(needed)
+                await self._locate(head, content, held)
+                continue
+            passed, _ = state.request(content)
             broker.write((len(passed) + size - needed).to_bytes(SIZE_BYTES, "big") + passed)
-            await self._taken(broker)
+            await (broker.drain() if held else self._taken(broker))
             memory.give_back(held)
             await self._copy(client, broker, size - needed)
             self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(passed) + size - needed)
+
+    async def _reserve_request(self, size: int) -> int:
+        """All that a location request of this size may need, its answer included.
+
+        It is alone under way on its connection: else a response before it could wait for what it holds.
+        """
+        await self._answered_but(0)
+        held = await self._memory.reserve(_LOCATED * size + _ANSWER_BYTES)
+        self._memory.wait_for(moving=size)
+        return held
+
+    async def _locate(self, head: RequestHead, content: bytes, held: int) -> None:
+        """Pass on a Fetch that may ask for locations, and wait for its answer."""
+        state, locations, memory = self._state, self._services.locations, self._memory
+        await self._logged_in("a request for locations")
+        state.request(content)
+        with memory.at_work():
+            wanted = await locations.wanted(head, content, self._spent)
+        found = None
+        if wanted is not None:
+            if state.topics_to_probe(wanted):
+                await self._send(state.probe_topics(head, wanted, held))
+            with memory.at_work():
+                found = await locations.authorization(wanted, state.may_read(wanted), self._spent)
+        if found is None:
+            memory.give_back(held)
+            await self._send(state.locate(head, content, None))
+        else:
+            await self._send(state.locate(head, found[1], found[0], held))
+
+    async def _send(self, content: bytes) -> None:
+        """Send a request that is whole to the broker, and wait until it is answered."""
+        broker = self._broker.writer
+        self._memory.wait_for(broker=True)
+        broker.write(frame(content))
+        await broker.drain()
+        self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(content))
+        await self._answered_but(0)
 
     async def _next_size(self) -> bytes:
         """Of the next request. A client that sends no more still gets its responses."""
@@ -156,17 +202,6 @@ class Relay:
             self._broker.writer.write(frame(self._state.probe()))
             await self._answered_but(0)
 
-    async def _authorization(self, head: RequestHead, content: bytes) -> bytes:
-        """What goes to the broker for a Fetch that may ask for locations."""
-        held = await self._memory.take(_DECODED * len(content))
-        async with self._locating:
-            with self._memory.at_work():
-                wanted, passed = await self._services.locations.authorization(head, content)
-        if wanted is None:
-            self._memory.give_back(held)
-        self._state.locate(head, wanted, held if wanted else 0)
-        return passed
-
     async def _responses(self) -> None:
         broker, client, state = self._broker.reader, self._client.writer, self._state
         while True:
@@ -183,7 +218,8 @@ class Relay:
             self._services.metrics.requests.labels(pending.handling.value).inc()
             self._services.metrics.bytes.labels("to_client").inc(SIZE_BYTES + size)
             state.answered()
-            self._memory.give_back(pending.held)
+            if pending.handling is Handling.LOCATE:
+                self._memory.give_back(pending.held)
             self._answered.set()
 
     async def _next_response_size(self) -> bytes:
@@ -198,35 +234,57 @@ class Relay:
 
     async def _whole_response(self, pending: Pending, size: int) -> int:
         """Read it and pass it on as it is to be; how many bytes went to the client."""
-        memory = self._memory
-        if _COPIES * size > self._services.memory.total:
-            raise FrameError(
-                f"a response of {size:,} bytes that must be read whole: gateway.queued.max.bytes / {_COPIES}"
-            )
-        held = await memory.take(_COPIES * size, answer=True)
+        held = await self._reserve_response(pending, size)
         content = correlation_id_bytes(pending.head.correlation_id)
         content += await self._broker.reader.readexactly(size - len(content))
         if pending.handling is Handling.PROBE:
-            if not self._state.probed(content):
-                raise FrameError(f"{self._needs_login} before a login")
+            self._probed(pending, content)
+            self._memory.give_back(held)
             return 0
-        pieces = await self._made_over(pending, content)
+        room = self._memory.extend(LARGEST_ANSWER_BYTES) if pending.locations else 0
+        pieces = await self._made_over(pending, content, _ANSWER_BYTES + room)
         made = sum(map(len, pieces))
-        held += await memory.take(made - size, answer=True)
-        self._client.writer.write(made.to_bytes(SIZE_BYTES, "big"))
+        self._memory.wait_for(moving=made)
+        unused = max(0, min(room, _ANSWER_BYTES + room - made))
+        self._memory.give_back(unused)
+        writer = self._client.writer
+        writer.write(made.to_bytes(SIZE_BYTES, "big"))
         for chunk in chunks(pieces):
-            self._client.writer.write(chunk)
-            await self._taken(self._client.writer)
-        memory.give_back(held)
+            writer.write(chunk)
+            await (writer.drain() if held or pending.held else self._taken(writer))
+        self._memory.give_back(held + room - unused)
         return made
 
-    async def _made_over(self, pending: Pending, content: bytes) -> Sequence[bytes]:
-        """The response as it is to be, in pieces."""
+    async def _reserve_response(self, pending: Pending, size: int) -> int:
+        """What a response needs that is read whole, beyond what its request has reserved.
+
+        Raises:
+            MemoryShortError: so much cannot be had.
+        """
+        needed = _COPIES * size
+        if not pending.held:
+            return await self._memory.reserve(needed)
+        more = needed - pending.held // 2
+        if more <= 0:
+            return 0
+        held = self._memory.extend(more)
+        if held < more:
+            self._memory.give_back(held)
+            raise MemoryShortError(f"a response of {size:,} bytes to a location request (gateway.queued.max.bytes)")
+        return held
+
+    def _probed(self, pending: Pending, content: bytes) -> None:
+        if pending.locations is not None:
+            self._state.topics_probed(content)
+        elif not self._state.probed(content):
+            raise FrameError(f"{self._needs_login} before a login")
+
+    async def _made_over(self, pending: Pending, content: bytes, most_bytes: int) -> Sequence[bytes]:
+        """The response as it is to be, in pieces; at most so many bytes of segments."""
         services, head = self._services, pending.head
         if pending.locations is not None:
-            async with self._locating:
-                with self._memory.at_work():
-                    return await services.locations.answer(pending.locations, content)
+            with self._memory.at_work():
+                return await services.locations.answer(pending.locations, content, most_bytes, self._spent)
         if head.api_key == API_VERSIONS:
             number, rest = content[:CORRELATION_ID_BYTES], content[CORRELATION_ID_BYTES:]
             return number, _api_versions(head.api_version, rest, services.feature_version)
@@ -253,9 +311,8 @@ class Relay:
             await writer.drain()
             return
         # As much may have been read before that.
-        held = await self._memory.take(2 * (unread + CHUNK_BYTES), answer=writer is self._client.writer)
-        await writer.drain()
-        self._memory.give_back(held)
+        async with self._memory.unread(2 * (unread + CHUNK_BYTES)):
+            await writer.drain()
 
 
 @lru_cache(64)

@@ -27,7 +27,8 @@ from tiered_stream.gateway.signing import LocationSigner
 from tiered_stream.gateway.streams import StreamOpener, Streams
 from tiered_stream.gateway.tiered_segments import TieredSegments
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
-from tiered_stream.storage.open_fetcher import open_fetcher
+from tiered_stream.storage.open_fetcher import fetcher_over, open_store
+from tiered_stream.storage.paced_store import PacedStore, RequestPace
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Gateway:
     """`start` it in an event loop; `stop` lets requests under way have their responses first.
 
     Raises:
-        ConfigurationError: as `BrokerClient` and `open_fetcher`.
+        ConfigurationError: as `BrokerClient` and `fetcher_over`.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -49,14 +50,20 @@ class Gateway:
         self._client = BrokerClient(settings.kafka)
         self._bootstrap = [_address(server) for server in self._client.config.bootstrap_servers.split(",")]
         self._ports = BrokerPorts(self._endpoints, self._serve_broker)
-        fetcher = open_fetcher(settings.storage)
+        pace = RequestPace(settings.storage_requests)
+        fetcher = fetcher_over(
+            lambda: PacedStore(open_store(settings.storage), partial(self._storage_turn, pace)), settings.storage
+        )
+        self._fetcher = fetcher
         self._signer = LocationSigner(fetcher, settings.signed_location_seconds, self.metrics.signed)
         self.faulty = FaultyPartitions(self.metrics.unlocated)
         self._segments_known = TieredSegments(
             self._client, fetcher, settings.index_cache_bytes, settings.fresh_seconds, self.faulty,
             open_snapshots(settings.metadata_snapshot_dir),
         )  # fmt: skip
-        answers = LocationAnswers(self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics)
+        answers = LocationAnswers(
+            self._segments_known, self._signer, settings.answer_cache_bytes, self.metrics, pace.made
+        )
         self._workers = LocationWorkers(answers, self.metrics)
         services = RelayServices(
             self._advertise,
@@ -78,6 +85,10 @@ class Gateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.unhealthy_reason = "no broker has answered yet"
         """What keeps the gateway from its work; empty: nothing."""
+
+    def _storage_turn(self, pace: RequestPace) -> None:
+        pace.wait()
+        self.metrics.storage_requests.inc()
 
     async def start(self) -> None:
         """Listen. Brokers that do not answer now are waited for.
@@ -112,6 +123,7 @@ class Gateway:
         self._workers.close()
         await asyncio.to_thread(self._client.close)
         await asyncio.to_thread(self._segments_known.close)
+        await asyncio.to_thread(self._fetcher.close)
 
     async def _follow_brokers(self) -> None:
         while True:

@@ -26,7 +26,7 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
     Raises:
         ConfigurationError: no storage is configured, or its URI's scheme or the layout is unknown.
     """
-    return _fetchers.get(options, lambda: _open(options))
+    return _fetchers.get(options, lambda: fetcher_over(lambda: open_store(options), options))
 
 
 def open_store(options: StorageOptions) -> ObjectStore:
@@ -53,16 +53,21 @@ def open_store(options: StorageOptions) -> ObjectStore:
     )
 
 
-def _open(options: StorageOptions) -> RemoteStorageFetcher:
+def fetcher_over(open_it: Callable[[], ObjectStore], options: StorageOptions) -> RemoteStorageFetcher:
+    """A new fetcher of the options' layout over a store.
+
+    Raises:
+        ConfigurationError: as `open_it`, or the layout is unknown.
+    """
     if options.layout == StorageLayout.LOCAL:
-        return LocalLayoutFetcher(open_store(options), options.limits)
+        return LocalLayoutFetcher(open_it(), options.limits)
     if options.layout == StorageLayout.AIVEN:
         # Imported here, as boto3 above: the other layout does without cryptography.
         from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
         from tiered_stream.storage.aiven.encryption import load_key_ring
 
         key_prefix = options.rsm_config.get("key.prefix", "")
-        return AivenLayoutFetcher(open_store(options), key_prefix, load_key_ring(options.rsm_config), options.limits)
+        return AivenLayoutFetcher(open_it(), key_prefix, load_key_ring(options.rsm_config), options.limits)
     raise ConfigurationError(f"remote.storage.layout: {options.layout!r} is not known; local and aiven are")
 
 

@@ -56,7 +56,9 @@ def take_request(data: bytes) -> None:
     _, may_ask = state.request(data[: state.bytes_needed(head, len(data))])
     if may_ask:
         wanted = location_request(head, data)
-        state.locate(head, wanted)
+        state.locate(head, data, wanted)
+        if wanted is not None:
+            state.probe_topics(head, wanted, 0)
 
 
 def location_fetch_request(random: Random) -> bytes:
@@ -126,6 +128,7 @@ def authorization_answer(random: Random) -> bytes:
 def take_authorization(data: bytes) -> None:
     """The answer to a location request, and to a look whether the client has logged in."""
     ConnectionState(logged_in=False).probed(data)
+    ConnectionState().topics_probed(data)
     answer = AuthorizationAnswer(ASKED, data)
     readable = answer.readable()
     found = {each.partition: PartitionAnswer(b"\1", each.end) for each in readable}

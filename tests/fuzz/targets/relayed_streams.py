@@ -23,8 +23,9 @@ from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.endpoints import Address
 from tiered_stream.gateway.frame_memory import FrameMemory, MemoryShortError
 from tiered_stream.gateway.frames import FrameError, RequestHead, frame
-from tiered_stream.gateway.location_requests import LocationRequest, location_request
+from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex, location_request
 from tiered_stream.gateway.relay import Relay, RelayLimits, RelayServices
+from tiered_stream.gateway.turns import Spent
 
 _REQUESTS = (gateway_frames.client_request, gateway_frames.client_request, gateway_frames.location_fetch_request)
 _OTHERS = (SaslHandshakeResponse, SaslAuthenticateResponse)
@@ -34,11 +35,15 @@ _SHUTDOWN_SECONDS = 0.0
 class Locations:
     """As the gateway's workers, on the event loop, with a made-up tier."""
 
-    async def authorization(self, head: RequestHead, content: bytes) -> tuple[LocationRequest | None, bytes]:
-        wanted = location_request(head, content)
-        return wanted, content if wanted is None else authorization_request(wanted, dict.fromkeys(wanted.wanted, 77))
+    async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
+        return location_request(head, content)
 
-    async def answer(self, request: LocationRequest, content: bytes) -> bytes:
+    async def authorization(
+        self, request: LocationRequest, may_read: list[TopicIdIndex], spent: Spent
+    ) -> tuple[LocationRequest, bytes] | None:
+        return request, authorization_request(request, dict.fromkeys(may_read, 77))
+
+    async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
         authorized = AuthorizationAnswer(request, content)
         return authorized.encode({each.partition: PartitionAnswer(b"\1", 9) for each in authorized.readable()})
 
