@@ -40,6 +40,7 @@ LARGEST_ANSWER_BYTES = 64 << 20
 
 _MOST_REQUESTS = 1_000  # that one answer may make of the storage
 _CUT_TOGETHER = 64  # parts that are cut off a segment before it is looked whether the answer is to end
+_COARSE_PARTS = 8  # of a segment of which only the beginning is cut into such parts
 _ENTRY_BYTES = 160  # of an encoded segment, beside what is of no fixed length
 _EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _ANSWER_SECONDS = 10.0  # after which the client is told to ask again for the rest
@@ -288,10 +289,11 @@ class LocationAnswers:
         most = max(1, min(_CUT_TOGETHER, budget.segments, budget.requests))
         together = most * part_bytes
         while len(location.bytes) > _CUT_AT * together:
-            first = self._segments.cut(location, max(together, len(location.bytes) // _CUT_TOGETHER))[0]
-            if len(first.bytes) == len(location.bytes):  # there is no place to cut at
+            coarse = self._segments.cut(location, max(together, len(location.bytes) // _COARSE_PARTS))
+            budget.requests -= len(coarse) - 1
+            if len(coarse) == 1:  # there is no place to cut at
                 break
-            location = first
+            location = coarse[0]
         return self._segments.cut(location, part_bytes)[:most]
 
 
