@@ -10,7 +10,8 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import cycle, repeat
+from uuid import UUID
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
@@ -20,6 +21,8 @@ from tiered_stream.gateway.frames import frame
 CHUNK = 64 << 10
 STILL_SECONDS, LONGEST_SECONDS = 0.5, 8.0
 LARGEST_LOCATION_REQUEST = 4 << 20
+MADE_UP = UUID(int=7)
+"""The id of the made-up cluster's topic."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,23 @@ def large_locations() -> Iterator[bytes]:
     return repeat(frame(location_fetch(dict.fromkeys(range(12000), (0, 1)))))
 
 
+def parts_of_a_byte() -> Iterator[bytes]:
+    """All of a partition in parts of one byte, from an offset that nobody has asked from of late."""
+    wanted = (
+        location_fetch(
+            {0: (start, 1 << 40)}, topic_id=MADE_UP, leader_epoch=0, local_segments_wanted=True,
+            remote_log_segment_part_bytes=1, max_remote_log_segments=(1 << 31) - 1,
+        )
+        for start in range(1, 1_000_000, 997)
+    )  # fmt: skip
+    return cycle([frame(each) for each in wanted])
+
+
+def locations_of_859_kib() -> Iterator[bytes]:
+    wanted = dict.fromkeys(range(20_000), (0, 1 << 40))
+    return repeat(frame(location_fetch(wanted, topic_id=MADE_UP, leader_epoch=0, local_segments_wanted=True)))
+
+
 def nothing() -> Iterator[bytes]:
     return iter(())
 
@@ -77,6 +97,9 @@ ATTACKS = {
     "frames of 512 KiB without their last byte": Attack(200, unfinished_login),
     "absurd counts": Attack(20, absurd_counts, reads=True),
     "large location requests": Attack(20, large_locations, reads=True),
+    "parts of one byte": Attack(20, parts_of_a_byte, reads=True),
+    "location requests of 859 KiB": Attack(32, locations_of_859_kib, reads=True),
+    "topics that may not be read": Attack(20, locations, reads=True),
     "TLS without a ClientHello": Attack(3_000, nothing, tls=False),
 }
 
@@ -92,7 +115,7 @@ class Attackers:
             self._tls = ssl.create_default_context()
             self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
         # Made once, where they end.
-        endless = isinstance(attack.frames(), repeat)
+        endless = isinstance(attack.frames(), repeat | cycle)
         self._frames = None if endless else list(attack.frames())
         self._reads = attack.reads or not endless
         self._connected = 0

@@ -4,7 +4,7 @@ It answers ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch. W
 of Fetch all but the metadata topic's records, and that there is something after the last segment. Every segment has
 1,000 offsets and 100,000 bytes, no transaction index, and no object anywhere.
 
-python -m tests.gateway.made_up_cluster PORT PARTITIONS SEGMENTS [TOPICS [GROWING]]
+python -m tests.gateway.made_up_cluster PORT PARTITIONS SEGMENTS [TOPICS [GROWING [SEGMENT_BYTES]]]
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ METADATA_TOPIC_ID = UUID(int=8)
 METADATA_PARTITIONS = 50
 OFFSETS, BYTES = 1_000, 100_000
 LATEST = -1
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 3, 100
+LARGE = 64 << 10
 _NOT_TIERED = record_batch([Record()])
 
 REQUESTS = {
@@ -59,12 +61,12 @@ def topic_names(count: int) -> list[str]:
     return [TOPIC, *(f"{TOPIC}-{number}" for number in range(1, count))]
 
 
-def metadata_records(partition: TopicIdPartition, segments: int) -> Iterable[bytes]:
+def metadata_records(partition: TopicIdPartition, segments: int, segment_bytes: int = BYTES) -> Iterable[bytes]:
     """The values of the metadata topic's records that say that the partition has so many finished segments."""
     for number in range(segments):
         key = (partition.topic_id.int << 64) + (partition.topic_partition.partition << 32) + number + 1
         offsets = number * OFFSETS, (number + 1) * OFFSETS - 1
-        yield segment_appeared(partition, UUID(int=key), offsets, BYTES)
+        yield segment_appeared(partition, UUID(int=key), offsets, segment_bytes)
 
 
 class MadeUpCluster:
@@ -74,7 +76,15 @@ class MadeUpCluster:
     more, which is not tiered, whenever the ends of the first topic's are asked for.
     """
 
-    def __init__(self, port: int, partitions: int, segments: int, topics: int = 1, growing: int = 0) -> None:
+    def __init__(
+        self,
+        port: int,
+        partitions: int,
+        segments: int,
+        topics: int = 1,
+        growing: int = 0,
+        segment_bytes: int = BYTES,
+    ) -> None:
         self.port = port
         self.partitions = partitions
         self.segments = segments
@@ -85,7 +95,9 @@ class MadeUpCluster:
         for name, topic_id in self._ids.items():
             for number in range(partitions):
                 partition = TopicIdPartition(topic_id, TopicPartition(name, number))
-                values[metadata_partition(partition, METADATA_PARTITIONS)] += metadata_records(partition, segments)
+                values[metadata_partition(partition, METADATA_PARTITIONS)] += metadata_records(
+                    partition, segments, segment_bytes
+                )
         self._logs = [record_batch([Record(None, value) for value in log]) if log else b"" for log in values]
         self._ends = [len(log) for log in values]
 
@@ -99,16 +111,21 @@ class MadeUpCluster:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 content = await reader.readexactly(size)
-                api_key, version = (int.from_bytes(content[at : at + 2], "big") for at in (0, 2))
-                request = REQUESTS[api_key].decode(content, version=version, header=True)
-                response = self._answer(request)
-                response.with_header(request.header.correlation_id)
-                response._header = type(response).header_class(correlation_id=request.header.correlation_id)
-                response._version = version
-                writer.write(response.encode(header=True, framed=True))
+                # A large one takes long: others are answered meanwhile.
+                large = size > LARGE
+                writer.write(await asyncio.to_thread(self._respond, content) if large else self._respond(content))
                 await writer.drain()
         except (EOFError, OSError):
             writer.close()
+
+    def _respond(self, content: bytes) -> bytes:
+        api_key, version = (int.from_bytes(content[at : at + 2], "big") for at in (0, 2))
+        request = REQUESTS[api_key].decode(content, version=version, header=True)
+        response = self._answer(request)
+        response.with_header(request.header.correlation_id)
+        response._header = type(response).header_class(correlation_id=request.header.correlation_id)
+        response._version = version
+        return bytes(response.encode(header=True, framed=True))
 
     def _answer(self, request: Any) -> Any:
         if isinstance(request, ApiVersionsRequest):
@@ -211,6 +228,10 @@ class MadeUpCluster:
         )
 
     def _fetched(self, topic_id: UUID, partition: Any) -> Any:
+        if topic_id != METADATA_TOPIC_ID and topic_id not in self._ids.values():
+            return _refused(partition.partition, UNKNOWN_TOPIC_ID)
+        if topic_id != METADATA_TOPIC_ID and partition.partition >= self.partitions:
+            return _refused(partition.partition, UNKNOWN_TOPIC_OR_PARTITION)
         end = self._end(topic_id, partition.partition)
         log = self._logs[partition.partition] if topic_id == METADATA_TOPIC_ID else _NOT_TIERED
         return FetchResponse.FetchableTopicResponse.PartitionData(
@@ -223,6 +244,13 @@ class MadeUpCluster:
             preferred_read_replica=-1,
             records=log if partition.fetch_offset < end else b"",
         )
+
+
+def _refused(partition: int, error_code: int) -> Any:
+    return FetchResponse.FetchableTopicResponse.PartitionData(
+        partition_index=partition, error_code=error_code, high_watermark=-1, last_stable_offset=-1,
+        log_start_offset=-1, aborted_transactions=[], preferred_read_replica=-1, records=b"",
+    )  # fmt: skip
 
 
 def _partition(kind: Any, number: int) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.gateway.made_up_cluster import OFFSETS, TOPIC
+from tests.gateway.made_up_cluster import BYTES, OFFSETS, TOPIC
 from tests.gateway.running import RunningGateway
 from tests.stack.processes import ServiceProcess, free_ports
 from tiered_stream.broker.client import BrokerClient
@@ -21,14 +21,16 @@ SPLIT_BYTES = 128 << 20
 
 
 @contextmanager
-def made_up_cluster(partitions: int, segments: int, topics: int = 1, growing: int = 0) -> Iterator[tuple[str, Path]]:
+def made_up_cluster(
+    partitions: int, segments: int, topics: int = 1, growing: int = 0, segment_bytes: int = BYTES
+) -> Iterator[tuple[str, Path]]:
     """Its bootstrap servers, and a folder that lasts as long; see `tests.gateway.made_up_cluster`."""
     (port,) = free_ports(1)
     with tempfile.TemporaryDirectory(prefix="made-up-") as name:
-        words = map(str, (port, partitions, segments, topics, growing))
+        words = map(str, (port, partitions, segments, topics, growing, segment_bytes))
         command = [sys.executable, "-m", "tests.gateway.made_up_cluster", *words]
         cluster = ServiceProcess("made-up cluster", command, Path(name) / "cluster.log")
-        cluster.start(lambda: _listens(port))
+        cluster.start(lambda: listens(port))
         try:
             yield f"127.0.0.1:{port}", Path(name)
         finally:
@@ -36,9 +38,11 @@ def made_up_cluster(partitions: int, segments: int, topics: int = 1, growing: in
 
 
 @contextmanager
-def made_up_gateway(partitions: int, segments: int, given: Mapping[str, str] | None = None) -> Iterator[RunningGateway]:
+def made_up_gateway(
+    partitions: int, segments: int, given: Mapping[str, str] | None = None, segment_bytes: int = BYTES
+) -> Iterator[RunningGateway]:
     """A gateway before a cluster with so many partitions and, in each, so many segments; `given` are settings of it."""
-    with made_up_cluster(partitions, segments) as (servers, folder):
+    with made_up_cluster(partitions, segments, segment_bytes=segment_bytes) as (servers, folder):
         storage = {"remote.storage.uri": folder.as_uri(), "gateway.signed.location.lifetime.seconds": "0"}
         settings = {"kafka.bootstrap.servers": servers, **storage, **(given or {})}
         with RunningGateway(folder / "gateway", settings) as gateway:
@@ -53,6 +57,6 @@ def locate_all(gateway: RunningGateway, partitions: int, segments: int, times: i
         return [sum(map(len, locator.locate(wanted).values())) for _ in range(times)]
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
