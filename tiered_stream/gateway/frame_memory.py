@@ -163,9 +163,10 @@ class MemoryShare:
             self._memory.changed(self, 0)
 
     def wait_for(self, *, moving: int = 0, broker: bool = False) -> None:
-        """From now on a peer sends or takes a frame of so many bytes, or a broker works at a request."""
-        self.moving, self.asking_broker = moving, broker
-        self._memory.changed(self, 0)
+        """From now on a peer sends or takes a frame of so many bytes, a broker works at a request, or neither."""
+        if (moving, broker) != (self.moving, self.asking_broker):
+            self.moving, self.asking_broker = moving, broker
+            self._memory.changed(self, 0)
 
     def evict(self) -> None:
         """End the connection."""

@@ -144,6 +144,7 @@ class Relay:
             broker.write((len(passed) + size - needed).to_bytes(SIZE_BYTES, "big") + passed)
             await (broker.drain() if held else self._taken(broker))
             memory.give_back(held)
+            memory.wait_for()
             await self._copy(client, broker, size - needed)
             self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(passed) + size - needed)
 
@@ -209,6 +210,7 @@ class Relay:
             size = frame_size(await self._next_response_size(), _LARGEST_RESPONSE)
             content = await broker.readexactly(CORRELATION_ID_BYTES)
             pending = state.response(content)
+            self._memory.wait_for()
             content = correlation_id_bytes(pending.head.correlation_id)
             if pending.handling is Handling.PASS:
                 client.write(size.to_bytes(SIZE_BYTES, "big") + content)
