@@ -123,7 +123,7 @@ def test_an_evicted_connection_leaves_nothing_for_the_garbage_collector(
                 {
                     **given,
                     "gateway.listener.security.protocol": "PLAINTEXT",
-                    "gateway.queued.max.bytes": "16m",
+                    "gateway.queued.max.bytes": "180m",  # one of the two fits
                     "gateway.shutdown.timeout.ms": "0",
                     "kafka.default.api.timeout.ms": "1000",
                     "kafka.request.timeout.ms": "500",

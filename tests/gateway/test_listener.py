@@ -11,7 +11,10 @@ logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
 listener._RETRY_SECONDS = 0.01
 
 async def run():
-    accepted, enough = [], asyncio.Event()
+    accepted, enough, refused = [], asyncio.Event(), asyncio.Event()
+    told = logging.Handler()
+    told.emit = lambda record: refused.set()
+    listener.log.addHandler(told)
     def accept(connection, client):
         accepted.append(connection)
         if len(accepted) == 50:
@@ -21,8 +24,7 @@ async def run():
     highest = max(each.fileno() for each in clients)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
-    for _ in range(100):
-        await asyncio.sleep(0.01)
+    await refused.wait()
     print("accepted", len(accepted))
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     await enough.wait()

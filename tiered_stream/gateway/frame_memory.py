@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 1.0
 _PATIENCE_WITH_BROKERS_SECONDS = 30.0
-_LEAST_BYTES_A_SECOND = 8 << 20  # of a frame that a peer sends or takes; who is slower counts as slow
+_LEAST_BYTES_A_SECOND = 2 << 20  # of a frame that a peer sends or takes; who is slower counts as slow
 _FREE_BYTES = 64 << 10  # what a connection has in any case; most frames need no more
 _SMALL_BYTES = 1 << 20  # from here on, a reservation leaves a quarter of the budget to smaller ones
 
