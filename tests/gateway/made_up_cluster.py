@@ -28,6 +28,14 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from tests.locate.metadata_topic.messages.appeared import segment_appeared
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
+from tiered_stream.broker.flexible_versions import NO_TAGS
+from tiered_stream.broker.location_messages import (
+    FetchTopic,
+    LocatedPartition,
+    LocationFetchRequest,
+    LocationFetchResponse,
+)
+from tiered_stream.gateway.frames import body_of_flexible, frame
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     TopicIdPartition,
@@ -42,6 +50,7 @@ OFFSETS, BYTES = 1_000, 100_000
 LATEST = -1
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 3, 100
 LARGE = 64 << 10
+FETCH = b"\0\1"
 _NOT_TIERED = record_batch([Record()])
 
 REQUESTS = {
@@ -111,9 +120,10 @@ class MadeUpCluster:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
                 content = await reader.readexactly(size)
-                # A large one takes long: others are answered meanwhile.
-                large = size > LARGE
-                writer.write(await asyncio.to_thread(self._respond, content) if large else self._respond(content))
+                quickly = self._respond_quickly(content) if content[:2] == FETCH and size <= LARGE else None
+                if content[:2] == FETCH and size > LARGE:  # others are answered meanwhile
+                    quickly = await asyncio.to_thread(self._respond_quickly, content)
+                writer.write(quickly or self._respond(content))
                 await writer.drain()
         except (EOFError, OSError):
             writer.close()
@@ -126,6 +136,29 @@ class MadeUpCluster:
         response._header = type(response).header_class(correlation_id=request.header.correlation_id)
         response._version = version
         return bytes(response.encode(header=True, framed=True))
+
+    def _respond_quickly(self, content: bytes) -> bytes | None:
+        """To a Fetch that gets no records; None: it may get some."""
+        body, version = body_of_flexible(content), int.from_bytes(content[2:4], "big")
+        asked = LocationFetchRequest.decode_body(version, body).topics
+        for topic in asked:
+            end = -1 if topic.topic_id not in self._ids.values() else self.segments * OFFSETS + 1
+            records = topic.topic_id == METADATA_TOPIC_ID or any(each.fetch_offset < end for each in topic.partitions)
+            if records and len(content) <= LARGE:
+                return None
+        topics = [
+            FetchTopic(topic.topic_id, [self._located(topic.topic_id, each.partition) for each in topic.partitions])
+            for topic in asked
+        ]
+        return frame(content[4:8] + NO_TAGS + b"".join(LocationFetchResponse(0, 0, 0, topics).pieces()))
+
+    def _located(self, topic_id: UUID | None, partition: int) -> LocatedPartition:
+        if topic_id not in self._ids.values():
+            return LocatedPartition(partition, UNKNOWN_TOPIC_ID, -1, -1, -1)
+        if partition >= self.partitions:
+            return LocatedPartition(partition, UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)
+        end = self._end(topic_id, partition)
+        return LocatedPartition(partition, 0, end, end, 0)
 
     def _answer(self, request: Any) -> Any:
         if isinstance(request, ApiVersionsRequest):

@@ -141,7 +141,7 @@ class LocationAnswers:
         Raises:
             BrokerError: the brokers cannot be asked.
         """
-        named = self._named(partitions)
+        named = self._segments.existing(self._named(partitions))
         ends = self._segments.log_ends(list(named.values()))
         return {where: ends[partition] for where, partition in named.items() if partition in ends}
 

@@ -20,6 +20,7 @@ LEAST_PART_BYTES, LARGEST_PART_BYTES = 64 << 10, 1 << 31
 
 _ASKED = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
 _READ_COMMITTED = 1
+_PARTITION_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class LocationRequest:
     local_too: bool
     part_bytes: int
     offsets_only: bool
+
+    @property
+    def size(self) -> int:
+        """About the bytes of the request."""
+        return len(self.header) + _PARTITION_BYTES * len(self.wanted)
 
     def topics(self) -> set[UUID]:
         """The topics of which something is wanted."""

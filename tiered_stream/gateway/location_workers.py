@@ -58,7 +58,7 @@ class LocationWorkers:
         Args:
             may_read: the partitions of topics that the client has shown that it may read.
         """
-        return await self._run(lambda: self._authorization(request, may_read), len(may_read), spent)
+        return await self._run(lambda: self._authorization(request, may_read), request.size, spent)
 
     async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
         """The client's answer in pieces, made from the broker's; of its encoded segments at most so many bytes.
@@ -67,7 +67,9 @@ class LocationWorkers:
             FrameError: the content is not a Fetch answer.
         """
         began = time.perf_counter()
-        answer = await self._run(lambda: self._answer(request, content, most_bytes), len(content), spent)
+        answer = await self._run(
+            lambda: self._answer(request, content, most_bytes), max(request.size, len(content)), spent
+        )
         self._metrics.location_seconds.observe(time.perf_counter() - began)
         return answer
 

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
@@ -26,6 +27,8 @@ from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 log = logging.getLogger(__name__)
+
+K = TypeVar("K")
 
 _TOPICS_SECONDS = 1.0  # the least time between two looks at all topics, for ids that are not known
 
@@ -102,6 +105,14 @@ class TieredSegments:
         names = {found.topic_id: name for name, found in self._client.metadata().items()}
         self._names = time.monotonic(), names
         return names
+
+    def existing(self, named: Mapping[K, TopicPartition]) -> dict[K, TopicPartition]:
+        """Those of the partitions that the brokers told of last: one that is not there costs others nothing."""
+        counts: dict[str, Collection[int]] = {}
+        for topic in {partition.topic for partition in named.values()}:
+            known = self._client.topic(topic)
+            counts[topic] = known.partitions if known else ()
+        return {each: partition for each, partition in named.items() if partition.partition in counts[partition.topic]}
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The high watermarks of now, where the leader says so.
