@@ -106,10 +106,10 @@ SIGNED_SECONDS: Option[int] = Option(
     "How long a signed URL reaches its object; 0: none are made, and readers need storage credentials.",
 )
 INDEX_CACHE: Option[int] = Option(
-    "gateway.index.cache.bytes", types.byte_size(1 << 20), 256 << 20, "256m", "The most index bytes that are kept."
+    "gateway.index.cache.bytes", types.byte_size(1 << 20), 64 << 20, "64m", "The most index bytes that are kept."
 )
 ANSWER_CACHE: Option[int] = Option(
-    "gateway.answer.cache.bytes", types.byte_size(0), 256 << 20, "256m", "The most encoded answers that are kept."
+    "gateway.answer.cache.bytes", types.byte_size(0), 96 << 20, "96m", "The most encoded answers that are kept."
 )
 FRESH: Option[float] = Option(
     "gateway.metadata.max.age.ms", _seconds(60_000), 0.5, "500", "For how long what is known of a partition holds."
