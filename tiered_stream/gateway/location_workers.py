@@ -24,7 +24,7 @@ log.addFilter(Sparse())
 
 T = TypeVar("T")
 
-_THREADS, _HEAVY_THREADS = 8, 4  # in all, and for clients that have had much of late
+_THREADS, _HEAVY_THREADS = 8, 2  # in all, and for clients that have had much of late
 _QUICK_BYTES = 1 << 10  # of a request that is decoded sooner than a thread is told of it
 # Large requests have a thread of their own: they keep neither small ones nor, by their number, the event loop waiting.
 _LARGE_BYTES = 64 << 10
