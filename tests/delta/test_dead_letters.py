@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from tests.delta.test_typed_tables import Typed
 from tests.delta.typed_archive import typed_options, write_topic
@@ -15,6 +16,9 @@ from tests.stack.rows import Record
 from tiered_stream import replay
 from tiered_stream.delta import spark_lane
 from tiered_stream.delta.commit import TableCommits
+from tiered_stream.delta.dead_letters import dead_letter_columns
+from tiered_stream.delta.job_letters import Chosen
+from tiered_stream.delta.redrive import redrive
 from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.stack
@@ -199,18 +203,56 @@ def test_dead_letters_of_a_parked_table_wait_with_its_rows(
     assert landed.offsets == ([0, 1, 2, 4, 5, 6, 7, 8, 9], [3])
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_for_dead_letters_of_an_earlier_version_gets_the_columns_that_it_lacks(
+    spark: SparkSession, tmp_path: Path, way: str
+) -> None:
+    landed = Landed(spark, tmp_path, way)
+    earlier = [field for field in dead_letter_columns() if field.name not in ("target", "query", "batch")]
+    spark.createDataFrame([], StructType(earlier)).write.format("delta").save(str(landed.dead))
+    landed.land()
+    assert landed.offsets == ([*IDS], [GARBAGE])
+    assert [row.target for row in landed.read(landed.dead).collect()] == [landed.landed.as_uri()]
+
+
+def replaced(landed: Landed, name: str) -> None:
+    options = typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
+    replay(
+        landed.spark, options=options, from_time="2000-01-01T00:00:00Z", into=str(landed.landed), name=name,
+        checkpoint=str(landed.folder / name), replace=True,
+    )  # fmt: skip
+
+
 def test_a_replay_that_replaces_rows_replaces_their_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     landed = Landed(spark, tmp_path, "spark")
     landed.land()
     for garbage in ((), (3,), (3, 4), (4,)):
         landed.write(*garbage)
-        options = typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
-        name = "replay" + "".join(map(str, garbage))
-        replay(
-            spark, options=options, from_time="2000-01-01T00:00:00Z", into=str(landed.landed), name=name,
-            checkpoint=str(tmp_path / name), replace=True,
-        )  # fmt: skip
+        replaced(landed, "replay" + "".join(map(str, garbage)))
         assert landed.offsets == ([offset for offset in range(10) if offset not in garbage], [*garbage])
+
+
+def test_a_redrive_leaves_dead_letters_alone_whose_records_a_replay_has_brought_in(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replay dies when the table has its rows, and before it removes the older dead letters."""
+    landed = Landed(spark, tmp_path, "spark")
+    landed.land()
+    landed.write()
+
+    def killed(*_: object) -> None:
+        raise _KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(spark_lane._DeadLetters, "remove_claimed", killed)
+        with pytest.raises(StreamingQueryException):
+            replaced(landed, "replay")
+    report = redrive(
+        spark, typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside}), str(landed.landed), Chosen()
+    )
+    assert (report.mended, report.pending) == ({}, {"orders": 1})
+    replaced(landed, "replay")
+    assert landed.offsets == ([*IDS, GARBAGE], [])
 
 
 def test_topics_that_go_to_one_table_by_two_names_are_refused_before_a_row_is_lost(

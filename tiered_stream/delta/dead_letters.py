@@ -13,6 +13,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from pyspark.sql import Column, SparkSession
@@ -29,6 +30,9 @@ from tiered_stream.delta.row_schema import spark_columns
 from tiered_stream.delta.row_settings import MAX_DEAD_LETTERS, DeadLetterLimit
 from tiered_stream.errors import DeadLetterLimitError
 from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
 
 Unfinished = Mapping[str, int]
 """Keys of tables, each with the query's newest batch that the table has: dead letters of later ones are unfinished."""
@@ -122,11 +126,20 @@ class DeadLetterCommits:
 
 def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
     """Delete dead letters by the session's Delta. Raises TableError: the table cannot be changed."""
+    with spark_errors(table.name, "changed"):
+        _open_by_spark(spark, table).delete(which)
+
+
+def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, values: Mapping[str, Column]) -> None:
+    """Change dead letters by the session's Delta. Raises TableError: the table cannot be changed."""
+    with spark_errors(table.name, "changed"):
+        _open_by_spark(spark, table).update(which, {**values})
+
+
+def _open_by_spark(spark: SparkSession, table: TableTarget) -> DeltaTable:
     from delta.tables import DeltaTable
 
-    address = find_address(spark, table.name)
-    with spark_errors(table.name, "changed"):
-        DeltaTable.forPath(spark, table_location(spark, address)).delete(which)
+    return DeltaTable.forPath(spark, table_location(spark, find_address(spark, table.name)))
 
 
 def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, unfinished: Unfinished) -> None:

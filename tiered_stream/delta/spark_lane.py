@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, table_location
 from tiered_stream.delta.days import spark_day
@@ -16,9 +17,11 @@ from tiered_stream.delta.dead_letters import (
     dead_letter_columns,
     remove_dead_letters,
     remove_unfinished,
+    update_dead_letters,
 )
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable
 from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_properties, with_overrides
+from tiered_stream.delta.java_errors import spark_errors
 from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.delta.query_run import BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.routing import TableTarget
@@ -31,9 +34,6 @@ from tiered_stream.formats.table_rules import certain_rules
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 from tiered_stream.source import register
 from tiered_stream.spark_session import refuse_connect
-
-_GROWS = {"mergeSchema": "true"}
-"""Delta's option by which new columns become the table's."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class SparkLane:
 
     @property
     def _growth(self) -> dict[str, str]:
-        """What lets new columns become the table's; without it the session decides."""
-        return {} if evolution_of(self.settings) is Evolution.NONE else _GROWS
+        """Delta's option by which new columns become the table's; without it the session decides."""
+        return {} if evolution_of(self.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Rows and dead letters, with what can be asked of rows here; Delta itself refuses what breaks the rest."""
@@ -116,12 +116,14 @@ class SparkLane:
                     dead = letters.count()
                     check_limit(limit, dead, found.count(), name)
                     aside.commit(letters, dead, transaction, batch_id)
+                    if bounded and bounded.replaced_records is not None:
+                        aside.claim_replaced(transaction, bounded.replaced_records)
                     replaced = bounded.replace_where if bounded else None
                     _append(good_rows(found), place, transaction, batch_id, self._growth, replaced)
                 finally:
                     found.unpersist()
             if bounded and bounded.replaced_records is not None:
-                aside.remove_replaced(transaction, bounded.replaced_records)
+                aside.remove_claimed(transaction)
 
         return self.run.configured(
             (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
@@ -131,6 +133,7 @@ class SparkLane:
         address = find_address(self.spark, name)
         make_by_spark(self.spark, address, dead_letter_columns(), None, table_properties(self.settings))
         address = find_address(self.spark, name)
+        _add_columns(self.spark, address)
         files = replace(self.files, uri=address.uri or "", day_column=None)
         target = TableTarget(name, files, dead_letter_columns(), self.settings)
         return _DeadLetters(self.spark, address, target, self.files.uri)
@@ -151,15 +154,39 @@ class _DeadLetters:
         if _has(self.spark, self.address, transaction, batch_id):
             remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
             if count:
-                letters.write.format("delta").mode("append").options(**_GROWS).save(place)
+                letters.write.format("delta").mode("append").save(place)
         elif count:
-            _append(letters, place, transaction, batch_id, _GROWS)
+            _append(letters, place, transaction, batch_id, {})
 
-    def remove_replaced(self, transaction: str, replaced: str) -> None:
-        """Remove the older dead letters of records whose rows were replaced, a condition on Kafka's columns."""
+    def claim_replaced(self, transaction: str, replaced: str) -> None:
+        """Set the older dead letters apart whose records get rows in place of others, before they do.
+
+        A redrive leaves them alone from then on, because the table never gets a batch of the query that they now name.
+        `replaced` is a condition on Kafka's columns.
+        """
         ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
-        remove_dead_letters(self.spark, self.target, ours & older & sql.expr(replaced))
+        claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
+        update_dead_letters(self.spark, self.target, ours & older & sql.expr(replaced), claimed)
+
+    def remove_claimed(self, transaction: str) -> None:
+        """Remove the dead letters that were set apart, once the table has the rows."""
+        claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
+        remove_dead_letters(self.spark, self.target, claimed)
+
+
+def _add_columns(spark: SparkSession, address: TableAddress) -> None:
+    """Give a table that an earlier version made the columns that it lacks."""
+    there = DeltaSparkTable(spark, address).begin().state.description
+    names = {field["name"] for field in there.fields}
+    missing = StructType([field for field in dead_letter_columns() if field.name not in names])
+    if missing.fields:
+        with spark_errors(str(address), "changed"):
+            spark.sql(f"ALTER TABLE {address.sql_name} ADD COLUMNS ({missing.toDDL()})")
+
+
+def _claimed(transaction: str) -> str:
+    return f"replaced by {transaction}"
 
 
 def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id: int) -> bool:
