@@ -1,0 +1,168 @@
+"""What a driver does in one life: it lands, redrives or replays, until it ends or dies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.dead_letter_model.history import DEAD_LETTERS, Land, Redrive, Run, Setup, ddl
+from tests.dead_letter_model.world import World, time_of
+from tests.delta.typed_archive import typed_options
+from tiered_stream import land
+from tiered_stream.delta.redrive import Chosen, redrive
+from tiered_stream.errors import TieredStreamError
+from tiered_stream.replay.run_replay import replay
+
+LONGEST = 120
+"""Seconds that a query may take."""
+_OURS = TieredStreamError.__module__
+_REFUSALS = (
+    "DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_MISSING_DELTA_TABLE",
+    "is not a Delta table", "NotADirectory", "Not a directory", "ParentNotDirectory", "FileAlreadyExists",
+)  # fmt: skip
+"""In errors by which Delta refuses a row, or a folder that is no table."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A replay's arguments, fixed when it is begun."""
+
+    number: int
+    table: int
+    first: int
+    end: int | None
+    """None: the end of the topics as they were then."""
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: well, or by an error, in one line."""
+
+    error: str | None = None
+    foreign: bool = False
+    """Whether the error is neither one of ours nor Delta's refusal of a row or a table."""
+
+    was_killed: bool = False
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the run came to its end."""
+        return self.error is None and not self.was_killed
+
+    @property
+    def kind(self) -> str:
+        """For counting."""
+        return "killed" if self.was_killed else "ended well" if self.is_well else "refused"
+
+    def __str__(self) -> str:
+        return self.error or self.kind
+
+
+class HangError(Exception):
+    """A query does not end."""
+
+
+def run(world: World, step: Run, begun: Begun | None = None, *, parks: bool = False) -> Outcome:
+    """Do the step; `Killed` passes through. `begun` is the replay to begin, or to go on with."""
+    try:
+        match step:
+            case Land():
+                _land(world, step)
+            case Redrive():
+                redrive_all(world, step.schema, parks=parks)
+            case _:
+                assert begun is not None
+                _replay(world, step.schema, begun)
+    except (TieredStreamError, PySparkException, HangError) as error:
+        return _outcome(error)
+    return Outcome()
+
+
+def _land(world: World, step: Land) -> None:
+    given = settings(world, step.schema) | {
+        "ingest.commit": step.commit,
+        "maxOffsetsPerTrigger": str(step.limit),
+        **world.route,
+        **parking(parks=step.parks),
+    }
+    query = land(world.spark, options=given, table=world.target, checkpoint=str(world.checkpoint), lane=step.lane)
+    if not query.awaitTermination(LONGEST):
+        query.stop()
+        raise HangError("the query does not end")
+
+
+def redrive_all(world: World, schema: tuple[str, ...], *, parks: bool = False) -> None:
+    """Redrive every letter of the job."""
+    given = settings(world, schema) | world.route | parking(parks=parks)
+    redrive(world.spark, given, world.target, Chosen())
+
+
+def _replay(world: World, schema: tuple[str, ...], begun: Begun) -> None:
+    table = world.setup.tables[begun.table]
+    given = settings(world, schema, world.setup.topics_of(table))
+    del given["startingOffsets"]
+    to_time = None if begun.end is None else str(time_of(begun.end))
+    replay(
+        world.spark, options=given, from_time=str(time_of(begun.first)), to_time=to_time, into=str(world.path(table)),
+        name=f"replay-{begun.number}", exact=begun.exact, replace=True,
+    )  # fmt: skip
+
+
+def settings(world: World, schema: tuple[str, ...], topics: tuple[str, ...] | None = None) -> dict[str, str]:
+    """The job's, but for how it lands."""
+    setup = world.setup
+    given = {
+        "ingest.value.format": "json",
+        "ingest.value.schema": ddl(schema),
+        "ingest.onDecodeError": "deadLetter",
+        "ingest.deadLetterTable": str(world.path(DEAD_LETTERS)),
+        **({"ingest.dayColumn": "day"} if setup.day_column else {}),
+    }
+    return subscribed(setup, typed_options(world.bucket, ",".join(topics or setup.topics), given))
+
+
+def subscribed(setup: Setup, options: Mapping[str, str]) -> dict[str, str]:
+    """The options, with a pattern in place of the topics' names where the job has one."""
+    if not setup.by_pattern:
+        return dict(options)
+    topics = options["subscribe"].replace(".", r"\.").replace(",", "|")
+    return {**{name: value for name, value in options.items() if name != "subscribe"}, "subscribePattern": topics}
+
+
+def parking(*, parks: bool) -> dict[str, str]:
+    return {"ingest.onTableError": "park"} if parks else {}
+
+
+def _outcome(error: Exception) -> Outcome:
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [line for line in lines if _OURS in line]
+    shown = (ours or lines or [repr(error)])[-1 if ours else 0]
+    known = isinstance(error, TieredStreamError) or bool(ours) or any(each in text for each in _REFUSALS)
+    return Outcome(f"{type(error).__name__}: {shown[:400]}", foreign=not known)
+
+
+def session_settings() -> dict[str, str]:
+    """For many tiny queries in one JVM."""
+    return {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",
+        "spark.log.level": "OFF",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.ui.retainedExecutions": "5",
+    }
+
+
+def start_session() -> SparkSession:
+    """Spark for many histories."""
+    from tests.stack.spark import spark_session
+
+    return spark_session("dead letter model", groups=("delta",), config=session_settings())

@@ -1,0 +1,196 @@
+"""Runs a history, settles what it has left unfinished, and looks where each offset is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.dead_letter_model.driver import Begun, Outcome
+from tests.dead_letter_model.events import Lives
+from tests.dead_letter_model.history import (
+    Change,
+    Die,
+    History,
+    Land,
+    Produce,
+    Redrive,
+    Replay,
+    ReplayOn,
+    Run,
+)
+from tests.dead_letter_model.life import Ended, Task, live, run_apart
+from tests.dead_letter_model.world import World
+
+_TRIES = 4
+"""To end well once everything was repaired."""
+
+
+@dataclass
+class Told:
+    """What became of a history."""
+
+    history: History
+    faults: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+    """What was done, a line each."""
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0
+
+    def __str__(self) -> str:
+        lines = [str(self.history), " what happened:", *(f"  {line}" for line in self.log)]
+        return "\n".join([*lines, " faults:", *(f"  {fault}" for fault in self.faults)])
+
+
+def execute(spark: SparkSession, lives: Lives, history: History, folder: Path, *, processes: bool = False) -> Told:
+    """Run it in the folder, which is new.
+
+    `processes`: each step in which the driver dies is a process of its own, which is killed by SIGKILL.
+    """
+    told = Told(history)
+    begin = time.monotonic()
+    _Execution(spark, lives, history, folder, told, processes=processes).execute()
+    told.seconds = time.monotonic() - begin
+    return told
+
+
+class _Execution:
+    def __init__(
+        self, spark: SparkSession, lives: Lives, history: History, folder: Path, told: Told, *, processes: bool
+    ) -> None:
+        self._processes = processes
+        self._world = World(spark, folder, history.setup)
+        self._lives = lives
+        self._history = history
+        self._told = told
+        self._parks = False
+        self._landed = True
+        """Whether all that was produced is landed: a replay is of no offset that the query has not done."""
+        self._redriven = True
+        self._replay: Begun | None = None
+        self._replays = 0
+
+    def execute(self) -> None:
+        self._world.make_tables()
+        for step in self._history.steps:
+            self._step(step)
+            self._look()
+            if self._told.faults:
+                return
+        self._settle()
+
+    def _step(self, step: Produce | Change | Run) -> None:
+        match step:
+            case Produce():
+                self._world.produce(step)
+                self._landed = False
+                self._say(step, "done")
+            case Land():
+                self._parks = step.parks
+                self._landed = False
+                self._landed = self._run(step).is_well
+            case Redrive():
+                self._redriven = False
+                self._redriven = self._run(step).is_well
+            case Replay():
+                self._begin_replay(step)
+            case ReplayOn():
+                if self._replay is not None:
+                    self._go_on(step)
+            case _:
+                why_not = self._world.change(step)
+                self._say(step, why_not or "done")
+
+    def _begin_replay(self, step: Replay) -> None:
+        if self._replay is not None:
+            self._go_on(ReplayOn(self._history.final_schema))
+        if not self._landed:
+            self._land_all()
+        if self._replay is None and self._landed and not self._told.faults:
+            table = step.table % len(self._history.setup.tables)
+            last = self._world.end - 1
+            first = min(step.first, last)
+            self._replays += 1
+            self._replay = Begun(
+                self._replays, table, first, step.end if first < step.end <= last else None, step.exact
+            )
+            self._go_on(step)
+
+    def _go_on(self, step: Replay | ReplayOn) -> None:
+        if self._run(step, self._replay).is_well:
+            self._replay = None
+
+    def _settle(self) -> None:
+        """Everything ends well once all is repaired, and then each offset is where it may be."""
+        self._land_all()
+        schema = self._history.final_schema
+        if self._replay is not None:
+            self._end_well(ReplayOn(schema))
+        if self._history.redrives_at_end or not self._redriven:
+            self._end_well(Redrive(schema))
+        if not self._told.faults:
+            self._told.faults += self._world.faults(final_schema=schema if self._history.redrives_at_end else None)
+
+    def _end_well(self, step: ReplayOn | Redrive) -> None:
+        if self._told.faults:
+            return
+        self._step(step)
+        if self._replay is not None or not self._redriven:
+            self._told.faults.append("it does not end well, though all tables are repaired")
+
+    def _land_all(self) -> None:
+        """Repair all, and land what there is."""
+        self._world.repair_all()
+        self._say("repair all tables", "done")
+        for _ in range(_TRIES):
+            self._step(Land(self._history.final_schema, "auto", "auto", 1000, self._parks))
+            if self._landed:
+                self._look()
+                return
+        self._told.faults.append("it does not end well, though all tables are repaired")
+
+    def _look(self) -> None:
+        """What must hold at any time; and where nothing is unfinished, where each offset is."""
+        quiet = self._landed and self._redriven and self._replay is None
+        if quiet and not self._parks:
+            self._told.faults += self._world.faults()
+            self._told.counts["looked at in between"] += 1
+        else:
+            self._told.faults += self._world.doubled()
+
+    # One run
+
+    def _run(self, step: Run, begun: Begun | None = None) -> Outcome:
+        begin = time.monotonic()
+        task = Task(step, begun, self._parks)
+        dies = any(isinstance(each.event, Die) for each in step.interruptions)
+        ended = run_apart(self._world, task) if self._processes and dies else live(self._lives, self._world, task)
+        seconds = time.monotonic() - begin
+        self._say(step, f"{ended.outcome} ({seconds:.1f} s) [{', '.join(ended.reached)}]")
+        self._count(step, ended)
+        outcome = ended.outcome
+        if outcome.foreign:
+            self._told.faults.append(f"an error of nobody's: {outcome}")
+        return outcome
+
+    def _count(self, step: Run, ended: Ended) -> None:
+        kind, counts = kind_of(step), self._told.counts
+        counts[f"{kind}: {ended.outcome.kind}"] += 1
+        counts += Counter(f"wrote: {how}" for how in ended.wrote)
+        counts += Counter(f"{kind}: {each}" for each in ended.struck)
+
+    def _say(self, step: object, outcome: str) -> None:
+        self._told.log.append(f"{step}\n      -> {outcome}")
+
+
+def kind_of(step: Run) -> str:
+    """For counting."""
+    match step:
+        case Land():
+            return "land, park" if step.parks else f"land, {step.lane}"
+        case Redrive():
+            return "redrive"
+    return "replay --replace"

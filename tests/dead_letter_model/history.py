@@ -1,0 +1,279 @@
+"""What a random history is made of: how the tables are laid out, the steps, and what happens in the midst of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+DEAD_LETTERS = "set_aside"
+"""Name of the table for dead letters; no other path or statement has this word in it."""
+COLUMNS = ("a", "b", "c")
+"""Fields of a value beside its `id`; each may be missing, or of a wrong type."""
+
+
+class Layout(Enum):
+    """Which tables the topics go to."""
+
+    ONE_TABLE = "one table"
+    BY_TOPIC = "a table for each topic"
+    ROUTED = "tables by ingest.route"
+
+
+class Place(Enum):
+    """What is about to be written, or was just written."""
+
+    LETTERS = "the dead-letter table"
+    ROWS = "a table"
+    NOTE = "a file of the checkpoint"
+    BATCH = "the micro-batch as a whole"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Before or after the write number `number`, counted from 1, at the place within one step."""
+
+    place: Place
+    number: int
+    after: bool
+
+    def __str__(self) -> str:
+        return f"{'after' if self.after else 'before'} write {self.number} of {self.place.value}"
+
+
+# Changes of a table, by hand
+
+
+@dataclass(frozen=True)
+class AddCheck:
+    """ALTER TABLE ADD CONSTRAINT; Delta refuses a check that rows of the table break."""
+
+    table: int
+    check: str
+
+    def __str__(self) -> str:
+        return f"add CHECK ({self.check}) to table {self.table}"
+
+
+@dataclass(frozen=True)
+class DropChecks:
+    """ALTER TABLE DROP CONSTRAINT, for each that there is."""
+
+    table: int
+
+    def __str__(self) -> str:
+        return f"drop the checks of table {self.table}"
+
+
+@dataclass(frozen=True)
+class AllowNull:
+    """ALTER TABLE ALTER COLUMN DROP NOT NULL, for each column that has it."""
+
+    table: int
+
+    def __str__(self) -> str:
+        return f"allow NULL in table {self.table}"
+
+
+@dataclass(frozen=True)
+class Break:
+    """Make a table unwritable, -1 being the dead-letter table: `away` moves its folder, `check` adds a true CHECK."""
+
+    table: int
+    how: str
+
+    def __str__(self) -> str:
+        name = f"table {self.table}" if self.table >= 0 else "the dead-letter table"
+        return f"move {name} away" if self.how == "away" else f"add a CHECK that always holds to {name}"
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Make a table writable again."""
+
+    table: int
+
+    def __str__(self) -> str:
+        return f"repair {f'table {self.table}' if self.table >= 0 else 'the dead-letter table'}"
+
+
+@dataclass(frozen=True)
+class Die:
+    """Kill the driver."""
+
+    def __str__(self) -> str:
+        return "kill the driver"
+
+
+@dataclass(frozen=True)
+class RedriveMeanwhile:
+    """Another driver redrives with this schema."""
+
+    schema: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"redrive meanwhile with {ddl(self.schema)}"
+
+
+Change = AddCheck | DropChecks | AllowNull | Break | Repair
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """What happens in the midst of a step."""
+
+    moment: Moment
+    event: Change | Die | RedriveMeanwhile
+
+    def __str__(self) -> str:
+        return f"{self.moment}: {self.event}"
+
+
+# Steps
+
+
+@dataclass(frozen=True)
+class Produce:
+    """More records in each topic: their number in a partition, and the seed of their values."""
+
+    records: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"produce {self.records} records in each partition (seed {self.seed})"
+
+
+@dataclass(frozen=True)
+class Land:
+    """Start the query, and wait for its end."""
+
+    schema: tuple[str, ...]
+    lane: str
+    commit: str
+    limit: int
+    parks: bool
+    interruptions: tuple[Interruption, ...] = ()
+
+    def __str__(self) -> str:
+        how = [f"lane {self.lane}", f"commit {self.commit}", f"{self.limit} offsets a batch", *["park"] * self.parks]
+        return f"land {ddl(self.schema)}: {', '.join(how)}{_said(self.interruptions)}"
+
+
+@dataclass(frozen=True)
+class Redrive:
+    """Redrive all letters of the topics."""
+
+    schema: tuple[str, ...]
+    interruptions: tuple[Interruption, ...] = ()
+
+    def __str__(self) -> str:
+        return f"redrive with {ddl(self.schema)}{_said(self.interruptions)}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Replay with --replace, into one table: its topics from one offset's time to another's, once landing is done."""
+
+    table: int
+    first: int
+    end: int
+    exact: bool
+    schema: tuple[str, ...]
+    interruptions: tuple[Interruption, ...] = ()
+
+    def __str__(self) -> str:
+        exact = ", exact" if self.exact else ""
+        given = f"offsets {self.first} to {self.end}{exact} with {ddl(self.schema)}"
+        return f"replay --replace into table {self.table}: {given}{_said(self.interruptions)}"
+
+
+@dataclass(frozen=True)
+class ReplayOn:
+    """Start the replay again that was not finished, if there is one."""
+
+    schema: tuple[str, ...]
+    interruptions: tuple[Interruption, ...] = ()
+
+    def __str__(self) -> str:
+        return f"go on with the replay with {ddl(self.schema)}{_said(self.interruptions)}"
+
+
+Step = Produce | Land | Redrive | Replay | ReplayOn | Change
+Run = Land | Redrive | Replay | ReplayOn
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What stays the same in a history.
+
+    `not_null`: columns that are NOT NULL in tables made beforehand; None: the query makes its tables.
+    """
+
+    layout: Layout
+    topics: tuple[str, ...]
+    partitions: int
+    not_null: tuple[str, ...] | None
+    by_pattern: bool
+    day_column: bool
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables' folders."""
+        match self.layout:
+            case Layout.ONE_TABLE:
+                return ("main",)
+            case Layout.BY_TOPIC:
+                return self.topics
+            case Layout.ROUTED:
+                return ("routed", "main")[: len(self.topics)]
+
+    def table_of(self, topic: str) -> str:
+        """The folder of the table that a topic's rows go to."""
+        match self.layout:
+            case Layout.ONE_TABLE:
+                return "main"
+            case Layout.BY_TOPIC:
+                return topic
+            case Layout.ROUTED:
+                return "routed" if topic == self.topics[0] else "main"
+
+    def topics_of(self, table: str) -> tuple[str, ...]:
+        """The topics whose rows go to the table."""
+        return tuple(topic for topic in self.topics if self.table_of(topic) == table)
+
+    def __str__(self) -> str:
+        made = (
+            "made by the query"
+            if self.not_null is None
+            else f"made before, NOT NULL: {', '.join(self.not_null) or 'none'}"
+        )
+        said = [f"{', '.join(self.topics)} x {self.partitions}", made]
+        said += ["subscribePattern"] * self.by_pattern + ["day column"] * self.day_column
+        return f"{self.layout.value}; {'; '.join(said)}"
+
+
+@dataclass(frozen=True)
+class History:
+    """One random history: the same for the same name."""
+
+    name: str
+    setup: Setup
+    steps: tuple[Step, ...]
+    final_schema: tuple[str, ...]
+    redrives_at_end: bool
+
+    def __str__(self) -> str:
+        lines = [
+            f"history {self.name}: {self.setup}",
+            *(f"  {number}. {step}" for number, step in enumerate(self.steps)),
+        ]
+        return "\n".join([*lines, f"  at the end: {ddl(self.final_schema)}{', redrive' * self.redrives_at_end}"])
+
+
+def ddl(schema: Sequence[str]) -> str:
+    """The schema of values with these fields."""
+    return ", ".join(f"{name} BIGINT" for name in ("id", *schema))
+
+
+def _said(interruptions: Sequence[Interruption]) -> str:
+    return "".join(f"\n       {each}" for each in interruptions)

@@ -1,0 +1,113 @@
+"""One life of the driver: in this process, where an exception is its death; or in a process of its own, by SIGKILL.
+
+`python -m tests.dead_letter_model.life FOLDER` does the task in the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from tests.dead_letter_model.driver import Begun, Outcome, redrive_all, run, start_session
+from tests.dead_letter_model.events import Killed, Life, Lives
+from tests.dead_letter_model.history import Change, Die, RedriveMeanwhile, Run
+from tests.dead_letter_model.world import World
+from tests.delta.driver import die, kill_group
+from tests.stack.processes import LONG
+from tests.stack.spark import ROOT
+
+_TASK, _ENDED, _LOG = "task", "ended", "log"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one life is for; `begun` is the replay to begin or to go on with."""
+
+    step: Run
+    begun: Begun | None
+    parks: bool
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a life ended: what was written and done in order, how it was written, and which interruptions there were."""
+
+    outcome: Outcome
+    reached: Sequence[str] = ()
+    wrote: Sequence[str] = ()
+    struck: Sequence[str] = field(default=())
+
+
+def live(lives: Lives, world: World, task: Task, *, dies: bool = False) -> Ended:
+    """One life in this process; `dies`: a death is that of the process."""
+
+    def act(event: Change | Die | RedriveMeanwhile) -> None:
+        match event:
+            case Die():
+                if dies:
+                    die()
+            case RedriveMeanwhile():
+                redrive_all(world, event.schema, parks=task.parks)
+            case _:
+                world.change(event)
+
+    life = Life(task.step.interruptions, act)
+    with lives.living(life):
+        try:
+            outcome = run(world, task.step, task.begun, parks=task.parks)
+        except Killed:
+            assert life.was_killed
+        if life.was_killed:
+            outcome = Outcome(was_killed=True)
+    return Ended(outcome, life.reached, [*life.wrote], [*life.struck])
+
+
+def run_apart(world: World, task: Task) -> Ended:
+    """One life in a process of its own."""
+    folder = world.folder / "life"
+    folder.mkdir(exist_ok=True)
+    (folder / _TASK).write_bytes(pickle.dumps((replace(world, spark=cast(Any, None)), task)))
+    (folder / _ENDED).unlink(missing_ok=True)
+    with (folder / _LOG).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.dead_letter_model.life", str(folder)], cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            status = process.wait(LONG)
+        finally:
+            kill_group(process.pid)
+    if status == -signal.SIGKILL:
+        return Ended(Outcome(was_killed=True), ["SIGKILL"], (), ["SIGKILL"])
+    assert status == 0, (folder / _LOG).read_text()[-4000:]
+    ended: Ended = pickle.loads((folder / _ENDED).read_bytes())
+    return ended
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    world, task = pickle.loads((folder / _TASK).read_bytes())
+    world.spark = spark = start_session()
+    _run(spark, world, task, folder)
+    spark.stop()
+
+
+def _run(spark: SparkSession, world: World, task: Task, folder: Path) -> None:
+    lives = Lives()
+    with lives.watched():
+        ended = live(lives, world, task, dies=True)
+    (folder / _ENDED).write_bytes(pickle.dumps(ended))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Topics and tables of one history, in a folder: what was produced, changes by hand, and where each offset is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.dead_letter_model.history import (
+    COLUMNS,
+    DEAD_LETTERS,
+    AddCheck,
+    AllowNull,
+    Break,
+    Change,
+    DropChecks,
+    Produce,
+    Repair,
+    Setup,
+)
+from tests.delta.typed_archive import write_topic
+from tests.stack.rows import Record
+
+FIRST_MS, STEP_MS = 1_700_000_000_000, 1000
+"""The time of offset 0 in each partition, and how much later each next one is."""
+_CHECK = "delta.constraints."
+_ALWAYS = "always"
+
+Offset = tuple[str, int, int]
+"""Topic, partition and offset."""
+
+
+def time_of(offset: int) -> int:
+    """The record's timestamp, in ms since the epoch."""
+    return FIRST_MS + STEP_MS * offset
+
+
+@dataclass
+class World:
+    """`produced` are the values by offset."""
+
+    spark: SparkSession
+    folder: Path
+    setup: Setup
+    produced: dict[Offset, bytes | None] = field(default_factory=dict)
+
+    @property
+    def bucket(self) -> Path:
+        return self.folder / "bucket"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint"
+
+    def path(self, table: int | str) -> Path:
+        """The table's folder, by number or name; -1 is the dead-letter table."""
+        if isinstance(table, int):
+            table = DEAD_LETTERS if table < 0 else self.setup.tables[table]
+        return self.folder / "lake" / table
+
+    @property
+    def target(self) -> str:
+        """`ingest.table`."""
+        by_topic = self.setup.table_of(self.setup.topics[0]) == self.setup.topics[0]
+        return str(self.path("{topic}" if by_topic else "main"))
+
+    @property
+    def route(self) -> dict[str, str]:
+        if "routed" not in self.setup.tables:
+            return {}
+        return {"ingest.route": f"{self.setup.topics[0]}={self.path('routed')}"}
+
+    @property
+    def end(self) -> int:
+        """The offset that each partition's next record gets."""
+        return max((offset for *_, offset in self.produced), default=-1) + 1
+
+    def make_tables(self) -> None:
+        """Those that are made before the query."""
+        not_null = self.setup.not_null
+        if not_null is None:
+            return
+        fields = ", ".join(f"{name} BIGINT{' NOT NULL' * (name in not_null)}" for name in COLUMNS)
+        columns = f"key BINARY, id BIGINT, {fields}, topic STRING, partition INT, offset BIGINT"
+        columns += ", timestamp TIMESTAMP, timestampType INT"
+        day = ", day DATE) USING delta PARTITIONED BY (day)" if self.setup.day_column else ") USING delta"
+        for number in range(len(self.setup.tables)):
+            self.spark.sql(f"CREATE TABLE delta.`{self.path(number)}` ({columns}{day}")
+
+    def produce(self, step: Produce) -> None:
+        """Write the records to the tier."""
+        first = self.end
+        for topic in self.setup.topics:
+            partitions = []
+            for partition in range(self.setup.partitions):
+                random = Random(f"{step.seed} {topic} {partition}")
+                offsets = range(first, first + step.records)
+                values = {(topic, partition, offset): _value(random, (topic, partition, offset)) for offset in offsets}
+                self.produced |= values
+                partitions.append([Record(b"k", value, (), time_of(key[2])) for key, value in values.items()])
+            write_topic(self.bucket, topic, partitions, first)
+
+    # Changes by hand
+
+    def change(self, change: Change) -> str | None:
+        """Do it; what keeps it from being done, in one line."""
+        path = self.path(change.table)
+        if isinstance(change, Repair):
+            return self._repair(path)
+        if not (path / "_delta_log").is_dir():
+            return "there is no such table"
+        match change:
+            case AddCheck():
+                return self._alter(path, f"ADD CONSTRAINT check_{abs(hash_of(change.check))} CHECK ({change.check})")
+            case DropChecks():
+                self._drop_checks(path)
+            case AllowNull():
+                for column in (each.name for each in DeltaTable(path).schema().fields if not each.nullable):
+                    self._alter(path, f"ALTER COLUMN {column} DROP NOT NULL")
+            case Break(how="away"):
+                path.rename(_away(path))
+                path.write_text("not a table")
+            case Break():
+                return self._alter(path, f"ADD CONSTRAINT {_ALWAYS} CHECK (offset >= 0)")
+        return None
+
+    def repair_all(self) -> None:
+        """All that anybody could do: every table takes every row that decodes."""
+        for number in range(-1, len(self.setup.tables)):
+            self.change(Repair(number))
+            self.change(DropChecks(number))
+            self.change(AllowNull(number))
+
+    def _repair(self, path: Path) -> str | None:
+        if _away(path).exists():
+            path.unlink()
+            _away(path).rename(path)
+        elif not path.exists():
+            return "there is no such table"
+        self._drop_checks(path, _ALWAYS)
+        return None
+
+    def _drop_checks(self, path: Path, only: str = "") -> None:
+        names = (each.removeprefix(_CHECK) for each in DeltaTable(path).metadata().configuration if _CHECK in each)
+        for name in names:
+            if name == only or not only:
+                self._alter(path, f"DROP CONSTRAINT {name}")
+
+    def _alter(self, path: Path, how: str) -> str | None:
+        try:
+            self.spark.sql(f"ALTER TABLE delta.`{path}` {how}")
+        except PySparkException as error:
+            return str(error).partition("\n")[0][:150]
+        return None
+
+    # Where offsets are
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The table's rows: where they come from, and their `id`."""
+        return _rows(self.path(table), ["topic", "partition", "offset", "id"])
+
+    def letters(self) -> list[dict[str, Any]]:
+        """The dead letters."""
+        return _rows(self.path(DEAD_LETTERS), ["topic", "partition", "offset", "value", "reason", "redrive"])
+
+    def faults(self, *, final_schema: tuple[str, ...] | None = None) -> list[str]:
+        """What is wrong, once all that was begun has ended well: each offset is once in its table or the dead letters.
+
+        `final_schema`: all letters were tried anew by it, in tables that take anything.
+        """
+        found: list[str] = []
+        rows = self._rows_by_offset(found)
+        letters = self._letters_by_offset(found, final_schema)
+        for key in self.produced:
+            if rows[key] + letters[key] != 1:
+                found.append(f"{_shown(key)} is {rows[key]} times in its table, {letters[key]} times a dead letter")
+        return found
+
+    def _rows_by_offset(self, found: list[str]) -> Counter[Offset]:
+        rows: Counter[Offset] = Counter()
+        for table in self.setup.tables:
+            for row in self.rows(table):
+                key = _key(row)
+                rows[key] += 1
+                if self.setup.table_of(key[0]) != table:
+                    found.append(f"{_shown(key)} is in the table {table}")
+                if row["id"] != id_of(self.produced[key]):
+                    found.append(f"{_shown(key)} has the id {row['id']}")
+        return rows
+
+    def _letters_by_offset(self, found: list[str], final_schema: tuple[str, ...] | None) -> Counter[Offset]:
+        letters: Counter[Offset] = Counter()
+        for letter in self.letters():
+            key = _key(letter)
+            letters[key] += 1
+            if letter["value"] != self.produced[key]:
+                found.append(f"{_shown(key)} is a letter with the value {letter['value']}")
+            if letter["redrive"] is not None:
+                found.append(f"{_shown(key)} is a letter that the redrive {letter['redrive']} has marked")
+            if final_schema is not None and decodes(self.produced[key], final_schema):
+                found.append(f"{_shown(key)} is a letter still ({letter['reason']}): {self.produced[key]!r}")
+        return letters
+
+    def doubled(self) -> list[str]:
+        """Offsets that are in a table twice: at no time may one be."""
+        rows = Counter(_key(row) for table in self.setup.tables for row in self.rows(table))
+        return [f"{_shown(key)} is {count} times in its table" for key, count in rows.items() if count > 1]
+
+
+def decodes(value: bytes | None, schema: tuple[str, ...]) -> bool:
+    """Whether the value is a row by the schema."""
+    if value is None:
+        return True
+    try:
+        document = json.loads(value)
+    except ValueError:
+        return False
+    return all(document.get(name) is None or isinstance(document[name], int) for name in schema)
+
+
+def id_of(value: bytes | None) -> int | None:
+    """The field `id` of a value that is JSON."""
+    return None if value is None else json.loads(value)["id"]
+
+
+def hash_of(text: str) -> int:
+    """The same in each process."""
+    return sum(ord(letter) * 31**at for at, letter in enumerate(text)) % 1_000_003
+
+
+def _value(random: Random, key: Offset) -> bytes | None:
+    match random.choices(("document", "garbage", "none"), (17, 2, 1))[0]:
+        case "garbage":
+            return b"garbage %d" % key[2]
+        case "none":
+            return None
+    document: dict[str, object] = {"id": hash_of(f"{key}")}
+    for name in COLUMNS:
+        kind = random.choices(("number", "wrong", "missing"), (8, 2, 1))[0]
+        if kind != "missing":
+            document[name] = random.randrange(100) if kind == "number" else "wrong"
+    return json.dumps(document).encode()
+
+
+def _away(path: Path) -> Path:
+    return path.with_name(f"{path.name}.away")
+
+
+def _rows(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+    """None where there is no table; where its folder was moved away, of that one."""
+    path = _away(path) if _away(path).exists() else path
+    try:
+        found: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table(columns=columns).to_pylist()
+    except TableNotFoundError:
+        return []
+    return found
+
+
+def _key(row: dict[str, Any]) -> Offset:
+    return row["topic"], row["partition"], row["offset"]
+
+
+def _shown(key: Offset) -> str:
+    return f"{key[0]}-{key[1]} offset {key[2]}"
