@@ -13,7 +13,7 @@ TWO_AT_ONCE := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock java stack demo test test-unit test-slow dist lint docs chaos soak race topics fuzz differential bench clean
+.PHONY: help venv lock java stack demo test test-unit test-slow dist lint docs chaos soak race topics fuzz differential model bench clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ topics: venv java ## Land 500 topics in 500 tables by one query, its driver kill
 
 differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; SEED as above
 	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
+
+model: venv java ## Kill the driver in the midst of HISTORIES=300 random histories with dead letters, and look for each offset; SEED as above
+	@$(BIN)/python -m tests.dead_letter_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 
 bench: venv java ## Measure throughput against Spark's own kafka source; ONLY=A,H runs a part, SCALE=0.1 RUNS=5 as said
 	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS))

@@ -156,7 +156,7 @@ def session_settings() -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
         "spark.log.level": "OFF",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.ui.retainedExecutions": "5",
     }
 

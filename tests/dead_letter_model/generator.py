@@ -50,14 +50,14 @@ class _Drawer:
         steps: list[Step] = [self._produce(), self._land()]
         for _ in range(self._draw.randint(1, 3)):
             steps += self._part()
-        return History(self._name, self._setup, tuple(steps), self._schema(), redrives_at_end=self._chance(0.4))
+        return History(self._name, self._setup, tuple(steps), self._schema(), redrives_at_end=self._chance(0.3))
 
     def _part(self) -> list[Step]:
         """A few steps that make sense together."""
-        match self._draw.choices(("land", "redrive", "replay", "change"), (6, 2, 2, 1))[0]:
+        match self._draw.choices(("land", "redrive", "replay", "change"), (12, 2, 3, 1))[0]:
             case "land":
                 more = [self._produce()] if self._chance(0.5) else []
-                again = [self._land()] if self._chance(0.4) else []
+                again = [self._land()] if self._chance(0.6) else []
                 return [*more, self._land(), *self._changes(0.5), *again]
             case "redrive":
                 return [*self._changes(0.5), Redrive(self._schema(), self._interruptions(_REDRIVE))]
@@ -87,7 +87,8 @@ class _Drawer:
         if self._chance(chance):
             kind = self._draw.choice(("die", "die", "change", "change", "change and die", "redrive"))
             place, most = self._draw.choice(moments)
-            moment = Moment(place, 1 + int(self._draw.random() ** 2 * most), self._chance(0.5))
+            after = self._chance(0.8 if place is Place.LETTERS else 0.3)  # mostly between a batch's two tables
+            moment = Moment(place, 1 + int(self._draw.random() ** 2 * most), after)
             if kind == "die":
                 found.append(Interruption(moment, Die()))
             elif kind == "redrive":

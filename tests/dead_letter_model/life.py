@@ -22,8 +22,8 @@ from tests.dead_letter_model.events import Killed, Life, Lives
 from tests.dead_letter_model.history import Change, Die, RedriveMeanwhile, Run
 from tests.dead_letter_model.world import World
 from tests.delta.driver import die, kill_group
+from tests.stack.build import ROOT
 from tests.stack.processes import LONG
-from tests.stack.spark import ROOT
 
 _TASK, _ENDED, _LOG = "task", "ended", "log"
 
