@@ -1,6 +1,6 @@
-"""`make model`: random histories of landing, redriving and replaying with dead letters, the driver killed in the midst.
+"""Run random histories with dead letters (`make model`): land, redrive and replay, and kill the driver on the way.
 
-At every end each offset is once in its table or once in the table for dead letters.
+At every end each offset is exactly once in its table or in the table for dead letters.
 
 python -m tests.dead_letter_model [--histories 300] [--seed N] [--only NAME ...]
 """

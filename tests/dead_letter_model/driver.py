@@ -1,4 +1,4 @@
-"""What a driver does in one life: it lands, redrives or replays, until it ends or dies."""
+"""Tasks of a driver: land, redrive or replay, until it ends well, fails or dies."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tiered_stream.errors import TieredStreamError
 from tiered_stream.replay.run_replay import replay
 
 LONGEST = 120
-"""Seconds that a query may take."""
+"""Longest time of a query, in seconds."""
 _OURS = TieredStreamError.__module__
 _REFUSALS = (
     "DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_MISSING_DELTA_TABLE",
     "is not a Delta table", "NotADirectory", "Not a directory", "ParentNotDirectory", "FileAlreadyExists",
 )  # fmt: skip
-"""In errors by which Delta refuses a row, or a folder that is no table."""
+"""Parts of errors by which Delta refuses a row, or a folder that is no table."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Begun:
     table: int
     first: int
     end: int | None
-    """None: the end of the topics as they were then."""
+    """None: the replay reads up to the end that the topics had then."""
     exact: bool
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: well, or by an error, in one line."""
+    """End of a run: well, by an error (in one line), or by a kill."""
 
     error: str | None = None
     foreign: bool = False
@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def kind(self) -> str:
-        """For counting."""
+        """Name of the end in the counts."""
         return "killed" if self.was_killed else "ended well" if self.is_well else "refused"
 
     def __str__(self) -> str:
@@ -63,17 +63,18 @@ class Outcome:
 
 
 class HangError(Exception):
-    """A query does not end."""
+    """The query does not end."""
 
 
 def run(world: World, step: Run, begun: Begun | None = None, *, parks: bool = False) -> Outcome:
-    """Do the step; `Killed` passes through. `begun` is the replay to begin, or to go on with."""
+    """Do the step. `Killed` passes through. `begun` is the replay to begin or to resume."""
     try:
         match step:
             case Land():
                 _land(world, step)
             case Redrive():
-                redrive_all(world, step.schema, parks=parks)
+                given = settings(world, step.schema) | world.route | parking(parks=parks)
+                redrive(world.spark, given, world.target, Chosen())
             case _:
                 assert begun is not None
                 _replay(world, step.schema, begun)
@@ -95,12 +96,6 @@ def _land(world: World, step: Land) -> None:
         raise HangError("the query does not end")
 
 
-def redrive_all(world: World, schema: tuple[str, ...], *, parks: bool = False) -> None:
-    """Redrive every letter of the job."""
-    given = settings(world, schema) | world.route | parking(parks=parks)
-    redrive(world.spark, given, world.target, Chosen())
-
-
 def _replay(world: World, schema: tuple[str, ...], begun: Begun) -> None:
     table = world.setup.tables[begun.table]
     given = settings(world, schema, world.setup.topics_of(table))
@@ -113,7 +108,7 @@ def _replay(world: World, schema: tuple[str, ...], begun: Begun) -> None:
 
 
 def settings(world: World, schema: tuple[str, ...], topics: tuple[str, ...] | None = None) -> dict[str, str]:
-    """The job's, but for how it lands."""
+    """Settings of the job, without lane, committer and batches."""
     setup = world.setup
     given = {
         "ingest.value.format": "json",
@@ -126,7 +121,7 @@ def settings(world: World, schema: tuple[str, ...], topics: tuple[str, ...] | No
 
 
 def subscribed(setup: Setup, options: Mapping[str, str]) -> dict[str, str]:
-    """The options, with a pattern in place of the topics' names where the job has one."""
+    """Replace the topics' names by a pattern, if the job has one."""
     if not setup.by_pattern:
         return dict(options)
     topics = options["subscribe"].replace(".", r"\.").replace(",", "|")
@@ -147,7 +142,7 @@ def _outcome(error: Exception) -> Outcome:
 
 
 def session_settings() -> dict[str, str]:
-    """For many tiny queries in one JVM."""
+    """Settings that make many tiny queries in one JVM cheap."""
     return {
         "spark.sql.shuffle.partitions": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
@@ -155,6 +150,8 @@ def session_settings() -> dict[str, str]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
+        "spark.python.daemon.module": "tiered_stream.worker_daemon",
         "spark.log.level": "OFF",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.ui.retainedExecutions": "5",
@@ -162,7 +159,7 @@ def session_settings() -> dict[str, str]:
 
 
 def start_session() -> SparkSession:
-    """Spark for many histories."""
+    """Start the session that all histories share."""
     from tests.stack.spark import spark_session
 
     return spark_session("dead letter model", groups=("delta",), config=session_settings())

@@ -1,4 +1,4 @@
-"""Where a driver may die: around every write to a table or to the checkpoint, whichever lane or command makes it."""
+"""Watch every write to a table or to the checkpoint, in all lanes and commands; the driver may die around it."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ class Killed(BaseException):
 
 
 class Life:
-    """One life of the driver, from a start to its end: after its death nothing of it writes any more."""
+    """One life of the driver, from a start to its end. After its death none of its threads writes any more."""
 
     def __init__(self, interruptions: Sequence[Interruption], act: Callable[[Any], None]) -> None:
-        """`act` does what an interruption other than a death asks for."""
+        """`act` carries out an interruption; it may end the process if the driver is to die."""
         self._due = {each.moment: each.event for each in reversed(interruptions)}
         self._act = act
         self._writes: Counter[Place] = Counter()
         self._lock = threading.RLock()
         self.is_over = False
-        """Whether it writes no more."""
+        """Whether the life has ended, so that nothing may be written."""
         self.was_killed = False
         self.reached: list[str] = []
-        """What was written and done, in order."""
+        """Writes and interruptions, in order."""
         self.wrote: Counter[str] = Counter()
-        """How it was written, and how often."""
+        """Number of writes by method."""
         self.struck: Counter[str] = Counter()
-        """Interruptions, and how often."""
+        """Number of interruptions by kind and moment."""
 
     def around(self, place: Place, how: str, name: str, write: Callable[[], T]) -> T:
-        """Write, unless the driver is dead, or dies before."""
+        """Write, unless the driver is dead or dies first."""
         if getattr(_of_thread, "acts", False):
             return write()
         with self._lock:
@@ -95,14 +95,14 @@ class Life:
 
 
 class Lives:
-    """The driver's present life; patches in the product tell it of each write."""
+    """Holder of the driver's present life, to which patches in the product report each write."""
 
     def __init__(self) -> None:
         self._now: Life | None = None
 
     @contextmanager
     def living(self, life: Life) -> Iterator[Life]:
-        """Everything that is started within is of this life."""
+        """Make this the life of everything that starts within the block."""
         self._now = life
         try:
             yield life
@@ -112,12 +112,12 @@ class Lives:
 
     @property
     def of_thread(self) -> Life | None:
-        """A thread stays of the life in which it was started."""
+        """Life of this thread: a thread belongs to the life that started it."""
         return getattr(_of_thread, "life", None) or self._now
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Watch all writes of this process."""
+        """Watch all writes of this process within the block."""
         with ExitStack() as patches:
             for owner, method, place_of in (
                 (deltalake_commit.DeltalakeTransaction, "commit", lambda of, *_: of._of.uri),
@@ -173,7 +173,7 @@ class Lives:
         return foreach_batch
 
     def _pools(self) -> Callable[..., ThreadPoolExecutor]:
-        """One thread, so that a history is the same each time; its work is of the life that has started it."""
+        """Make pools of one thread, so that a history repeats exactly. Their work belongs to the submitting life."""
         lives = self
 
         class Pool(ThreadPoolExecutor):

@@ -1,4 +1,4 @@
-"""Runs a history, settles what it has left unfinished, and looks where each offset is."""
+"""Run a history, finish its open work, and look where each offset is."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tests.dead_letter_model.life import Ended, Task, live, run_apart
 from tests.dead_letter_model.world import World
 
 _TRIES = 4
-"""To end well once everything was repaired."""
+"""Most attempts to end well after all tables were repaired."""
 
 
 @dataclass
 class Told:
-    """What became of a history."""
+    """Result of a history."""
 
     history: History
     faults: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
-    """What was done, a line each."""
+    """Steps as they were done, in order."""
     counts: Counter[str] = field(default_factory=Counter)
     seconds: float = 0
 
@@ -68,7 +68,7 @@ class _Execution:
         self._told = told
         self._parks = False
         self._landed = True
-        """Whether all that was produced is landed: a replay is of no offset that the query has not done."""
+        """Whether the query has landed every record. A replay waits for that: else the query lands its offsets again."""
         self._redriven = True
         self._replay: Begun | None = None
         self._replays = 0
@@ -124,7 +124,7 @@ class _Execution:
             self._replay = None
 
     def _settle(self) -> None:
-        """Everything ends well once all is repaired, and then each offset is where it may be."""
+        """Repair all tables, let the query, the replay and the redrive end well, and check each offset."""
         self._land_all()
         schema = self._history.final_schema
         if self._replay is not None:
@@ -142,7 +142,7 @@ class _Execution:
             self._told.faults.append("it does not end well, though all tables are repaired")
 
     def _land_all(self) -> None:
-        """Repair all, and land what there is."""
+        """Repair all tables, and land the remaining records."""
         self._world.repair_all()
         self._say("repair all tables", "done")
         for _ in range(_TRIES):
@@ -153,9 +153,9 @@ class _Execution:
         self._told.faults.append("it does not end well, though all tables are repaired")
 
     def _look(self) -> None:
-        """What must hold at any time; and where nothing is unfinished, where each offset is."""
+        """Check for duplicate rows at any time, and for each offset if no work is open."""
         quiet = self._landed and self._redriven and self._replay is None
-        if quiet and not self._parks:
+        if quiet and not self._world.has_parked():
             self._told.faults += self._world.faults()
             self._told.counts["looked at in between"] += 1
         else:
@@ -171,6 +171,7 @@ class _Execution:
         seconds = time.monotonic() - begin
         self._say(step, f"{ended.outcome} ({seconds:.1f} s) [{', '.join(ended.reached)}]")
         self._count(step, ended)
+        self._redriven = self._redriven and not ended.redrive_failed
         outcome = ended.outcome
         if outcome.foreign:
             self._told.faults.append(f"an error of nobody's: {outcome}")
@@ -187,7 +188,7 @@ class _Execution:
 
 
 def kind_of(step: Run) -> str:
-    """For counting."""
+    """Name of the step's kind in the counts."""
     match step:
         case Land():
             return "land, park" if step.parks else f"land, {step.lane}"

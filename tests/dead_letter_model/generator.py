@@ -1,4 +1,4 @@
-"""Draws histories: the same name gives the same history."""
+"""Draw random histories. The same name gives the same history."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tests.dead_letter_model.history import (
 
 _CHECKS = ("a < 50", "a < 80", "b >= 20", "b BETWEEN 0 AND 60", "c IS NOT NULL", "a > 10 OR b > 10", "id >= 0")
 _FOR_SPARK_ALONE = ("a % 2 = 0", "coalesce(b, 0) < 90")
-"""Checks that the direct lane does not know."""
+"""Checks that only Spark can evaluate."""
 
 
 def draw_history(name: str) -> History:
-    """The history by this name."""
+    """Draw the history of this name."""
     return _Drawer(name).history()
 
 
@@ -42,7 +42,7 @@ class _Drawer:
         self._name = name
         self._draw = Random(name)
         self._new = 0
-        """Records in each partition that were produced since the last landing."""
+        """Records that each partition got since the last landing."""
         self._setup = self._draw_setup()
         self._parks = self._setup.layout is not Layout.ONE_TABLE and self._chance(0.5)
 
@@ -53,7 +53,7 @@ class _Drawer:
         return History(self._name, self._setup, tuple(steps), self._schema(), redrives_at_end=self._chance(0.3))
 
     def _part(self) -> list[Step]:
-        """A few steps that make sense together."""
+        """Draw a few steps that make sense together."""
         match self._draw.choices(("land", "redrive", "replay", "change"), (12, 2, 3, 1))[0]:
             case "land":
                 more = [self._produce()] if self._chance(0.5) else []
@@ -126,7 +126,7 @@ class _Drawer:
         return Produce(records, self._draw.randrange(1_000_000))
 
     def _schema(self) -> tuple[str, ...]:
-        """All columns where the query makes its tables: they are to have them."""
+        """Draw a schema. It has all columns if the query makes its tables, so that the tables have all columns, too."""
         if self._setup.not_null is None or self._chance(0.4):
             return COLUMNS
         return tuple(each for each in COLUMNS if self._chance(0.7) or each in (self._setup.not_null or ()))
@@ -151,6 +151,6 @@ class _Drawer:
 
 
 _LANDING = ((Place.LETTERS, 3), (Place.LETTERS, 2), (Place.ROWS, 4), (Place.ROWS, 3), (Place.NOTE, 3), (Place.BATCH, 4))
-"""Places, each with the most that the number of a write is drawn from."""
+"""Places to interrupt, each with the largest number of a write."""
 _REDRIVE = ((Place.LETTERS, 3), (Place.ROWS, 2))
 _REPLAY = ((Place.LETTERS, 2), (Place.ROWS, 1), (Place.NOTE, 2), (Place.BATCH, 1))

@@ -1,4 +1,4 @@
-"""What a random history is made of: how the tables are laid out, the steps, and what happens in the midst of one."""
+"""Parts of a random history: the layout of the tables, the steps, and the interruptions of a step."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 DEAD_LETTERS = "set_aside"
-"""Name of the table for dead letters; no other path or statement has this word in it."""
+"""Name of the table for dead letters. No other path or statement contains this word."""
 COLUMNS = ("a", "b", "c")
-"""Fields of a value beside its `id`; each may be missing, or of a wrong type."""
+"""Fields of a value next to its `id`. Each may be missing or of a wrong type."""
 
 
 class Layout(Enum):
-    """Which tables the topics go to."""
+    """Assignment of topics to tables."""
 
     ONE_TABLE = "one table"
     BY_TOPIC = "a table for each topic"
@@ -21,7 +21,7 @@ class Layout(Enum):
 
 
 class Place(Enum):
-    """What is about to be written, or was just written."""
+    """Kind of a write."""
 
     LETTERS = "the dead-letter table"
     ROWS = "a table"
@@ -31,7 +31,7 @@ class Place(Enum):
 
 @dataclass(frozen=True)
 class Moment:
-    """Before or after the write number `number`, counted from 1, at the place within one step."""
+    """Moment before or after the write number `number` of this kind within a step, counted from 1."""
 
     place: Place
     number: int
@@ -46,7 +46,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class AddCheck:
-    """ALTER TABLE ADD CONSTRAINT; Delta refuses a check that rows of the table break."""
+    """Add a CHECK constraint. Delta refuses a check that rows of the table break."""
 
     table: int
     check: str
@@ -57,7 +57,7 @@ class AddCheck:
 
 @dataclass(frozen=True)
 class DropChecks:
-    """ALTER TABLE DROP CONSTRAINT, for each that there is."""
+    """Drop all CHECK constraints."""
 
     table: int
 
@@ -67,7 +67,7 @@ class DropChecks:
 
 @dataclass(frozen=True)
 class AllowNull:
-    """ALTER TABLE ALTER COLUMN DROP NOT NULL, for each column that has it."""
+    """Drop NOT NULL of all columns."""
 
     table: int
 
@@ -77,7 +77,7 @@ class AllowNull:
 
 @dataclass(frozen=True)
 class Break:
-    """Make a table unwritable, -1 being the dead-letter table: `away` moves its folder, `check` adds a true CHECK."""
+    """Make a table unwritable: `away` moves its folder, `check` adds a CHECK that always holds. -1: dead letters."""
 
     table: int
     how: str
@@ -107,7 +107,7 @@ class Die:
 
 @dataclass(frozen=True)
 class RedriveMeanwhile:
-    """Another driver redrives with this schema."""
+    """Redrive with this schema in another driver."""
 
     schema: tuple[str, ...]
 
@@ -120,7 +120,7 @@ Change = AddCheck | DropChecks | AllowNull | Break | Repair
 
 @dataclass(frozen=True)
 class Interruption:
-    """What happens in the midst of a step."""
+    """Event at a moment within a step."""
 
     moment: Moment
     event: Change | Die | RedriveMeanwhile
@@ -134,7 +134,7 @@ class Interruption:
 
 @dataclass(frozen=True)
 class Produce:
-    """More records in each topic: their number in a partition, and the seed of their values."""
+    """Produce records: their number in each partition, and the seed of their values."""
 
     records: int
     seed: int
@@ -145,7 +145,7 @@ class Produce:
 
 @dataclass(frozen=True)
 class Land:
-    """Start the query, and wait for its end."""
+    """Start the query and wait for its end."""
 
     schema: tuple[str, ...]
     lane: str
@@ -161,7 +161,7 @@ class Land:
 
 @dataclass(frozen=True)
 class Redrive:
-    """Redrive all letters of the topics."""
+    """Redrive all letters of the job."""
 
     schema: tuple[str, ...]
     interruptions: tuple[Interruption, ...] = ()
@@ -172,7 +172,7 @@ class Redrive:
 
 @dataclass(frozen=True)
 class Replay:
-    """Replay with --replace, into one table: its topics from one offset's time to another's, once landing is done."""
+    """Replay a table's topics with --replace, from one offset's time to another's, after every record has landed."""
 
     table: int
     first: int
@@ -189,7 +189,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class ReplayOn:
-    """Start the replay again that was not finished, if there is one."""
+    """Resume the unfinished replay, if there is one."""
 
     schema: tuple[str, ...]
     interruptions: tuple[Interruption, ...] = ()
@@ -204,7 +204,7 @@ Run = Land | Redrive | Replay | ReplayOn
 
 @dataclass(frozen=True)
 class Setup:
-    """What stays the same in a history.
+    """Properties of a history that do not change.
 
     `not_null`: columns that are NOT NULL in tables made beforehand; None: the query makes its tables.
     """
@@ -228,7 +228,7 @@ class Setup:
                 return ("routed", "main")[: len(self.topics)]
 
     def table_of(self, topic: str) -> str:
-        """The folder of the table that a topic's rows go to."""
+        """Return the name of the table for a topic's rows."""
         match self.layout:
             case Layout.ONE_TABLE:
                 return "main"
@@ -238,7 +238,7 @@ class Setup:
                 return "routed" if topic == self.topics[0] else "main"
 
     def topics_of(self, table: str) -> tuple[str, ...]:
-        """The topics whose rows go to the table."""
+        """Return the topics of a table."""
         return tuple(topic for topic in self.topics if self.table_of(topic) == table)
 
     def __str__(self) -> str:
@@ -254,7 +254,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class History:
-    """One random history: the same for the same name."""
+    """One random history. The same name gives the same history."""
 
     name: str
     setup: Setup
@@ -271,7 +271,7 @@ class History:
 
 
 def ddl(schema: Sequence[str]) -> str:
-    """The schema of values with these fields."""
+    """Return the schema of values with these fields."""
     return ", ".join(f"{name} BIGINT" for name in ("id", *schema))
 
 

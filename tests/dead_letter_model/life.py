@@ -1,6 +1,6 @@
-"""One life of the driver: in this process, where an exception is its death; or in a process of its own, by SIGKILL.
+"""Run one life of the driver: in this process, killed by an exception, or in a process of its own, killed by SIGKILL.
 
-`python -m tests.dead_letter_model.life FOLDER` does the task in the folder.
+`python -m tests.dead_letter_model.life FOLDER` runs the task of that folder.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from tests.dead_letter_model.driver import Begun, Outcome, redrive_all, run, start_session
+from tests.dead_letter_model.driver import Begun, Outcome, run, start_session
 from tests.dead_letter_model.events import Killed, Life, Lives
-from tests.dead_letter_model.history import Change, Die, RedriveMeanwhile, Run
+from tests.dead_letter_model.history import Change, Die, Redrive, RedriveMeanwhile, Run
 from tests.dead_letter_model.world import World
 from tests.delta.driver import die, kill_group
 from tests.stack.build import ROOT
@@ -30,7 +30,7 @@ _TASK, _ENDED, _LOG = "task", "ended", "log"
 
 @dataclass(frozen=True)
 class Task:
-    """What one life is for; `begun` is the replay to begin or to go on with."""
+    """Task of one life. `begun` is the replay to begin or to resume."""
 
     step: Run
     begun: Begun | None
@@ -39,16 +39,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a life ended: what was written and done in order, how it was written, and which interruptions there were."""
+    """End of a life: the outcome, all events in order, the writes by method, and the interruptions."""
 
     outcome: Outcome
     reached: Sequence[str] = ()
     wrote: Sequence[str] = ()
-    struck: Sequence[str] = field(default=())
+    struck: Sequence[str] = ()
+    redrive_failed: bool = False
+    """Whether a redrive of another driver within this life failed."""
 
 
 def live(lives: Lives, world: World, task: Task, *, dies: bool = False) -> Ended:
-    """One life in this process; `dies`: a death is that of the process."""
+    """Run one life in this process. `dies`: a kill ends the process."""
 
     def act(event: Change | Die | RedriveMeanwhile) -> None:
         match event:
@@ -56,10 +58,12 @@ def live(lives: Lives, world: World, task: Task, *, dies: bool = False) -> Ended
                 if dies:
                     die()
             case RedriveMeanwhile():
-                redrive_all(world, event.schema, parks=task.parks)
+                redriven = run(world, Redrive(event.schema), parks=task.parks)
+                failed.extend([] if redriven.is_well else [str(redriven)])
             case _:
                 world.change(event)
 
+    failed: list[str] = []
     life = Life(task.step.interruptions, act)
     with lives.living(life):
         try:
@@ -68,11 +72,12 @@ def live(lives: Lives, world: World, task: Task, *, dies: bool = False) -> Ended
             assert life.was_killed
         if life.was_killed:
             outcome = Outcome(was_killed=True)
-    return Ended(outcome, life.reached, [*life.wrote], [*life.struck])
+    reached = [*life.reached, *(f"the redrive in the midst: {error}" for error in failed)]
+    return Ended(outcome, reached, [*life.wrote], [*life.struck], redrive_failed=bool(failed))
 
 
 def run_apart(world: World, task: Task) -> Ended:
-    """One life in a process of its own."""
+    """Run one life in a process of its own."""
     folder = world.folder / "life"
     folder.mkdir(exist_ok=True)
     (folder / _TASK).write_bytes(pickle.dumps((replace(world, spark=cast(Any, None)), task)))

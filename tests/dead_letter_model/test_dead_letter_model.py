@@ -1,4 +1,4 @@
-"""A few random histories of `make model`, and what the model has to notice."""
+"""A few random histories of `make model`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Topics and tables of one history, in a folder: what was produced, changes by hand, and where each offset is."""
+"""Topics and tables of one history in a folder: its records, manual changes of tables, and the place of each offset."""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ from tests.delta.typed_archive import write_topic
 from tests.stack.rows import Record
 
 FIRST_MS, STEP_MS = 1_700_000_000_000, 1000
-"""The time of offset 0 in each partition, and how much later each next one is."""
+"""Timestamp of offset 0 in each partition, and the distance to the next offset's, in ms."""
 _CHECK = "delta.constraints."
 _ALWAYS = "always"
 
@@ -40,13 +41,13 @@ Offset = tuple[str, int, int]
 
 
 def time_of(offset: int) -> int:
-    """The record's timestamp, in ms since the epoch."""
+    """Return the record's timestamp, in ms since the epoch."""
     return FIRST_MS + STEP_MS * offset
 
 
 @dataclass
 class World:
-    """`produced` are the values by offset."""
+    """State of a history. `produced` has the values by offset."""
 
     spark: SparkSession
     folder: Path
@@ -62,7 +63,7 @@ class World:
         return self.folder / "checkpoint"
 
     def path(self, table: int | str) -> Path:
-        """The table's folder, by number or name; -1 is the dead-letter table."""
+        """Return a table's folder, by number or name. -1 is the dead-letter table."""
         if isinstance(table, int):
             table = DEAD_LETTERS if table < 0 else self.setup.tables[table]
         return self.folder / "lake" / table
@@ -81,11 +82,11 @@ class World:
 
     @property
     def end(self) -> int:
-        """The offset that each partition's next record gets."""
+        """Next offset of each partition."""
         return max((offset for *_, offset in self.produced), default=-1) + 1
 
     def make_tables(self) -> None:
-        """Those that are made before the query."""
+        """Make the tables, unless the query is to make them."""
         not_null = self.setup.not_null
         if not_null is None:
             return
@@ -94,7 +95,7 @@ class World:
             ("partition", "integer"), ("offset", "long"), ("timestamp", "timestamp"), ("timestampType", "integer"),
             *[("day", "date")] * self.setup.day_column,
         ]  # fmt: skip
-        columns = Schema([Field(name, PrimitiveType(kind), name not in not_null) for name, kind in fields])
+        columns = Schema([Field(name, PrimitiveType(kind), nullable=name not in not_null) for name, kind in fields])
         for number in range(len(self.setup.tables)):
             DeltaTable.create(self.path(number), columns, partition_by=["day"] if self.setup.day_column else None)
 
@@ -114,7 +115,7 @@ class World:
     # Changes by hand
 
     def change(self, change: Change) -> str | None:
-        """Do it; what keeps it from being done, in one line."""
+        """Change a table; return the reason if that is impossible."""
         path = self.path(change.table)
         if isinstance(change, Repair):
             return self._repair(path)
@@ -136,7 +137,7 @@ class World:
         return None
 
     def repair_all(self) -> None:
-        """All that anybody could do: every table takes every row that decodes."""
+        """Let every table take every row that decodes."""
         for number in range(-1, len(self.setup.tables)):
             self.change(Repair(number))
             self.change(DropChecks(number))
@@ -167,18 +168,23 @@ class World:
 
     # Where offsets are
 
+    def has_parked(self) -> bool:
+        """Return whether tables are parked."""
+        files = {int(file.name): file for file in self.checkpoint.glob("tables/*") if file.name.isdecimal()}
+        return bool(files) and bool(json.loads(files[max(files)].read_bytes()).get("parked"))
+
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """The table's rows: where they come from, and their `id`."""
+        """Read the table's rows: their offsets and `id`."""
         return _rows(self.path(table), ["topic", "partition", "offset", "id"])
 
     def letters(self) -> list[dict[str, Any]]:
-        """The dead letters."""
+        """Read the dead letters."""
         return _rows(self.path(DEAD_LETTERS), ["topic", "partition", "offset", "value", "reason", "redrive"])
 
     def faults(self, *, final_schema: tuple[str, ...] | None = None) -> list[str]:
-        """What is wrong, once all that was begun has ended well: each offset is once in its table or the dead letters.
+        """Return all faults after all work has ended well: each offset must be once in its table or a dead letter.
 
-        `final_schema`: all letters were tried anew by it, in tables that take anything.
+        `final_schema`: a redrive with this schema came last, and the tables take any row.
         """
         found: list[str] = []
         rows = self._rows_by_offset(found)
@@ -214,13 +220,13 @@ class World:
         return letters
 
     def doubled(self) -> list[str]:
-        """Offsets that are in a table twice: at no time may one be."""
+        """Return offsets that are more than once in their table, which is wrong at any time."""
         rows = Counter(_key(row) for table in self.setup.tables for row in self.rows(table))
         return [f"{_shown(key)} is {count} times in its table" for key, count in rows.items() if count > 1]
 
 
 def decodes(value: bytes | None, schema: tuple[str, ...]) -> bool:
-    """Whether the value is a row by the schema."""
+    """Return whether the value is a row by the schema."""
     if value is None:
         return True
     try:
@@ -231,14 +237,14 @@ def decodes(value: bytes | None, schema: tuple[str, ...]) -> bool:
 
 
 def id_of(value: bytes | None) -> int | None:
-    """The field `id` of a value that is JSON."""
+    """Return the field `id` of a JSON value."""
     found: int | None = None if value is None else json.loads(value)["id"]
     return found
 
 
 def hash_of(text: str) -> int:
-    """The same in each process."""
-    return sum(ord(letter) * 31**at for at, letter in enumerate(text)) % 1_000_003
+    """Return a hash that is the same in each process."""
+    return zlib.crc32(text.encode()) % 1_000_003
 
 
 def _value(random: Random, key: Offset) -> bytes | None:
@@ -256,7 +262,7 @@ def _value(random: Random, key: Offset) -> bytes | None:
 
 
 def _add_check(path: Path, name: str, check: str) -> str | None:
-    """By deltalake, which takes less time than Spark; what keeps it from being done."""
+    """Add a check by deltalake, which is faster than Spark; return the reason if that is impossible."""
     try:
         DeltaTable(path).alter.add_constraint({name: check})
     except DeltaError as error:
@@ -269,7 +275,7 @@ def _away(path: Path) -> Path:
 
 
 def _rows(path: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """None where there is no table; where its folder was moved away, of that one."""
+    """Read columns of a table, also if its folder was moved away; no rows if there is no table."""
     path = _away(path) if _away(path).exists() else path
     try:
         found: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table(columns=columns).to_pylist()
