@@ -13,13 +13,16 @@ import random
 import shutil
 import sys
 from collections import Counter
+from contextlib import nullcontext
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tests.dead_letter_model.driver import start_session
 from tests.dead_letter_model.events import Lives
 from tests.dead_letter_model.execution import execute
 from tests.dead_letter_model.generator import draw_history
+from tests.dead_letter_model.without_spark import Session
 from tests.stack.build import build_folder
 
 
@@ -27,6 +30,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.dead_letter_model", description=__doc__)
     parser.add_argument("--histories", type=int, default=300)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
+    parser.add_argument("--without-spark", action="store_true", help="the direct lane alone, without a JVM")
     parser.add_argument("--only", nargs="*", type=int, help="numbers of histories; else all are run")
     arguments = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True, markup=False)
@@ -36,12 +40,13 @@ def main() -> None:
     console.print(f"{len(numbers)} histories, seed {arguments.seed}")
     counts: Counter[str] = Counter()
     failed = []
-    with build_folder("dead-letter-model") as folder:
-        spark = start_session()
+    session = Session() if arguments.without_spark else None
+    with build_folder("dead-letter-model") as folder, session.installed() if session else nullcontext():
+        spark = session or start_session()
         lives = Lives()
         with lives.watched():
             for number in numbers:
-                history = draw_history(f"{arguments.seed}-{number}")
+                history = draw_history(f"{arguments.seed}-{number}", with_spark=session is None)
                 place = folder / history.name
                 told = execute(spark, lives, history, place)
                 counts += told.counts
@@ -51,8 +56,10 @@ def main() -> None:
                     failed.append(history.name)
                 else:
                     shutil.rmtree(place)
-                console.print(f"{history.name}: {told.seconds:.1f} s{', FAILED' if told.faults else ''}")
-        spark.stop()
+                if told.faults or session is None:
+                    console.print(f"{history.name}: {told.seconds:.1f} s{', FAILED' if told.faults else ''}")
+        if isinstance(spark, SparkSession):
+            spark.stop()
     for name, count in sorted(counts.items()):
         console.print(f"{count:6} {name}")
     console.print(f"seed {arguments.seed}: {len(failed)} of {len(numbers)} histories failed: {' '.join(failed)}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tests.dead_letter_model.history import DEAD_LETTERS, Land, Redrive, Run, Setup, ddl
+from tests.dead_letter_model.without_spark import Session
 from tests.dead_letter_model.world import World, time_of
 from tests.delta.typed_archive import typed_options
 from tiered_stream import land
@@ -74,7 +76,7 @@ def run(world: World, step: Run, begun: Begun | None = None, *, parks: bool = Fa
                 _land(world, step)
             case Redrive():
                 given = settings(world, step.schema) | world.route | parking(parks=parks)
-                redrive(world.spark, given, world.target, Chosen())
+                redrive(cast(SparkSession, world.spark), given, world.target, Chosen())
             case _:
                 assert begun is not None
                 _replay(world, step.schema, begun)
@@ -90,7 +92,10 @@ def _land(world: World, step: Land) -> None:
         **world.route,
         **parking(parks=step.parks),
     }
-    query = land(world.spark, options=given, table=world.target, checkpoint=str(world.checkpoint), lane=step.lane)
+    lane, spark = step.lane, cast(SparkSession, world.spark)
+    if isinstance(world.spark, Session):
+        lane, given["ingest.commit"] = "direct", "deltalake"
+    query = land(spark, options=given, table=world.target, checkpoint=str(world.checkpoint), lane=lane)
     if not query.awaitTermination(LONGEST):
         query.stop()
         raise HangError("the query does not end")
@@ -102,8 +107,8 @@ def _replay(world: World, schema: tuple[str, ...], begun: Begun) -> None:
     del given["startingOffsets"]
     to_time = None if begun.end is None else str(time_of(begun.end))
     replay(
-        world.spark, options=given, from_time=str(time_of(begun.first)), to_time=to_time, into=str(world.path(table)),
-        name=f"replay-{begun.number}", exact=begun.exact, replace=True,
+        cast(SparkSession, world.spark), options=given, from_time=str(time_of(begun.first)), to_time=to_time,
+        into=str(world.path(table)), name=f"replay-{begun.number}", exact=begun.exact, replace=True,
     )  # fmt: skip
 
 

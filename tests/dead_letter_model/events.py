@@ -12,18 +12,22 @@ from functools import wraps
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+import deltalake
 from delta.tables import DeltaMergeBuilder, DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.readwriter import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.dead_letter_model.history import DEAD_LETTERS, Die, Interruption, Moment, Place
+from tests.dead_letter_model.without_spark import LocalFolder, Writer
 from tiered_stream.delta import delta_spark_commit, deltalake_commit, many_tables
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
 
 T = TypeVar("T")
 
 _CHANGES = re.compile(r"\s*(MERGE|DELETE|UPDATE|INSERT|TRUNCATE)\b", re.IGNORECASE)
+_SPARKS = re.compile(r"(offsets|commits|metadata)\b")
+"""Files that Spark itself writes to a checkpoint."""
 _of_thread = threading.local()
 
 
@@ -127,12 +131,19 @@ class Lives:
                 (DeltaTable, "update", lambda of, *_, **__: getattr(of, "model_name", DEAD_LETTERS)),
                 (DeltaMergeBuilder, "execute", lambda *_: DEAD_LETTERS),
                 (SparkSession, "sql", lambda _, text, *__, **___: text if _CHANGES.match(text) else None),
+                (deltalake.DeltaTable, "delete", lambda of, *_: of.table_uri),
                 (CheckpointFolder, "write", lambda _, name, *__, **___: f"checkpoint/{name}"),
+                (
+                    LocalFolder,
+                    "write",
+                    lambda _, name, *__, **___: None if _SPARKS.match(name) else f"checkpoint/{name}",
+                ),
             ):
                 patches.enter_context(patch.object(owner, method, self._told(owner, method, place_of)))
             for method in ("forName", "forPath"):
                 patches.enter_context(patch.object(DeltaTable, method, _named(getattr(DeltaTable, method))))
-            patches.enter_context(patch.object(DataStreamWriter, "foreachBatch", self._batches()))
+            for writer in (DataStreamWriter, Writer):
+                patches.enter_context(patch.object(writer, "foreachBatch", self._batches(writer)))
             patches.enter_context(patch.object(many_tables, "ThreadPoolExecutor", self._pools()))
             patches.enter_context(patch.object(many_tables, "BATCHES_BETWEEN_TRIES", 2))
             yield
@@ -150,10 +161,10 @@ class Lives:
 
         return told
 
-    def _batches(self) -> Callable[..., Any]:
-        original = DataStreamWriter.foreachBatch
+    def _batches(self, owner: Any) -> Callable[..., Any]:
+        original = owner.foreachBatch
 
-        def foreach_batch(writer: DataStreamWriter, write: Callable[[Any, int], None]) -> DataStreamWriter:
+        def foreach_batch(writer: Any, write: Callable[[Any, int], None]) -> Any:
             life = self.of_thread
 
             def told(batch: Any, batch_id: int) -> None:

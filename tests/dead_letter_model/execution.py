@@ -23,6 +23,7 @@ from tests.dead_letter_model.history import (
     Run,
 )
 from tests.dead_letter_model.life import Ended, Task, live, run_apart
+from tests.dead_letter_model.without_spark import Session
 from tests.dead_letter_model.world import World
 
 _TRIES = 4
@@ -45,7 +46,9 @@ class Told:
         return "\n".join([*lines, " faults:", *(f"  {fault}" for fault in self.faults)])
 
 
-def execute(spark: SparkSession, lives: Lives, history: History, folder: Path, *, processes: bool = False) -> Told:
+def execute(
+    spark: SparkSession | Session, lives: Lives, history: History, folder: Path, *, processes: bool = False
+) -> Told:
     """Run it in the folder, which is new.
 
     `processes`: each step in which the driver dies is a process of its own, which is killed by SIGKILL.
@@ -59,7 +62,14 @@ def execute(spark: SparkSession, lives: Lives, history: History, folder: Path, *
 
 class _Execution:
     def __init__(
-        self, spark: SparkSession, lives: Lives, history: History, folder: Path, told: Told, *, processes: bool
+        self,
+        spark: SparkSession | Session,
+        lives: Lives,
+        history: History,
+        folder: Path,
+        told: Told,
+        *,
+        processes: bool,
     ) -> None:
         self._processes = processes
         self._world = World(spark, folder, history.setup)
@@ -68,7 +78,7 @@ class _Execution:
         self._told = told
         self._parks = False
         self._landed = True
-        """Whether the query has landed every record. A replay waits for that: else the query lands its offsets again."""
+        """Whether the query has landed every record: a replay waits for that, as the query would land it again."""
         self._redriven = True
         self._replay: Begun | None = None
         self._replays = 0

@@ -32,13 +32,14 @@ _FOR_SPARK_ALONE = ("a % 2 = 0", "coalesce(b, 0) < 90")
 """Checks that only Spark can evaluate."""
 
 
-def draw_history(name: str) -> History:
-    """Draw the history of this name."""
-    return _Drawer(name).history()
+def draw_history(name: str, *, with_spark: bool = True) -> History:
+    """Draw the history of this name, with steps that need Spark or without them."""
+    return _Drawer(name, with_spark=with_spark).history()
 
 
 class _Drawer:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, with_spark: bool) -> None:
+        self._with_spark = with_spark
         self._name = name
         self._draw = Random(name)
         self._new = 0
@@ -50,11 +51,21 @@ class _Drawer:
         steps: list[Step] = [self._produce(), self._land()]
         for _ in range(self._draw.randint(1, 3)):
             steps += self._part()
-        return History(self._name, self._setup, tuple(steps), self._schema(), redrives_at_end=self._chance(0.3))
+        return History(
+            self._name,
+            self._setup,
+            tuple(steps),
+            self._schema(),
+            redrives_at_end=self._with_spark and self._chance(0.3),
+        )
+
+    @property
+    def _weights(self) -> tuple[int, ...]:
+        return (12, 2, 3, 1) if self._with_spark else (12, 0, 0, 1)
 
     def _part(self) -> list[Step]:
         """Draw a few steps that make sense together."""
-        match self._draw.choices(("land", "redrive", "replay", "change"), (12, 2, 3, 1))[0]:
+        match self._draw.choices(("land", "redrive", "replay", "change"), self._weights)[0]:
             case "land":
                 more = [self._produce()] if self._chance(0.5) else []
                 again = [self._land()] if self._chance(0.6) else []
@@ -92,7 +103,7 @@ class _Drawer:
             if kind == "die":
                 found.append(Interruption(moment, Die()))
             elif kind == "redrive":
-                if moments is _LANDING:
+                if moments is _LANDING and self._with_spark:
                     found.append(Interruption(moment, RedriveMeanwhile(self._schema())))
             else:
                 found.append(Interruption(moment, self._change()))

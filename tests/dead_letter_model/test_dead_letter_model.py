@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from tests.dead_letter_model.events import Lives
 from tests.dead_letter_model.execution import execute
 from tests.dead_letter_model.generator import draw_history
+from tests.dead_letter_model.without_spark import Session
 
-pytestmark = pytest.mark.stack
 
-
+@pytest.mark.stack
 @pytest.mark.parametrize(
     ("histories", "seed"), [(12, 1), pytest.param(300, random.randrange(10_000), marks=pytest.mark.slow, id="300")]
 )
@@ -28,6 +28,21 @@ def test_each_offset_is_once_in_its_table_or_a_dead_letter_at_every_end_of_a_ran
             assert not told.faults, told
 
 
+@pytest.mark.parametrize(
+    ("histories", "seed"), [(40, 1), pytest.param(2000, random.randrange(10_000), marks=pytest.mark.slow, id="2000")]
+)
+def test_each_offset_is_once_in_its_table_or_a_dead_letter_if_the_direct_lane_runs_without_a_jvm(
+    tmp_path: Path, histories: int, seed: int
+) -> None:
+    lives, session = Lives(), Session()
+    with session.installed(), lives.watched():
+        for number in range(1, histories + 1):
+            history = draw_history(f"{seed}-{number}", with_spark=False)
+            told = execute(session, lives, history, tmp_path / str(number))
+            assert not told.faults, told
+
+
+@pytest.mark.stack
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["processes-1", "processes-2", "processes-3", "processes-4"])
 def test_a_driver_that_is_killed_by_a_signal_leaves_each_offset_once(

@@ -28,6 +28,7 @@ from tests.dead_letter_model.history import (
     Repair,
     Setup,
 )
+from tests.dead_letter_model.without_spark import Session
 from tests.delta.typed_archive import write_topic
 from tests.stack.rows import Record
 
@@ -49,7 +50,7 @@ def time_of(offset: int) -> int:
 class World:
     """State of a history. `produced` has the values by offset."""
 
-    spark: SparkSession
+    spark: SparkSession | Session
     folder: Path
     setup: Setup
     produced: dict[Offset, bytes | None] = field(default_factory=dict)
@@ -126,6 +127,8 @@ class World:
                 return _add_check(path, f"check_{hash_of(change.check)}", change.check)
             case DropChecks():
                 self._drop_checks(path)
+            case AllowNull() if isinstance(self.spark, Session):
+                return "only Spark can do it"
             case AllowNull():
                 for column in (each.name for each in DeltaTable(path).schema().fields if not each.nullable):
                     self._alter(path, f"ALTER COLUMN {column} DROP NOT NULL")
@@ -160,6 +163,7 @@ class World:
                 table.update_incremental()
 
     def _alter(self, path: Path, how: str) -> str | None:
+        assert isinstance(self.spark, SparkSession)
         try:
             self.spark.sql(f"ALTER TABLE delta.`{path}` {how}")
         except PySparkException as error:
