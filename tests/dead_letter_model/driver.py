@@ -8,8 +8,9 @@ from typing import cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.dead_letter_model.history import DEAD_LETTERS, Land, Redrive, Run, Setup, ddl
+from tests.dead_letter_model.history import DEAD_LETTERS, Land, Redrive, Run, Setup
 from tests.dead_letter_model.without_spark import Session
 from tests.dead_letter_model.world import World, time_of
 from tests.delta.typed_archive import typed_options
@@ -117,12 +118,16 @@ def settings(world: World, schema: tuple[str, ...], topics: tuple[str, ...] | No
     setup = world.setup
     given = {
         "ingest.value.format": "json",
-        "ingest.value.schema": ddl(schema),
+        "ingest.value.schema": _schema(schema).json(),  # only a JVM reads DDL
         "ingest.onDecodeError": "deadLetter",
         "ingest.deadLetterTable": str(world.path(DEAD_LETTERS)),
         **({"ingest.dayColumn": "day"} if setup.day_column else {}),
     }
     return subscribed(setup, typed_options(world.bucket, ",".join(topics or setup.topics), given))
+
+
+def _schema(names: tuple[str, ...]) -> StructType:
+    return StructType([StructField(name, LongType()) for name in ("id", *names)])
 
 
 def subscribed(setup: Setup, options: Mapping[str, str]) -> dict[str, str]:
