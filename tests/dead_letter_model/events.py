@@ -35,6 +35,10 @@ class Killed(BaseException):
     """The driver is dead. No handler of the product catches it."""
 
 
+class DriverKilledError(Exception):
+    """The same as `Killed` for whoever passes on nothing but Exception, as py4j does."""
+
+
 class Life:
     """One life of the driver, from a start to its end. After its death none of its threads writes any more."""
 
@@ -174,8 +178,7 @@ class Lives:
                 try:
                     life.around(Place.BATCH, "batch", f"batch {batch_id}", lambda: write(batch, batch_id))
                 except Killed:
-                    # py4j passes on nothing but Exception.
-                    raise RuntimeError("the driver was killed") from None
+                    raise DriverKilledError from None
                 finally:
                     _of_thread.life = None
 

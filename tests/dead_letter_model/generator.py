@@ -147,7 +147,8 @@ class _Drawer:
         topics = self._draw.randint(1, 2) if layout is Layout.ONE_TABLE else self._draw.randint(2, 3)
         not_null = None
         if self._chance(0.6):
-            not_null = tuple(each for each in COLUMNS if self._chance(0.2))
+            # A query that parks lands no rows in a table with NOT NULL, which only Spark can take away.
+            not_null = tuple(each for each in COLUMNS if self._chance(0.2) and self._with_spark)
         return Setup(
             layout,
             ("orders", "old-orders", "orders.eu")[:topics],

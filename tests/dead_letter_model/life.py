@@ -18,7 +18,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 
 from tests.dead_letter_model.driver import Begun, Outcome, run, start_session
-from tests.dead_letter_model.events import Killed, Life, Lives
+from tests.dead_letter_model.events import DriverKilledError, Killed, Life, Lives
 from tests.dead_letter_model.history import Change, Die, Redrive, RedriveMeanwhile, Run
 from tests.dead_letter_model.world import World
 from tests.delta.driver import die, kill_group
@@ -68,7 +68,7 @@ def live(lives: Lives, world: World, task: Task, *, dies: bool = False) -> Ended
     with lives.living(life):
         try:
             outcome = run(world, task.step, task.begun, parks=task.parks)
-        except Killed:
+        except (Killed, DriverKilledError):
             assert life.was_killed
         if life.was_killed:
             outcome = Outcome(was_killed=True)

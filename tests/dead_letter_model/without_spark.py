@@ -56,13 +56,18 @@ class Session:
     def __init__(self) -> None:
         self.batch: tuple[str, int] | None = None
         """Query and batch of the running micro-batch."""
-        self.conf = SimpleNamespace(get=lambda _, default=None: default)
+        self.conf = SimpleNamespace(get=lambda _, default=None: default, getAll={})
         hadoop = SimpleNamespace(get=lambda _, default: default)
         self.sparkContext = SimpleNamespace(
             defaultParallelism=2,
             getLocalProperty=lambda _: self.batch and self.batch[0],
+            _gateway=None,
             _jsc=SimpleNamespace(hadoopConfiguration=lambda: hadoop),
         )
+        nothing = SimpleNamespace(keySet=lambda: SimpleNamespace(mkString=lambda _: ""))
+        conf = SimpleNamespace(getAllConfs=lambda: nothing, pythonUDFWorkerKillOnIdleTimeout=lambda: False)
+        state = SimpleNamespace(conf=lambda: conf, newHadoopConf=lambda: SimpleNamespace(get=lambda _: None))
+        self._jsparkSession = SimpleNamespace(sessionState=lambda: state)
 
     @property
     def read(self) -> _Reader:
@@ -121,7 +126,7 @@ class _Reader:
 class Writer:
     """A DataStreamWriter, and the query that it starts."""
 
-    session: Session
+    _spark: Session
     given: Mapping[str, str]
     checkpoint: Path = Path()
     error: Exception | None = None
@@ -191,13 +196,13 @@ class Writer:
         return None if found is None else dict(json.loads(found))
 
     def _batch(self, reader: Any, batch: tuple[str, int], start: dict[str, Any], end: dict[str, Any]) -> None:
-        self.session.batch = batch
+        self._spark.batch = batch
         try:
             partitions = reader.partitions(start, end)
-            frame = SimpleNamespace(sparkSession=self.session, collect=lambda: _rows(reader, partitions))
+            frame = SimpleNamespace(sparkSession=self._spark, collect=lambda: _rows(reader, partitions))
             self.write(frame, batch[1])
         finally:
-            self.session.batch = None
+            self._spark.batch = None
 
 
 def _rows(reader: Any, partitions: Sequence[Any]) -> list[dict[str, Any]]:
