@@ -12,6 +12,7 @@ from tests.dead_letter_model.events import Lives
 from tests.dead_letter_model.execution import execute
 from tests.dead_letter_model.generator import draw_history
 from tests.dead_letter_model.without_spark import Session
+from tiered_stream.delta import dead_letters
 
 
 @pytest.mark.stack
@@ -57,3 +58,13 @@ def test_a_driver_that_is_killed_by_a_signal_leaves_each_offset_once(
 def test_a_name_gives_the_same_history_each_time() -> None:
     assert str(draw_history("1-7")) == str(draw_history("1-7"))
     assert len({str(draw_history(f"1-{number}")) for number in range(50)}) == 50
+
+
+def test_the_model_notices_dead_letters_that_an_unfinished_batch_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "remove_unfinished", lambda *_: None)
+    lives, session = Lives(), Session()
+    with session.installed(), lives.watched():
+        histories = (draw_history(f"1-{number}", with_spark=False) for number in range(1, 201))
+        assert any(execute(session, lives, each, tmp_path / each.name).faults for each in histories)
