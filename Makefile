@@ -92,6 +92,7 @@ differential: venv java ## Compare SETTINGS=300 random reads and streams with Sp
 	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
 
 model: venv java ## Kill the driver in the midst of HISTORIES=300 random histories with dead letters, and look for each offset; SEED as above
+	@$(BIN)/python -m tests.dead_letter_model --without-spark --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.dead_letter_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 
 bench: venv java ## Measure throughput against Spark's own kafka source; ONLY=A,H runs a part, SCALE=0.1 RUNS=5 as said

@@ -1,6 +1,6 @@
 """Run the direct lane without a JVM: a small engine of micro-batches in place of Spark's, and all else as it is.
 
-A history takes a tenth of a second. Redrives, replays and the Spark lane need Spark itself.
+A history takes about a second. Redrives, replays and the Spark lane need Spark itself.
 """
 
 from __future__ import annotations
