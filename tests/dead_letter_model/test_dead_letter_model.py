@@ -17,7 +17,7 @@ from tiered_stream.delta import dead_letters
 
 @pytest.mark.stack
 @pytest.mark.parametrize(
-    ("histories", "seed"), [(8, 1), pytest.param(300, random.randrange(10_000), marks=pytest.mark.slow, id="300")]
+    ("histories", "seed"), [(3, 1), pytest.param(300, random.randrange(10_000), marks=pytest.mark.slow, id="300")]
 )
 def test_each_offset_is_once_in_its_table_or_a_dead_letter_at_every_end_of_a_random_history(
     spark: SparkSession, tmp_path: Path, histories: int, seed: int

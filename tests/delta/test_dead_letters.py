@@ -123,6 +123,7 @@ def test_a_repeated_batch_sorts_its_records_again_and_each_is_in_one_table(
     assert last == (landed.landed.as_uri(), 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_repeated_batch_without_dead_letters_takes_those_of_its_first_attempt_back(
     spark: SparkSession, tmp_path: Path, killed: Callable[[Landed], None], way: str
@@ -157,6 +158,7 @@ def test_a_constraint_that_comes_while_the_query_runs_stops_it_before_any_dead_l
     assert landed.offsets == ([0, 1, 2], [3, 4, 5, 6, 7, 8, GARBAGE])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_batch_that_its_table_has_keeps_its_dead_letters_when_it_is_repeated(
     spark: SparkSession, tmp_path: Path, way: str
@@ -169,6 +171,7 @@ def test_a_batch_that_its_table_has_keeps_its_dead_letters_when_it_is_repeated(
     assert landed.offsets == ([*IDS], [GARBAGE])
 
 
+@pytest.mark.slow
 def test_a_table_whose_records_are_all_dead_letters_has_the_batch(spark: SparkSession, tmp_path: Path) -> None:
     landed = Landed(spark, tmp_path, "many")
     landed.constrain("id > 100")
@@ -180,6 +183,7 @@ def test_a_table_whose_records_are_all_dead_letters_has_the_batch(spark: SparkSe
     assert landed.offsets == ([], [*IDS, GARBAGE])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dead_fails", [False, True], ids=["table", "dead letters"])
 def test_dead_letters_of_a_parked_table_wait_with_its_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dead_fails: bool
@@ -203,6 +207,7 @@ def test_dead_letters_of_a_parked_table_wait_with_its_rows(
     assert landed.offsets == ([0, 1, 2, 4, 5, 6, 7, 8, 9], [3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_table_for_dead_letters_of_an_earlier_version_gets_the_columns_that_it_lacks(
     spark: SparkSession, tmp_path: Path, way: str
@@ -223,6 +228,7 @@ def replaced(landed: Landed, name: str) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_replay_that_replaces_rows_replaces_their_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     landed = Landed(spark, tmp_path, "spark")
     landed.land()
@@ -232,6 +238,7 @@ def test_a_replay_that_replaces_rows_replaces_their_dead_letters(spark: SparkSes
         assert landed.offsets == ([offset for offset in range(10) if offset not in garbage], [*garbage])
 
 
+@pytest.mark.slow
 def test_a_redrive_leaves_dead_letters_alone_whose_records_a_replay_has_brought_in(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

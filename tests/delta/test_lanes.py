@@ -82,7 +82,9 @@ class Lanes:
         )  # fmt: skip
 
     def read(self, lane: str, table: str) -> DataFrame:
-        return self._spark.read.format("delta").load(str(self._folder / lane / table))
+        rows = self._spark.read.format("delta").load(str(self._folder / lane / table))
+        # Each lane has a table and a query of its own.
+        return rows.drop("target", "query") if table == "dead" else rows
 
 
 def texts(lanes: Lanes, lane: str) -> DataFrame:

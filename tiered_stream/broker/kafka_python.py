@@ -27,6 +27,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.api_key import ApiKey
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from kafka.protocol.parser import KafkaProtocol
@@ -256,3 +257,11 @@ class _Content:
         field = self._data[self._position : self._position + size]
         self._position += len(field)
         return field if size >= _LARGE else bytes(field)
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of the API, or its number where kafka-python does not know it."""
+    try:
+        return f"{ApiKey(api_key).name} (API {api_key})"
+    except ValueError:
+        return f"API {api_key}"

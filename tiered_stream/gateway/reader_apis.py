@@ -6,8 +6,7 @@ client. Whoever writes or administers connects to the brokers.
 
 from __future__ import annotations
 
-from kafka.protocol.api_key import ApiKey
-
+from tiered_stream.broker.kafka_python import api_name
 from tiered_stream.gateway.frames import FrameError
 
 FETCH, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_CLUSTER = 1, 3, 10, 17, 18, 60
@@ -44,11 +43,3 @@ def check_api(api_key: int) -> None:
             f"{api_name(api_key)} requests are refused: the gateway passes on what readers send. "
             "Clients that write or administer connect to the brokers"
         )
-
-
-def api_name(api_key: int) -> str:
-    """Kafka's name of the API, or its number where the number is not known here."""
-    try:
-        return f"{ApiKey(api_key).name} (API {api_key})"
-    except ValueError:
-        return f"API {api_key}"
