@@ -12,6 +12,7 @@ from struct import Struct
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
+from tiered_stream.broker.kafka_python import api_name
 from tiered_stream.broker.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway import broker_addresses
@@ -23,7 +24,6 @@ from tiered_stream.gateway.reader_apis import (
     READER_APIS,
     SASL_HANDSHAKE,
     SHOWN_VERSIONS,
-    api_name,
     check_api,
 )
 
