@@ -133,10 +133,7 @@ class TableCommits:
         Raises:
             TableError: it would not, as in `commit`.
         """
-        transaction = self._begin()
-        if self._grown(transaction.state.description, files):
-            transaction = self._begin()
-        self._check_fit(transaction.state.description, files)
+        self._fitting(self._begin(), files)
 
     def prepare(self) -> None:
         """A commit follows, once tasks have written its files: what it needs of the table can be read meanwhile."""
@@ -194,9 +191,7 @@ class TableCommits:
             if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
                 self._last = _Last(transaction.state.version + 1, batch.batch_id)
                 return None
-            if self._grown(transaction.state.description, batch.files):
-                transaction = self._begin()
-            self._check_fit(transaction.state.description, batch.files)
+            transaction = self._fitting(transaction, batch.files)
             try:
                 self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
                 if self._planned.compaction is not None:
@@ -209,6 +204,13 @@ class TableCommits:
                 log.warning("%s is committed again, since %s", name, error)
                 self._sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
         raise AssertionError("the last attempt has returned or raised")
+
+    def _fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
+        """A transaction on the table as it takes the files; raises TableError as `check`."""
+        if self._grown(transaction.state.description, files):
+            transaction = self._begin()
+        self._check_fit(transaction.state.description, files)
+        return transaction
 
     def _grown(self, found: TableDescription, files: Sequence[DataFile]) -> bool:
         """Whether the table got columns for the files, so that the transaction no longer goes with it."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
 from tiered_stream.delta.address import TableAddress, find_address, make_by_spark, table_location
+from tiered_stream.delta.committer import Committer
 from tiered_stream.delta.days import spark_day
 from tiered_stream.delta.dead_letters import (
     check_limit,
@@ -20,14 +20,20 @@ from tiered_stream.delta.dead_letters import (
     update_dead_letters,
 )
 from tiered_stream.delta.delta_spark_commit import DeltaSparkTable
-from tiered_stream.delta.ingest_settings import TableFiles, source_options, table_properties, with_overrides
-from tiered_stream.delta.java_errors import spark_errors
+from tiered_stream.delta.ingest_settings import (
+    COMMIT_BY_SPARK,
+    TableFiles,
+    source_options,
+    table_properties,
+    with_overrides,
+)
 from tiered_stream.delta.query_evolution import stream_of
 from tiered_stream.delta.query_run import BoundedRun, QueryRun, query_id_of
 from tiered_stream.delta.routing import TableTarget
 from tiered_stream.delta.row_schema import shared_columns
 from tiered_stream.delta.row_settings import evolution_of, row_settings
 from tiered_stream.delta.spark_rows import classified, dead_letters, good_rows
+from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.formats.table_rules import certain_rules
@@ -133,8 +139,11 @@ class SparkLane:
         address = find_address(self.spark, name)
         make_by_spark(self.spark, address, dead_letter_columns(), None, table_properties(self.settings))
         address = find_address(self.spark, name)
-        _add_columns(self.spark, address)
         files = replace(self.files, uri=address.uri or "", day_column=None)
+        grow = growth_of(self.spark, address, files, Committer(COMMIT_BY_SPARK, "it is the Spark lane"), Evolution.ADD)
+        # A table that an earlier version made gets the columns that it lacks.
+        if grow is not None:
+            grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
         target = TableTarget(name, files, dead_letter_columns(), self.settings)
         return _DeadLetters(self.spark, address, target, self.files.uri)
 
@@ -173,16 +182,6 @@ class _DeadLetters:
         """Remove the dead letters that were set apart, once the table has the rows."""
         claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
         remove_dead_letters(self.spark, self.target, claimed)
-
-
-def _add_columns(spark: SparkSession, address: TableAddress) -> None:
-    """Give a table that an earlier version made the columns that it lacks."""
-    there = DeltaSparkTable(spark, address).begin().state.description
-    names = {field["name"] for field in there.fields}
-    missing = StructType([field for field in dead_letter_columns() if field.name not in names])
-    if missing.fields:
-        with spark_errors(str(address), "changed"):
-            spark.sql(f"ALTER TABLE {address.sql_name} ADD COLUMNS ({missing.toDDL()})")
 
 
 def _claimed(transaction: str) -> str:
