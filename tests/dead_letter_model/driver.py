@@ -110,6 +110,7 @@ def _replay(world: World, schema: tuple[str, ...], begun: Begun) -> None:
     replay(
         cast(SparkSession, world.spark), options=given, from_time=str(time_of(begun.first)), to_time=to_time,
         into=str(world.path(table)), name=f"replay-{begun.number}", exact=begun.exact, replace=True,
+        query_checkpoint=str(world.checkpoint),
     )  # fmt: skip
 
 
@@ -134,8 +135,9 @@ def subscribed(setup: Setup, options: Mapping[str, str]) -> dict[str, str]:
     """Replace the topics' names by a pattern, if the job has one."""
     if not setup.by_pattern:
         return dict(options)
-    topics = options["subscribe"].replace(".", r"\.").replace(",", "|")
-    return {**{name: value for name, value in options.items() if name != "subscribe"}, "subscribePattern": topics}
+    topics = options["subscribe"].replace(".", r"\.").replace(",", "|")  # Spark looks for it anywhere in a name
+    others = {name: value for name, value in options.items() if name != "subscribe"}
+    return {**others, "subscribePattern": f"^({topics})$"}
 
 
 def parking(*, parks: bool) -> dict[str, str]:

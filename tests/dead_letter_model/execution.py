@@ -78,7 +78,7 @@ class _Execution:
         self._told = told
         self._parks = False
         self._landed = True
-        """Whether the query has landed every record: a replay waits for that, as the query would land it again."""
+        """Whether the query has landed every record, or has parked the table that lacks it."""
         self._redriven = True
         self._replay: Begun | None = None
         self._replays = 0
@@ -117,9 +117,7 @@ class _Execution:
     def _begin_replay(self, step: Replay) -> None:
         if self._replay is not None:
             self._go_on(ReplayOn(self._history.final_schema))
-        if not self._landed:
-            self._land_all()
-        if self._replay is None and self._landed and not self._told.faults:
+        if self._replay is None and not self._told.faults:
             table = step.table % len(self._history.setup.tables)
             last = self._world.end - 1
             first = min(step.first, last)

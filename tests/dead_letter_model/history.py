@@ -172,7 +172,7 @@ class Redrive:
 
 @dataclass(frozen=True)
 class Replay:
-    """Replay a table's topics with --replace, from one offset's time to another's, after every record has landed."""
+    """Replay a table's topics with --replace, from one offset's time to another's."""
 
     table: int
     first: int

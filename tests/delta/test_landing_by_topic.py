@@ -18,6 +18,7 @@ from tests.delta.test_landing import COLUMNS
 from tiered_stream import land
 from tiered_stream.delta.commit import TableCommits
 from tiered_stream.delta.landing import plan_query
+from tiered_stream.delta.landing_by_topic import lands_in
 from tiered_stream.errors import ConfigurationError, DataLossError, TableError
 
 TOPICS = (*ODD.split(","), LONG)
@@ -209,6 +210,20 @@ def test_what_cannot_be_is_said_before_anything_starts(
 ) -> None:
     with pytest.raises((ConfigurationError, TableError), match=message):
         plan_query(spark, options=options(given=given), table=table, checkpoint=str(tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "lands"),
+    [
+        ("bronze/orders", True), ("bronze/any.topic/", True), ("special", True), ("own", True),
+        ("bronze/a/b", False), ("bronze", False), ("other", False),
+    ],
+)  # fmt: skip
+def test_a_folder_is_known_as_one_of_a_querys_tables(
+    spark: SparkSession, tmp_path: Path, folder: str, lands: bool
+) -> None:
+    settings = {"ingest.route": f"eu[.].*={tmp_path}/special", "ingest.topic.orders.table": f"{tmp_path}/own"}
+    assert lands_in(spark, settings, f"{tmp_path}/bronze/{{topic}}", (tmp_path / folder).as_uri()) is lands
 
 
 def test_the_spark_lane_has_a_query_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:

@@ -50,6 +50,7 @@ from tiered_stream.delta.suitability import look_at, reach
 from tiered_stream.delta.table_growth import growth_of
 from tiered_stream.errors import ConfigurationError, TableError
 from tiered_stream.formats.row_format import RowFormat
+from tiered_stream.options.command_settings import without
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
@@ -84,12 +85,8 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     if lane == Lane.SPARK.value:
         raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_A_QUERY_EACH}")
     overrides, settings = topic_overrides(settings), shared_settings(settings)
-    tables = [
-        *((re.escape(topic), own.pop(TABLE)) for topic, own in overrides.items() if TABLE in own),
-        *GivenOptions(settings).read(ROUTE),
-        (".*", table),
-    ]
-    routes = tuple(_route(spark, pattern, name) for pattern, name in tables)
+    routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
+    overrides = {topic: without(own, [TABLE]) for topic, own in overrides.items()}
     storage = {route.table: _storage(spark, route, settings) for route in routes}
     if len(set(storage.values())) > 1:
         raise ConfigurationError(
@@ -102,6 +99,30 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     # Now, so that what is malformed is said; and once, as tasks would ask the registry again.
     resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
     return replace(routing, rows=rows | resolved)
+
+
+def _tables(
+    settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]], table: str
+) -> list[tuple[str, str]]:
+    """Patterns for topics, and the tables of those that match; the first counts."""
+    own = [(re.escape(topic), own[TABLE]) for topic, own in overrides.items() if TABLE in own]
+    return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
+
+
+def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, place: str) -> bool:
+    """Whether the query of these settings may have a table in this folder; `table` is its `ingest.table`.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        TableError: Spark cannot reach the catalog.
+    """
+    named = {name for _, name in _tables(shared_settings(settings), topic_overrides(settings), table)}
+    places = (re.escape(_place(spark, name)).replace(re.escape(TOPIC), "[^/]+") for name in named)
+    return any(re.fullmatch(each, place.rstrip("/")) for each in places)
+
+
+def _place(spark: SparkSession, table: str) -> str:
+    return (find_address(spark, table).uri or table_place(spark, table)).rstrip("/")
 
 
 def plan_formats(

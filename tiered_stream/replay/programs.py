@@ -19,7 +19,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
+from tiered_stream.delta.address import find_address
 from tiered_stream.delta.ingest_settings import JOB_SETTINGS
+from tiered_stream.delta.landing_by_topic import lands_in, table_place
 from tiered_stream.delta.session_checks import CATALOG, EXTENSION
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.inspect.read_cost import priced
@@ -30,7 +32,8 @@ from tiered_stream.options.properties_files import parse_assignment, read_settin
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
-from tiered_stream.replay.targets import paced, target_of
+from tiered_stream.replay.target import Target
+from tiered_stream.replay.targets import DeltaTarget, paced, target_of
 from tiered_stream.replay.times import parse_range, show_range
 from tiered_stream.replay.verification import verify
 from tiered_stream.replay.verify_report import render as render_verified
@@ -198,10 +201,21 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
     replay = plan_replay(
         spark, options=given, target=target, from_time=command.from_time, to_time=command.to_time, name=command.name,
         checkpoint=command.checkpoint, exact=command.exact, replace=command.replace, now_ms=now_ms,
+        query_checkpoint=_query_checkpoint(spark, settings, target),
     )  # fmt: skip
     if command.verify and not replay.verifiable:
         raise ConfigurationError(f"--verify is for a Delta table, and the target is {replay.target.described}")
     return replay
+
+
+def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: Target) -> str | None:
+    """Return the checkpoint of the ingest job if the target is one of its tables; errors as `lands_in`."""
+    job = GivenOptions(settings).with_prefix(_JOB)
+    checkpoint, table = job.get("checkpointlocation"), job.get("table")
+    if not checkpoint or not table or not isinstance(target, DeltaTarget):
+        return None
+    place = find_address(spark, target.place).uri or table_place(spark, target.place)
+    return checkpoint if lands_in(spark, settings, table, place) else None
 
 
 def _dry_run(replay: Replay, command: ReplayCommand) -> int:

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from dataclasses import replace as with_fields
+from functools import partial
 
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from tiered_stream.delta.checkpoint_folder import CheckpointFolder
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.delta.landing import check_all_columns
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
@@ -24,6 +27,7 @@ from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import METRICS_ADDRESS
 from tiered_stream.replay.estimate import Estimate, estimate
 from tiered_stream.replay.follow import Follow, follower
+from tiered_stream.replay.left_to_query import without_what_is_left
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan, check_name
 from tiered_stream.replay.resolve import resolve
 from tiered_stream.replay.store import ReplayStore
@@ -63,6 +67,7 @@ def replay(
     checkpoint: str | None = None,
     exact: bool = False,
     replace: bool = False,
+    query_checkpoint: str | None = None,
     lane: str = "auto",
     tasks: int | None = None,
     max_bytes_per_second: int | None = None,
@@ -84,6 +89,8 @@ def replay(
         checkpoint: by default in the table's or the folder's `_checkpoints/replay-NAME`; for a topic it must be given.
         exact: take every record with such a timestamp and no other, wherever in the log it is behind the start.
         replace: take the table's rows of the same offsets out, in the same commit.
+        query_checkpoint: the checkpoint of the query that lands in the same table all the time. Offsets that it has not
+            landed yet are left to it; without this they would be there twice.
         lane: into a table `direct`, `spark`, or `auto`.
         tasks: the most at once; None: as many as Spark runs.
         max_bytes_per_second: the most that all tasks fetch together, and the most that they write.
@@ -99,7 +106,7 @@ def replay(
     target = target_of(spark, into, given, lane=lane, tasks=tasks)
     return plan_replay(
         spark, options=given, target=target, from_time=from_time, to_time=to_time, name=name, checkpoint=checkpoint,
-        exact=exact, replace=replace,
+        exact=exact, replace=replace, query_checkpoint=query_checkpoint,
     ).run()  # fmt: skip
 
 
@@ -173,6 +180,7 @@ def plan_replay(
     checkpoint: str | None = None,
     exact: bool = False,
     replace: bool = False,
+    query_checkpoint: str | None = None,
     now_ms: int | None = None,
 ) -> Replay:
     """Find the offsets, or those that were fixed when the replay was begun; arguments and errors as `replay`.
@@ -192,6 +200,10 @@ def plan_replay(
         _check_same(begun, arguments)
         return Replay(spark, begun, target, options, store, folder)
     plan = _new_plan(options, name, arguments, times)
+    if query_checkpoint is not None:
+        plan = with_fields(
+            plan, ranges=without_what_is_left(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
+        )
     target.check(plan)
     return Replay(spark, plan, target, options, None, checkpoint)
 

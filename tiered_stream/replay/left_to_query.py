@@ -1,0 +1,94 @@
+"""What a replay leaves to the streaming query that lands in the same table: all that the query is still to land.
+
+A query's checkpoint says up to which offset of each partition its table has the rows. A replay beyond that would bring
+rows that the query brings again. A parked table has the rows only up to the first offset that it lacks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+
+from tiered_stream.delta.query_tables import Folder, QueryTablesLog
+from tiered_stream.delta.routing import TOPIC
+from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
+from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+
+log = logging.getLogger(__name__)
+
+_MOST_NAMED = 10
+
+
+def without_what_is_left(
+    open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges
+) -> PartitionRanges:
+    """Return the ranges up to where the query has landed them; a warning names what is left to the query.
+
+    `checkpoint` is the query's; in a path with `{topic}` each topic has a query of its own. A query that has planned no
+    micro-batch yet gets nothing.
+
+    Raises:
+        ConfigurationError: everything is left to the query.
+        CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has a version that is not known
+            here.
+        Others: as opening and reading the folder does.
+    """
+    landed: dict[str, dict[TopicPartition, int] | None] = {}
+    for topic in {partition.topic for partition in ranges}:
+        folder = checkpoint.replace(TOPIC, topic)
+        if folder not in landed:
+            landed[folder] = landed_offsets(open_folder(folder))
+    kept = {
+        partition: _up_to(offsets, landed[checkpoint.replace(TOPIC, partition.topic)], partition)
+        for partition, offsets in ranges.items()
+    }
+    left = {partition: kept[partition].end for partition in sorted(ranges) if kept[partition] != ranges[partition]}
+    if not left:
+        return ranges
+    told = _told(left)
+    if not any(map(len, kept.values())):
+        raise ConfigurationError(
+            f"there is nothing to replay: the query of the checkpoint {checkpoint} has not landed these offsets yet, "
+            f"and will ({told}). Wait for it, mend its table if that is parked, or give an earlier --to. If this query "
+            "is to run no more, leave ingest.checkpointLocation out of the settings"
+        )
+    log.warning(
+        "left to the query of the checkpoint %s, which has not landed these offsets yet: %s; replayed here, they would "
+        "come twice", checkpoint, told,
+    )  # fmt: skip
+    return kept
+
+
+def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
+    """Return up to where the tables of a query have the rows, by partition; None: the query has not begun.
+
+    Raises:
+        CorruptDataError, UnsupportedDataError: a file is damaged, or has a version that is not known here.
+    """
+    checkpoint = SparkCheckpoint(folder)
+    batch = checkpoint.last_committed()
+    if batch is None:
+        return None if checkpoint.last_planned() is None else {}
+    ends = checkpoint.ends(batch)
+    if ends is None:
+        raise CorruptDataError(
+            f"the checkpoint {folder.folder}: batch {batch} is committed, but offsets/{batch} is missing: bring it back"
+        )
+    landed = ends.positions
+    for parked in QueryTablesLog(folder).before(batch + 1).parked.values():
+        for partition, lacking in parked.tried.joined(parked.newest).ranges.items():
+            landed[partition] = min(lacking.start, landed.get(partition, lacking.start))
+    return landed
+
+
+def _up_to(offsets: OffsetRange, landed: Mapping[TopicPartition, int] | None, partition: TopicPartition) -> OffsetRange:
+    if landed is None:
+        return offsets
+    return OffsetRange(offsets.start, max(offsets.start, min(offsets.end, landed.get(partition, 0))))
+
+
+def _told(left: Mapping[TopicPartition, int]) -> str:
+    named = ", ".join(f"{partition} from {offset} on" for partition, offset in list(left.items())[:_MOST_NAMED])
+    more = len(left) - _MOST_NAMED
+    return f"{named} and {more} partitions more" if more > 0 else named
