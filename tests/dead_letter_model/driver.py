@@ -14,6 +14,7 @@ from tests.dead_letter_model.history import DEAD_LETTERS, Land, Redrive, Run, Se
 from tests.dead_letter_model.without_spark import Session
 from tests.dead_letter_model.world import World, time_of
 from tests.delta.typed_archive import typed_options
+from tests.stack.spark import SHORT_LIVED_JVM
 from tiered_stream import land
 from tiered_stream.delta.redrive import Chosen, redrive
 from tiered_stream.errors import TieredStreamError
@@ -165,7 +166,7 @@ def session_settings() -> dict[str, str]:
         "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.python.daemon.module": "tiered_stream.worker_daemon",
         "spark.log.level": "OFF",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": SHORT_LIVED_JVM,
         "spark.sql.ui.retainedExecutions": "5",
     }
 

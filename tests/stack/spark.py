@@ -31,8 +31,13 @@ LOCAL = {
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.warehouse.dir": f"{tempfile.gettempdir()}/tiered-stream-warehouse-{os.getpid()}",
 }
-SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
-"""For tests: the JVM's second compiler costs more than it gains within minutes."""
+SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+"""For tests: the JVM's second compiler costs more than it gains within minutes.
+
+Without it the JVM keeps 48 MB for code, which Spark fills within minutes: it then throws code away and compiles anew.
+On two cores one thread collects garbage at least as fast as several.
+"""
+SHORT_LIVED = {"spark.driver.extraJavaOptions": SHORT_LIVED_JVM}
 UNCHECKED_ARROW = {
     "spark.driver.extraJavaOptions": "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 }

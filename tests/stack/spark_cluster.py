@@ -20,7 +20,7 @@ from tests.stack.spark import ROOT
 HOSTS = ("127.0.0.2", "127.0.0.3")
 _JARS = Path(pyspark.__file__).parent / "jars" / "*"
 BARE_PATH = "/usr/bin:/bin"
-_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m")
 
 
 class SparkCluster:

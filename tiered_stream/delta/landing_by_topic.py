@@ -122,7 +122,8 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, place
 
 
 def _place(spark: SparkSession, table: str) -> str:
-    return (find_address(spark, table).uri or table_place(spark, table)).rstrip("/")
+    found = None if TOPIC in table else find_address(spark, table).uri
+    return (found or table_place(spark, table)).rstrip("/")
 
 
 def plan_formats(
