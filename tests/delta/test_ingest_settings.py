@@ -11,6 +11,7 @@ from tiered_stream.delta.ingest_settings import (
     TableStorage,
     as_options,
     check_names,
+    settings_of_topics,
     shared_settings,
     table_files,
     table_properties,
@@ -120,6 +121,17 @@ def test_a_topics_own_settings_are_those_behind_its_name_which_may_have_dots() -
 def test_what_a_topic_cannot_have_for_itself_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^setting {name} is unknown; a topic may have table, targetFileSize"):
         check_names({name: "x"})
+
+
+def test_topics_of_one_table_have_their_own_settings_in_place_of_the_others() -> None:
+    settings = {
+        "ingest.topic.a.COMPRESSION": "zstd", "ingest.topic.b.compression": "zstd", "ingest.compression": "none",
+        "ingest.topic.a.table": "/t", "subscribe": "a,b",
+    }  # fmt: skip
+    assert settings_of_topics(settings, ["b", "a"]) == {"subscribe": "a,b", "ingest.compression": "zstd"}
+    assert settings_of_topics(settings, []) == {"subscribe": "a,b", "ingest.compression": "none"}
+    with pytest.raises(ConfigurationError, match=r"topics b and c have different settings.*run of their own"):
+        settings_of_topics(settings, ["b", "c"])
 
 
 def test_routes_are_patterns_and_tables() -> None:

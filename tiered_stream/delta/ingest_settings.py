@@ -10,6 +10,7 @@ from tiered_stream.delta.row_settings import ROW_OPTIONS, evolution_of, redacted
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Evolution
 from tiered_stream.options import types
+from tiered_stream.options.command_settings import without
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import S3Access
@@ -247,6 +248,26 @@ def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings that are of no single topic."""
     return {name: value for name, value in settings.items() if not name.lower().startswith(TOPIC_PREFIX)}
+
+
+def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
+    """Return the settings of topics that share a table: those of single topics take their place among the others.
+
+    Raises:
+        ConfigurationError: the topics have different settings, or one of them is no setting of a topic.
+    """
+    overrides, shared = topic_overrides(settings), shared_settings(settings)
+    found = {
+        topic: dict(with_overrides(shared, without(overrides.get(topic, {}), [TABLE]))) for topic in sorted(topics)
+    }
+    first = next(iter(found), None)
+    for topic, own in found.items():
+        if own != found[first or ""]:
+            raise ConfigurationError(
+                f"topics {first} and {topic} have different settings by {TOPIC_PREFIX}NAME.*: name topics with the "
+                "same settings by subscribe, and the others in a run of their own"
+            )
+    return shared if first is None else found[first]
 
 
 def _of_topic(name: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream.delta.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.ingest_settings import source_options
+from tiered_stream.delta.ingest_settings import settings_of_topics, source_options
 from tiered_stream.delta.landing import check_all_columns
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
 from tiered_stream.inspect.read_cost import Prices
@@ -198,14 +198,24 @@ def plan_replay(
         if begun.name != name:
             raise ConfigurationError(f"the checkpoint {folder} is that of the replay {begun.name}: take another")
         _check_same(begun, arguments)
-        return Replay(spark, begun, target, options, store, folder)
+        return _of_its_topics(Replay(spark, begun, target, options, store, folder))
     plan = _new_plan(options, name, arguments, times)
     if query_checkpoint is not None:
         plan = with_fields(
             plan, ranges=without_what_is_left(partial(CheckpointFolder, spark), query_checkpoint, plan.ranges)
         )
-    target.check(plan)
-    return Replay(spark, plan, target, options, None, checkpoint)
+    planned = _of_its_topics(Replay(spark, plan, target, options, None, checkpoint))
+    planned.target.check(plan)
+    return planned
+
+
+def _of_its_topics(planned: Replay) -> Replay:
+    """The replay by the settings that its topics have for themselves, where it goes into a table."""
+    if not planned.verifiable:
+        return planned
+    topics = {partition.topic for partition in planned.plan.ranges}
+    target = with_fields(planned.target, given=settings_of_topics(planned.target.given, topics))
+    return with_fields(planned, target=target, options=settings_of_topics(planned.options, topics))
 
 
 def _new_plan(options: Mapping[str, str], name: str, arguments: ReplayArguments, times: TimeRange) -> ReplayPlan:

@@ -6,10 +6,17 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from tiered_stream.delta.ingest_settings import source_options
+from tiered_stream.delta.ingest_settings import (
+    TOPIC_PREFIX,
+    settings_of_topics,
+    shared_settings,
+    source_options,
+    topic_overrides,
+)
 from tiered_stream.delta.row_schema import record_columns
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import parse_subscription
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.records.hashed_columns import HASHED
 from tiered_stream.replay.comparison import Compared, Sides, compare, first_differences, table_ends
@@ -48,7 +55,7 @@ def verify(
         ConfigurationError: an option is wrong, there is no such table, or it lacks columns.
         BrokerError, StorageError: the topics' offsets cannot be had. What fails in Spark, raises Spark's errors.
     """
-    verified = open_verified(spark, table, record_columns(options))
+    verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))
     if times is not None and "timestamp" not in verified.columns:
         raise ConfigurationError(
             f"the table {table} has no column with the records' timestamp, by which records are to be chosen"
@@ -74,6 +81,31 @@ def verify(
         partitions=tuple(map(report, sorted(scope.given))),
         not_read=tuple((each, sums[each].table_outside) for each in sorted(sums.keys() - scope.given.keys())),
     )
+
+
+def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
+    """The topics that are compared. Of a pattern, those that have settings of their own."""
+    if ranges is not None:
+        return {partition.topic for partition in ranges}
+    subscription = parse_subscription(options)
+    return {
+        *subscription.topics,
+        *(partition.topic for partition in subscription.assigned),
+        *filter(subscription.names, topic_overrides(options)),
+    }
+
+
+def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
+    """As `record_columns`; raises ConfigurationError: topics have different ones."""
+    found = {topic: record_columns(settings_of_topics(options, [topic])) for topic in sorted(topics)}
+    first = next(iter(found), None)
+    other = next((topic for topic, columns in found.items() if columns != found[first or ""]), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"topics {first} and {other} have records in columns of different names ({TOPIC_PREFIX}NAME.*): verify "
+            "each topic by itself"
+        )
+    return record_columns(shared_settings(options)) if first is None else found[first]
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
