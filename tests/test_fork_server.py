@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,15 @@ from tests.delta.archive import ODD, everything
 from tests.stack.processes import wait_until
 from tests.stack.spark import ROOT, SPARK_SUBMIT, spark_environment, write_conf
 from tiered_stream import forked_python as forked_python_module
-from tiered_stream.fork_server import MAX_REQUEST_BYTES, Request, parse_request, read_at_start, receive_request
+from tiered_stream.fork_server import (
+    MAX_REQUEST_BYTES,
+    Request,
+    _end_with,
+    _wait_for_go,
+    parse_request,
+    read_at_start,
+    receive_request,
+)
 from tiered_stream.forked_python import ServedPython, forked_python
 from tiered_stream.forks import may_fork
 
@@ -52,15 +61,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **GIVEN, **more}
 
 
-def say(served: ServedPython, folder: Path, **more: str) -> dict[str, object]:
-    """What `_SAY` finds, which has to have ended as it wants to."""
+def say(served: ServedPython, folder: Path, warned: str = "", **more: str) -> dict[str, object]:
+    """What `_SAY` finds, which has to have ended as it wants to; its standard error is `warned` before."""
     import json
 
     done = subprocess.run(
         command(served, folder, _SAY, "a", "b c"), cwd=folder, env=environment(**more), input="given",
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr) == (7, "said\n")
+    assert done.returncode == 7
+    assert done.stderr.startswith(warned) and done.stderr.endswith("said\n")
+    assert done.stderr.count("\n") == 1 + bool(warned)
     found: dict[str, object] = json.loads(done.stdout)
     return found
 
@@ -92,15 +103,91 @@ def test_what_is_no_module_is_run_by_a_python_of_its_own(served: ServedPython) -
     assert subprocess.run(run, env=environment(), capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_without_its_server_the_program_is_a_python_of_its_own(tmp_path: Path) -> None:
+def kill(served: ServedPython) -> None:
+    served._process.kill()
+    served._process.wait()
+
+
+def remove_folder(served: ServedPython) -> None:
+    shutil.rmtree(served._folder)
+
+
+def stop(served: ServedPython) -> None:
+    served._process.send_signal(signal.SIGSTOP)
+
+
+def fill(served: ServedPython) -> None:
+    """Connect until nobody else can: the server is stopped, and takes none."""
+    stop(served)
+    while True:
+        client = socket.socket(socket.AF_UNIX)
+        client.setblocking(False)
+        try:
+            client.connect(str(served._address))
+        except BlockingIOError:
+            return
+        _FILLING.append(client)
+
+
+_FILLING: list[socket.socket] = []
+
+
+@pytest.mark.parametrize("harm", [kill, remove_folder, stop, fill])
+def test_whatever_becomes_of_its_server_the_program_is_a_python_and_says_so_once(
+    tmp_path: Path, harm: Callable[[ServedPython], None]
+) -> None:
     served = ServedPython(GIVEN, tasks=False)
     try:
-        served._process.kill()
-        served._process.wait()
-        assert not served.runs
+        harm(served)
+        warned = "tiered_stream: Python processes import for themselves: the fork server does not answer: "
+        assert say(served, tmp_path, warned) == expected(tmp_path, imported=False)
         assert say(served, tmp_path) == expected(tmp_path, imported=False)
     finally:
         served.close()
+        while _FILLING:
+            _FILLING.pop().close()
+
+
+def test_a_program_without_the_package_is_a_python_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked_python_module, "_CLIENT", tmp_path / "in an archive.zip" / "fork_client.py")
+    served = ServedPython(GIVEN, tasks=False)
+    try:
+        assert say(served, tmp_path) == expected(tmp_path, imported=False)
+    finally:
+        served.close()
+
+
+def test_a_fork_that_nobody_wants_any_more_runs_nothing() -> None:
+    for sent in (b"", b"x", b"!"):  # the last without descriptors
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.sendall(sent)
+            theirs.shutdown(socket.SHUT_WR)
+            with pytest.raises(SystemExit):
+                _wait_for_go(ours)
+
+
+def test_a_fork_whose_stand_in_has_gone_before_it_can_be_told_ends() -> None:
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours, pytest.raises(SystemExit):
+        _end_with(ours)
+
+
+def test_a_server_whose_socket_has_a_large_number_forks(tmp_path: Path) -> None:
+    (tmp_path / "told.py").write_text("import sys\nprint('boto3' in sys.modules)")
+    program = rf"""
+import os, resource, subprocess
+from tiered_stream.forked_python import ServedPython
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+while os.dup(2) < 1024:
+    pass
+served = ServedPython({GIVEN!r}, tasks=False)
+run = [served.program, "-m", "told"]
+print(subprocess.check_output(run, env={{**os.environ, **{GIVEN!r}}}, text=True, cwd={str(tmp_path)!r}))
+served.close()
+"""
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, cwd=ROOT).split() == ["True"]
 
 
 def test_forks_draw_random_numbers_of_their_own(tmp_path: Path) -> None:
@@ -146,7 +233,7 @@ def test_a_server_and_its_folder_go_with_the_driver_however_it_ends() -> None:
 import os
 from tiered_stream.forked_python import ServedPython
 served = ServedPython({GIVEN!r}, tasks=False)
-print(served.program.parent, served._process.pid, sep="\n", flush=True)
+print(served._folder, served._process.pid, sep="\n", flush=True)
 os._exit(1)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
@@ -157,13 +244,13 @@ os._exit(1)
 def test_a_sick_request_costs_itself_only(served: ServedPython, tmp_path: Path) -> None:
     for sent in (b"", b"\1", b"\xff\xff\xff\xff", b"\4\0\0\0abcd", b"\3\0\0\0a\0b"):
         with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(served.program.with_name("socket")))
+            client.connect(str(served._address))
             client.sendall(sent)
     assert say(served, tmp_path) == expected(tmp_path, imported=True)
 
 
 def test_nobody_else_can_reach_the_socket(served: ServedPython) -> None:
-    assert served.program.parent.stat().st_mode & 0o777 == 0o700
+    assert served._folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_there_is_one_server_for_the_same_variables() -> None:
@@ -184,6 +271,18 @@ def test_a_server_that_has_ended_is_not_started_again(monkeypatch: pytest.Monkey
     assert forked_python(given, tasks=False) is None
 
 
+def test_a_server_whose_socket_was_removed_is_followed_by_another(tmp_path: Path) -> None:
+    given = {**GIVEN, "PYTHONHASHSEED": "7"}
+    before = forked_python(given, tasks=False)
+    served = forked_python_module._served
+    assert before is not None and served is not None
+    remove_folder(served)
+    again = forked_python(given, tasks=False)
+    assert again not in (None, before)
+    run = [before, "-c", "print('it goes on')"]  # a query that was started before has the former program
+    assert subprocess.check_output(run, env=environment(), stderr=subprocess.DEVNULL, text=True) == "it goes on\n"
+
+
 def test_where_a_socket_has_no_place_there_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ("long" * 30)).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
@@ -193,7 +292,7 @@ def test_where_a_socket_has_no_place_there_is_no_server(tmp_path: Path, monkeypa
 
 def test_where_programs_may_not_be_run_no_server_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(os, "access", lambda *_: False)  # as on a file system that is mounted with noexec
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 126))
     monkeypatch.setattr(subprocess, "Popen", None)
     assert forked_python({**GIVEN, "PYTHONHASHSEED": "5"}, tasks=False) is None
     assert list(tmp_path.iterdir()) == []
@@ -202,41 +301,30 @@ def test_where_programs_may_not_be_run_no_server_is_started(tmp_path: Path, monk
 def test_a_request_is_read_as_it_was_laid_out() -> None:
     fields = b"\0".join([b"2", b"/tmp", b"-m", b"told", b"A=1", b"B=x=y", b"C="])
     variables = {b"A": b"1", b"B": b"x=y", b"C": b""}
-    assert parse_request(fields, (3, 4, 5)) == Request(b"/tmp", ("-m", "told"), variables, (3, 4, 5))
+    assert parse_request(fields) == Request(b"/tmp", ("-m", "told"), variables)
 
 
 @pytest.mark.parametrize("fields", [b"", b"x\0/tmp", b"3\0/tmp\0-m\0told", b"-1\0/tmp\0-m", b"1"])
 def test_malformed_requests_are_refused(fields: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        parse_request(fields, (3, 4, 5))
-
-
-def test_a_request_has_all_descriptors() -> None:
-    with pytest.raises(ValueError, match="descriptors are missing"):
-        parse_request(b"1\0/tmp\0-m", (3, 4))
+        parse_request(fields)
 
 
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        (b"\0\0", "a request of"),
+        (b"\0\0", "4 bytes ends after 2"),
         ((MAX_REQUEST_BYTES + 1).to_bytes(4, "little"), "a request of 8388609 bytes"),
-        (b"\5\0\0\0abc", "a request of 5 bytes ends after 3"),
+        (b"\5\0\0\0abc", "5 bytes ends after 3"),
     ],
 )
-def test_requests_that_are_cut_off_or_too_large_are_refused_and_their_descriptors_closed(
-    sent: bytes, message: str
-) -> None:
+def test_requests_that_are_cut_off_or_too_large_are_refused(sent: bytes, message: str) -> None:
     ours, theirs = socket.socketpair()
-    reading, writing = os.pipe()
     with ours, theirs:
-        socket.send_fds(theirs, [sent], [writing] * 3)
-        os.close(writing)
+        theirs.sendall(sent)
         theirs.shutdown(socket.SHUT_WR)
         with pytest.raises(ValueError, match=message):
             receive_request(ours)
-    assert os.read(reading, 1) == b""  # nobody has the other end any more
-    os.close(reading)
 
 
 def test_variables_that_are_read_later_do_not_matter() -> None:
@@ -296,6 +384,40 @@ def test_planners_and_a_local_masters_tasks_are_forked_and_every_row_is_read(ena
     assert done.returncode == 0, done.stderr[-3000:]
     found = next(line for line in done.stdout.splitlines() if line.startswith("found"))
     assert found == f"found {forked} {everything(ODD).num_rows}"
+
+
+_HARMED = """
+import sys
+from tests import test_fork_server
+from tests.delta.archive import ODD, options
+from tests.stack.spark import spark_session
+from tiered_stream import forked_python, register
+
+spark = spark_session("harm", (), {})
+register(spark)
+for number in range(20):
+    if number == 3:
+        getattr(test_fork_server, sys.argv[1])(forked_python._served)
+    stream = spark.readStream.format("tiered_stream").options(**options(ODD)).load()
+    query = stream.writeStream.format("noop").trigger(availableNow=True).start()
+    query.awaitTermination()
+    print("rows", sum(progress.numInputRows for progress in query.recentProgress), flush=True)
+spark.stop()
+"""
+
+
+@pytest.mark.stack
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["kill", "remove_folder", "stop", "fill"])
+def test_whatever_becomes_of_the_server_no_query_fails(harm: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _HARMED, harm], capture_output=True, text=True, check=False, env=spark_environment(),
+        start_new_session=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = [line for line in done.stdout.splitlines() if line.startswith("rows")]
+    assert rows == [f"rows {everything(ODD).num_rows}"] * 20
+    assert done.stderr.count("Python processes import for themselves") == 1
 
 
 _SUBMITTED = """

@@ -29,7 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tiered_stream.fork_client import FORKED, REFUSED, STANDARD_DESCRIPTORS
+from tiered_stream.fork_client import FORKED, GO, REFUSED, STANDARD_DESCRIPTORS
 from tiered_stream.forks import may_fork, settle_for_forks
 from tiered_stream.process import share_heap_with_arrow
 from tiered_stream.worker_daemon import import_ahead
@@ -44,7 +44,7 @@ _DRIVER = 0
 _BEFORE_TASKS = "pyspark.sql.worker.plan_data_source_read"
 _F_SETSIG = 10
 """Of fcntl.h."""
-_SECONDS_FOR_A_REQUEST = 10.0
+_SECONDS_FOR_A_REQUEST = 2.0
 _READ_AT_START = ("LD_", "LC_", "MALLOC_", "MIMALLOC_", "OPENBLAS_", "MKL_", "NUMBA_", "ARROW_")
 """How variables begin that a process, or a library that it imports, reads once."""
 _THREADS = b"OMP_NUM_THREADS"
@@ -54,12 +54,11 @@ _OF_FORKS = b"1"
 
 @dataclass(frozen=True)
 class Request:
-    """What a process is to run: `arguments` are those of a Python, `descriptors` its standard ones."""
+    """What a process is to run: `arguments` are those of a Python."""
 
     folder: bytes
     arguments: tuple[str, ...]
     environment: Mapping[bytes, bytes]
-    descriptors: tuple[int, ...]
 
     def suits(self, started_with: Mapping[bytes, bytes]) -> bool:
         """Whether a fork of a Python that started with these variables can do it."""
@@ -68,34 +67,33 @@ class Request:
         return runs_module and threads == _OF_FORKS and read_at_start(self.environment) == started_with
 
 
-def parse_request(fields: bytes, descriptors: tuple[int, ...]) -> Request:
+def parse_request(fields: bytes) -> Request:
     """What `fork_client.py` asks for, by the layout there. Raises ValueError: it is malformed."""
     count, folder, *words = fields.split(b"\0")
     arguments, variables = words[: int(count)], words[int(count) :]
-    if len(arguments) != int(count) or len(descriptors) != len(STANDARD_DESCRIPTORS):
-        raise ValueError("arguments or descriptors are missing")
+    if len(arguments) != int(count):
+        raise ValueError("arguments are missing")
     environment = dict(variable.partition(b"=")[::2] for variable in variables)
-    return Request(folder, tuple(map(os.fsdecode, arguments)), environment, descriptors)
+    return Request(folder, tuple(map(os.fsdecode, arguments)), environment)
 
 
 def receive_request(client: socket.socket) -> Request:
     """Raises OSError, ValueError: it does not come in time, or is malformed."""
     client.settimeout(_SECONDS_FOR_A_REQUEST)
-    head, descriptors, _, _ = socket.recv_fds(client, 4, len(STANDARD_DESCRIPTORS))
-    try:
-        length = int.from_bytes(head, "little")
-        if len(head) != 4 or length > MAX_REQUEST_BYTES:
-            raise ValueError(f"a request of {length} bytes")
-        fields = bytearray()
-        while len(fields) < length:
-            received = client.recv(length - len(fields))
-            if not received:
-                raise ValueError(f"a request of {length} bytes ends after {len(fields)}")
-            fields += received
-        return parse_request(bytes(fields), tuple(descriptors))
-    except BaseException:
-        _close(*descriptors)
-        raise
+    length = int.from_bytes(_receive(client, 4), "little")
+    if length > MAX_REQUEST_BYTES:
+        raise ValueError(f"a request of {length} bytes")
+    return parse_request(_receive(client, length))
+
+
+def _receive(client: socket.socket, length: int) -> bytes:
+    fields = bytearray()
+    while len(fields) < length:
+        received = client.recv(length - len(fields))
+        if not received:
+            raise ValueError(f"what should have {length} bytes ends after {len(fields)}")
+        fields += received
+    return bytes(fields)
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -157,9 +155,11 @@ class ForkServer:
         Returns:
             In a fork: what it is to run, and who is to hear of its end. In the server: None.
         """
+        events = select.poll()  # whatever number the driver's descriptors have
+        for each in (_DRIVER, self._listener.fileno()):
+            events.register(each, select.POLLIN)
         while True:
-            ready, _, _ = select.select([_DRIVER, self._listener.fileno()], [], [])
-            if self._listener.fileno() not in ready:
+            if self._listener.fileno() not in dict(events.poll()):
                 return None
             client, _ = self._listener.accept()
             try:
@@ -171,7 +171,6 @@ class ForkServer:
             if self._fork(request, client):
                 return request, client
             client.close()
-            _close(*request.descriptors)
             if self._tasks and _BEFORE_TASKS in request.arguments:
                 import_for_forks(self._tasks)
                 self._tasks = None
@@ -196,10 +195,15 @@ class ForkServer:
 
 
 def run(request: Request, client: socket.socket) -> None:
-    """What `python -m` in a process of its own does; when `client` ends, this process does."""
-    for number, descriptor in enumerate(request.descriptors):
+    """What `python -m` in a process of its own does; when `client` ends, this process does.
+
+    Raises:
+        SystemExit: the client has ended, or has given up and runs the module itself.
+    """
+    descriptors = _wait_for_go(client)
+    for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
-    _close(*request.descriptors)
+        os.close(descriptor)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _end_with(client)
     os.environ.clear()
@@ -215,15 +219,33 @@ def run(request: Request, client: socket.socket) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def _wait_for_go(client: socket.socket) -> list[int]:
+    """Return the standard descriptors; raises SystemExit: the client has ended or given up, and no module is run."""
+    client.settimeout(None)  # it says so, or ends
+    try:
+        answer, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
+    except OSError:
+        sys.exit(0)
+    if answer != GO or len(descriptors) != len(STANDARD_DESCRIPTORS):
+        sys.exit(0)
+    return descriptors
+
+
 def _end_with(client: socket.socket) -> None:
     """Have the system send SIGTERM when the other end of the connection goes (fcntl(2)).
 
     The connection stays with a program that takes this process over, so that the other end waits for its end, too.
+
+    Raises:
+        SystemExit: it has gone before.
     """
     client.set_inheritable(True)
     fcntl.fcntl(client, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(client, _F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(client, fcntl.F_SETFL, fcntl.fcntl(client, fcntl.F_GETFL) | os.O_ASYNC)
+    with suppress(BlockingIOError):
+        if not client.recv(1, socket.MSG_DONTWAIT):
+            sys.exit(0)
 
 
 def _show_as(words: Sequence[str]) -> None:
@@ -252,11 +274,6 @@ def _bury(*_: object) -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-
-
-def _close(*descriptors: int) -> None:
-    for each in descriptors:
-        os.close(each)
 
 
 def main() -> None:
