@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import socket
-import time
 import traceback
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.stack.processes import wait_until
 from tests.storage.conftest import s3_options
 from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer, error, part
 from tests.storage.segment import segment
@@ -259,6 +261,14 @@ def test_a_signed_url_reaches_its_one_object_and_not_after_its_lifetime(s3proxy:
         made(elsewhere).fetch_log_segment(SEGMENT, 0, 10)
     brief = layout.signed_location(SEGMENT, 1)
     assert brief is not None
-    time.sleep(2.2)
+    wait_until(lambda: _refused(brief), "the end of the URL's lifetime", pause=0.1)
     with pytest.raises(StorageObjectNotFoundError, match="no signed location any more"):
         made(brief).fetch_log_segment(SEGMENT, 0, 10)
+
+
+def _refused(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url):
+            return False
+    except urllib.error.HTTPError:
+        return True
