@@ -134,20 +134,21 @@ class _Execution:
     def _settle(self) -> None:
         """Repair all tables, let the query, the replay and the redrive end well, and check each offset."""
         self._land_all()
-        schema = self._history.final_schema
+        schema, redrives_at_end = self._history.final_schema, self._history.redrives_at_end
+        if not self._redriven:  # a replay waits for it
+            self._end(Redrive(schema))
         if self._replay is not None:
-            self._end_well(ReplayOn(schema))
-        if self._history.redrives_at_end or not self._redriven:
-            self._end_well(Redrive(schema))
-        if not self._told.faults:
-            self._told.faults += self._world.faults(final_schema=schema if self._history.redrives_at_end else None)
-
-    def _end_well(self, step: ReplayOn | Redrive) -> None:
-        if self._told.faults:
-            return
-        self._step(step)
+            self._end(ReplayOn(schema))
+        if redrives_at_end or not self._redriven:
+            self._end(Redrive(schema))
         if self._replay is not None or not self._redriven:
             self._told.faults.append("it does not end well, though all tables are repaired")
+        if not self._told.faults:
+            self._told.faults += self._world.faults(final_schema=schema if redrives_at_end else None)
+
+    def _end(self, step: ReplayOn | Redrive) -> None:
+        if not self._told.faults:
+            self._step(step)
 
     def _land_all(self) -> None:
         """Repair all tables, and land the remaining records."""

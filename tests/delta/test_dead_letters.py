@@ -19,6 +19,7 @@ from tiered_stream.delta.commit import TableCommits
 from tiered_stream.delta.dead_letters import dead_letter_columns
 from tiered_stream.delta.job_letters import Chosen
 from tiered_stream.delta.redrive import redrive
+from tiered_stream.delta.redriven_table import RedrivenTable
 from tiered_stream.errors import TableError
 
 pytestmark = pytest.mark.stack
@@ -258,6 +259,31 @@ def test_a_redrive_leaves_dead_letters_alone_whose_records_a_replay_has_brought_
         spark, typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside}), str(landed.landed), Chosen()
     )
     assert (report.mended, report.pending) == ({}, {"orders": 1})
+    replaced(landed, "replay")
+    assert landed.offsets == ([*IDS, GARBAGE], [])
+
+
+@pytest.mark.slow
+def test_a_replay_waits_for_a_redrive_that_died_with_marked_letters(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    landed = Landed(spark, tmp_path, "spark")
+    landed.write()
+    landed.constrain("id < 8")
+    landed.land()
+    landed.constrain(None)
+    settings = typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
+
+    def killed(*_: object) -> None:
+        raise _KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RedrivenTable, "append", killed)
+        with pytest.raises(_KilledError):
+            redrive(spark, settings, str(landed.landed), Chosen())
+    with pytest.raises(StreamingQueryException, match="bring it there with `tiered-stream redrive`"):
+        replaced(landed, "replay")
+    redrive(spark, settings, str(landed.landed), Chosen())
     replaced(landed, "replay")
     assert landed.offsets == ([*IDS, GARBAGE], [])
 

@@ -136,6 +136,12 @@ def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, 
         _open_by_spark(spark, table).update(which, {**values})
 
 
+def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> bool:
+    """Return whether there are such dead letters. Raises TableError: the table cannot be read."""
+    with spark_errors(table.name, "read"):
+        return not _open_by_spark(spark, table).toDF().where(which).isEmpty()
+
+
 def _open_by_spark(spark: SparkSession, table: TableTarget) -> DeltaTable:
     from delta.tables import DeltaTable
 

@@ -15,6 +15,7 @@ from tiered_stream.delta.days import spark_day
 from tiered_stream.delta.dead_letters import (
     check_limit,
     dead_letter_columns,
+    has_dead_letters,
     remove_dead_letters,
     remove_unfinished,
     update_dead_letters,
@@ -34,6 +35,7 @@ from tiered_stream.delta.row_schema import shared_columns
 from tiered_stream.delta.row_settings import evolution_of, row_settings
 from tiered_stream.delta.spark_rows import classified, dead_letters, good_rows
 from tiered_stream.delta.table_growth import growth_of
+from tiered_stream.errors import TableError
 from tiered_stream.formats.row_choices import Evolution
 from tiered_stream.formats.row_format import RowFormat
 from tiered_stream.formats.table_rules import certain_rules
@@ -172,11 +174,21 @@ class _DeadLetters:
 
         A redrive leaves them alone from then on, because the table never gets a batch of the query that they now name.
         `replaced` is a condition on Kafka's columns.
+
+        Raises:
+            TableError: a redrive has marked some of them, and is not at its end: it may bring their rows in later.
         """
         ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
         claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
-        update_dead_letters(self.spark, self.target, ours & older & sql.expr(replaced), claimed)
+        which, marked = ours & older & sql.expr(replaced), sql.col("redrive").isNotNull()
+        update_dead_letters(self.spark, self.target, which & ~marked, claimed)
+        # Once claimed, a letter gets no mark any more.
+        if has_dead_letters(self.spark, self.target, which & marked):
+            raise TableError(
+                f"a redrive has begun with dead letters of these records in {self.target.name}, and is not at its end: "
+                "bring it there with `tiered-stream redrive`, and start the replay again"
+            )
 
     def remove_claimed(self, transaction: str) -> None:
         """Remove the dead letters that were set apart, once the table has the rows."""
