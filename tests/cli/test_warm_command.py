@@ -43,6 +43,7 @@ assert decoder.decode(pyarrow.array([bytes([8, 2])])).column.to_pylist() == [{"a
 WARM = "from tiered_stream.cli import app; app(['warm'])"
 
 
+@pytest.mark.slow
 def test_a_packed_environment_that_was_warmed_compiles_nothing(tmp_path: Path) -> None:
     packed = ship(tmp_path / "packed")
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
