@@ -22,7 +22,7 @@ from time import monotonic
 
 STANDARD_DESCRIPTORS = (0, 1, 2)
 FORKED, REFUSED, GO = b"+", b"-", b"!"
-_SECONDS = 6.0
+_SECONDS = 4.0
 """Longest wait for a child. Spark gives a Python ten seconds to connect, of which one without a server needs some."""
 
 
