@@ -50,6 +50,7 @@ def test_a_code_that_is_not_known_stands_for_an_unknown_server_error() -> None:
         (kafka_errors.KafkaConnectionError(ssl.SSLEOFError(8, "EOF")), BrokerUnavailableError),
         (kafka_errors.KafkaConnectionError(ssl.SSLCertVerificationError(1, "bad")), ConfigurationError),
         (kafka_errors.SaslAuthenticationFailedError("no"), BrokerAuthorizationError),
+        (kafka_errors.SaslAuthenticationFailedError("[8f] Too many connects"), BrokerUnavailableError),
         (kafka_errors.IncompatibleBrokerVersion("Fetch"), BrokerError),
         (kafka_errors.InvalidReceiveError("length"), BrokerError),
         (BrokerUnavailableError("kafka.sasl.x: no token"), BrokerUnavailableError),

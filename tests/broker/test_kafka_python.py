@@ -23,6 +23,8 @@ from kafka.cluster import ClusterMetadata
 from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaProtocolError
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.msk import AwsMskIamClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
@@ -74,6 +76,9 @@ TOPICS = [FetchTopic(UUID(int=5), [WantedPartition(1, 2, 3, 4)])]
         (ClusterMetadata.is_bootstrap, "(self, node_id)"),
         (ClusterMetadata.update_metadata, "(self, metadata)"),
         (KafkaConnection.connection_made, "(self, transport)"),
+        (register_sasl_mechanism, "(name, klass, overwrite=False)"),
+        (AwsMskIamClient.__init__, "(self, host, access_key, secret_key, region, token=None)"),
+        (AwsMskIamClient.first_message, "(self)"),
         (KafkaProtocol.send_request, "(self, request, correlation_id=None)"),
         (KafkaProtocol.receive_bytes, "(self, data)"),
     ],

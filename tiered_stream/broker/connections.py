@@ -142,7 +142,7 @@ class Connections:
 
     async def _exchange(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
         manager = self._manager
-        await self._have_token(node_id, deadline)
+        await self._have_login(node_id, deadline)
         timeout_ms = min(self._config.request_timeout_ms, deadline.remaining_ms)
         setup_ms = min(manager.socket_connection_setup_timeout_ms(node_id), timeout_ms)
         connection = manager.get_connection(node_id, timeout_ms=setup_ms, refresh_metadata_on_err=False)
@@ -154,15 +154,15 @@ class Connections:
                 connection.close(error)
             raise
 
-    async def _have_token(self, node_id: Any, deadline: Deadline) -> None:
-        """Before a login with OAUTHBEARER: to get a token may take longer than a connection's set-up."""
-        tokens = self._config.tokens
-        if tokens is None or tokens.usable or self._manager.is_open(node_id):
+    async def _have_login(self, node_id: Any, deadline: Deadline) -> None:
+        """Before a login that shows a token or credentials: to get them may take longer than a connection's set-up."""
+        login = self._config.held_login
+        if login is None or login.usable or self._manager.is_open(node_id):
             return
         try:
-            await self._manager.settled(tokens.renewal(), deadline.remaining_ms)
+            await self._manager.settled(login.renewal(), deadline.remaining_ms)
         except KafkaTimeoutError as error:
-            raise BrokerUnavailableError(f"{tokens.origin}: no token came within {deadline}") from error
+            raise BrokerUnavailableError(f"{login.origin}: no {login.shows} came within {deadline}") from error
 
     def _describe(self, node_id: Any) -> str:
         broker = self._manager.cluster.broker_metadata(node_id)

@@ -10,6 +10,8 @@ import kafka.errors as kafka_errors
 from tiered_stream import errors
 
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_TOO_MANY = "Too many connects"
+"""What MSK answers a login by AWS_MSK_IAM that is one too many in this second; a right one, else."""
 _REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
     kafka_errors.UnsupportedSaslMechanismError,
@@ -63,6 +65,10 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
     if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
         return errors.ConfigurationError(
             f"{broker}: TLS failed: {_tls_reason(tls)}; check kafka.ssl.*, and whether the listener speaks {security}"
+        )
+    if isinstance(error, kafka_errors.SaslAuthenticationFailedError) and _TOO_MANY in str(error):
+        return errors.BrokerUnavailableError(
+            f"{broker}: {error}; where that goes on, set kafka.reconnect.backoff.ms=1000 and read with fewer tasks"
         )
     if isinstance(error, _REFUSALS):
         return errors.BrokerAuthorizationError(

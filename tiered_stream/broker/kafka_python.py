@@ -25,6 +25,9 @@ from kafka.errors import KafkaConnectionError
 from kafka.future import Future as KafkaFuture
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.abc import SaslMechanism
+from kafka.net.sasl.msk import AwsMskIamClient, SaslMechanismAwsMskIam
 from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.api_key import ApiKey
@@ -35,7 +38,14 @@ from kafka.protocol.parser import KafkaProtocol
 from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
 from tiered_stream.single_flight import SingleFlightCache
 
-__all__ = ["AbstractTokenProvider", "ConnectionManager", "NetworkSelector", "OwnRequest"]
+__all__ = [
+    "AbstractHostLogin",
+    "AbstractTokenProvider",
+    "ConnectionManager",
+    "NetworkSelector",
+    "OwnRequest",
+    "msk_iam_message",
+]
 
 _HEAD = Struct(">hhi")  # API key, version, correlation id
 _TEXT_LENGTH = Struct(">h")
@@ -265,3 +275,45 @@ def api_name(api_key: int) -> str:
         return f"{ApiKey(api_key).name} (API {api_key})"
     except ValueError:
         return f"API {api_key}"
+
+
+class AbstractHostLogin(ABC):
+    """What logs in by AWS_MSK_IAM, in place of a token provider: the message depends on the broker's host."""
+
+    @abstractmethod
+    def message(self, host: str) -> bytes:
+        """Return the login's only message. Must not wait. What it raises ends the login."""
+
+
+class _MskIam(SaslMechanism):  # type: ignore[misc]
+    """kafka-python's own asks AWS for credentials on the network thread, for each connection."""
+
+    def __init__(self, login: AbstractHostLogin, host: str) -> None:
+        self._login, self._host = login, host
+        self._done = self._authenticated = False
+
+    def auth_bytes(self) -> bytes:
+        return self._login.message(self._host)
+
+    def receive(self, auth_bytes: bytes) -> None:
+        self._done, self._authenticated = True, auth_bytes != b""
+
+    def is_done(self) -> bool:
+        return self._done
+
+    def is_authenticated(self) -> bool:
+        return self._authenticated
+
+
+def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
+    """Sign a login at `host` as of now. The message has the session token in it, but not the secret key."""
+    return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
+
+
+def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
+    """Ours for our connections; clients of the user's own in this process keep kafka-python's."""
+    login = config.get("sasl_oauth_token_provider")
+    return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)
+
+
+register_sasl_mechanism("AWS_MSK_IAM", _msk_iam_mechanism, overwrite=True)

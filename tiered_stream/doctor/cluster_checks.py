@@ -146,21 +146,22 @@ def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
 def _log_in(options: Options) -> Seen[Any]:
     """The answer to a request for no topic: the brokers of the cluster."""
     client = open_client(options.kafka)
-    _look_for_token(client.config)
+    _look_for_login(client.config)
     answer = client.ask_any_broker(lambda: metadata_request(()))
     count = len(answer.brokers)
     found = f"let in, {client.config.security}; cluster {answer.cluster_id}, {count} broker{'s' * (count != 1)}"
     return Seen(answer, found)
 
 
-def _look_for_token(config: BrokerConfig) -> None:
-    """Before the login with OAUTHBEARER that needs it: what is wrong is then not the brokers."""
-    if config.tokens is None:
+def _look_for_login(config: BrokerConfig) -> None:
+    """Before the login that shows a token or credentials: what is wrong with them is then not the brokers."""
+    login = config.held_login
+    if login is None:
         return
     try:
-        config.tokens.renewal().result()
+        login.renewal().result()
     except BrokerUnavailableError as error:
-        raise FaultError(str(error), "correct that setting, or open the way to the token endpoint") from error
+        raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
 
 
 def _look_at_versions(options: Options) -> Seen[bool]:

@@ -12,6 +12,7 @@ from tiered_stream.broker.config.sasl import parse_jaas, sasl_settings
 from tiered_stream.errors import ConfigurationError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -101,19 +102,39 @@ def test_scram_usernames_are_escaped_as_rfc_5802_wants() -> None:
     assert found["sasl_plain_username"] == "a=2Cb=3Dc"
 
 
+def test_an_option_of_the_login_module_that_nobody_looks_at_is_named_in_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings("PLAIN", f"{PLAIN} required username=u password=p surplus=hunter2;")
+
+    assert caplog.messages == ["kafka.sasl.jaas.config: surplus has no effect with PLAIN"]
+
+
 @pytest.mark.parametrize(
-    ("mechanism", "entry"),
+    ("option", "instead"),
     [
-        ("AWS_MSK_IAM", "software.amazon.msk.auth.iam.IAMLoginModule required surplus=hunter2;"),
-        ("PLAIN", f"{PLAIN} required username=u password=p surplus=hunter2;"),
+        ('principal="reader@EXAMPLE.COM"', "kinit"),
+        ('keyTab="/etc/reader.keytab"', "KRB5_CLIENT_KTNAME"),
+        ("useKeyTab=true", "KRB5_CLIENT_KTNAME"),
+        ('ticketCache="/tmp/other"', "KRB5CCNAME"),
     ],
 )
-def test_an_option_of_the_login_module_that_nobody_looks_at_is_named_in_a_warning(
-    mechanism: str, entry: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings(mechanism, entry)
+def test_a_kerberos_option_that_says_who_logs_in_is_refused(option: str, instead: str) -> None:
+    name = option.partition("=")[0]
 
-    assert caplog.messages == [f"kafka.sasl.jaas.config: surplus has no effect with {mechanism}"]
+    with pytest.raises(ConfigurationError, match=f"config: {name} is not supported, and without .*{instead}"):
+        settings("GSSAPI", f"{KERBEROS} required {option};")
+
+
+def test_kerberos_options_that_change_no_principal_are_named_in_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+
+    found = settings("GSSAPI", f"{KERBEROS} required useTicketCache=true useKeyTab=false serviceName=kafka;")
+
+    assert found == {"sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "kafka"}
+    assert [each.split()[1] for each in caplog.messages] == ["useTicketCache", "useKeyTab"]
 
 
 def test_delegation_tokens_are_refused() -> None:
@@ -145,7 +166,7 @@ def test_a_java_callback_handler_that_nothing_stands_in_for_is_refused(mechanism
 def test_the_callback_handler_of_msk_is_stood_in_for() -> None:
     handler = {"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
 
-    assert settings("AWS_MSK_IAM", None, **handler) == {"sasl_mechanism": "AWS_MSK_IAM"}
+    assert settings("AWS_MSK_IAM", None, **handler)["sasl_mechanism"] == "AWS_MSK_IAM"
 
 
 def test_an_unknown_mechanism_is_named() -> None:
@@ -162,6 +183,6 @@ def test_kerberos_without_its_package_says_what_to_install() -> None:
 def test_msk_iam_needs_tls() -> None:
     jaas = "software.amazon.msk.auth.iam.IAMLoginModule required;"
 
-    assert settings("AWS_MSK_IAM", jaas) == {"sasl_mechanism": "AWS_MSK_IAM"}
+    assert settings("AWS_MSK_IAM", jaas)["sasl_mechanism"] == "AWS_MSK_IAM"
     with pytest.raises(ConfigurationError, match=r"needs kafka.security.protocol = SASL_SSL"):
         settings("AWS_MSK_IAM", jaas, protocol="SASL_PLAINTEXT")

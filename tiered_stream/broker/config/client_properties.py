@@ -23,7 +23,7 @@ from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.types import INT_MAX, LONG_MIN
 
 if TYPE_CHECKING:
-    from tiered_stream.broker.login_tokens import LoginTokens
+    from tiered_stream.broker.held_login import HeldLogin
 
 _SMALLEST_RECEIVE_LIMIT = 256 << 20  # below 0x15030100, which a TLS alert reads as when taken for a length
 
@@ -62,10 +62,10 @@ class BrokerConfig:
         return f"kafka.security.protocol = {self.net['security_protocol']}{login}"
 
     @property
-    def tokens(self) -> LoginTokens | None:
-        """Where OAUTHBEARER has its tokens from; None: it is not spoken."""
-        tokens: LoginTokens | None = self.net.get("sasl_oauth_token_provider")
-        return tokens
+    def held_login(self) -> HeldLogin[Any] | None:
+        """The tokens of OAUTHBEARER, the credentials of AWS_MSK_IAM; None: logins need nothing that ends."""
+        login: HeldLogin[Any] | None = self.net.get("sasl_oauth_token_provider")
+        return login
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> BrokerConfig:

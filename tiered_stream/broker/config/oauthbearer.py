@@ -18,7 +18,8 @@ from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
-from tiered_stream.broker.login_tokens import LoginTokens, Refresh, Token, read_token
+from tiered_stream.broker.held_login import Refresh
+from tiered_stream.broker.login_tokens import LoginTokens, Token, read_token
 from tiered_stream.broker.token_endpoint import TokenEndpoint
 from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
 

@@ -30,10 +30,17 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "SCRAM-SHA-256": ("username", "password", "tokenauth"),
     "SCRAM-SHA-512": ("username", "password", "tokenauth"),
     "GSSAPI": ("serviceName",),
-    "AWS_MSK_IAM": (),
+    "AWS_MSK_IAM": ("",),
     "OAUTHBEARER": ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin"),
 }
 """What the names of a login module's options begin with, of those that are looked at."""
+_OF_ANOTHER_USER = {
+    "principal": "get a ticket for it (kinit), and set KRB5CCNAME to where it is",
+    "keyTab": "set KRB5_CLIENT_KTNAME to the file",
+    "useKeyTab": "set KRB5_CLIENT_KTNAME to the file",
+    "ticketCache": "set KRB5CCNAME to the file",
+}
+"""Options of Java's Kerberos login module that say who logs in, and what does the same here."""
 _WITHOUT_JAAS = ("GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
 """What they need may be elsewhere."""
 _CALLBACK_HANDLERS = {
@@ -66,11 +73,15 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     _check_callback_handlers(values, mechanism)
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
     if mechanism == "AWS_MSK_IAM":
-        _jaas_entry(values, mechanism)
         if protocol != "SASL_SSL":
             raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
+        # Imported here, as the next: few need it, and what it needs.
+        from tiered_stream.broker.config.msk_iam import aws_login
+
+        entry = _jaas_entry(values, mechanism)
+        # kafka-python has no setting for it, and passes this one on to every mechanism.
+        settings["sasl_oauth_token_provider"] = aws_login(entry.options if entry else {})
     elif mechanism == "OAUTHBEARER":
-        # Imported here: few need it, and what it needs.
         from tiered_stream.broker.config.oauthbearer import login_tokens
 
         entry = _jaas_entry(values, mechanism)
@@ -177,7 +188,12 @@ def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
         raise ConfigurationError(
             f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {_LOGIN_MODULES[mechanism]}"
         )
-    for name in entry.options:
+    for name, value in entry.options.items():
+        if mechanism == "GSSAPI" and name in _OF_ANOTHER_USER and value.lower() != "false":
+            raise ConfigurationError(
+                f"kafka.sasl.jaas.config: {name} is not supported, and without it somebody else may log in: "
+                f"{_OF_ANOTHER_USER[name]}, on the driver and on the executors, and remove {name}"
+            )
         if not name.startswith(_OPTIONS[mechanism]):
             _log.warning("kafka.sasl.jaas.config: %s has no effect with %s", name, mechanism)
     return entry

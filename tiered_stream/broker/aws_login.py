@@ -1,0 +1,254 @@
+"""AWS credentials for AWS_MSK_IAM logins: of AWS's chain, of a profile, or of a role that is assumed.
+
+Nothing here falls back to another identity: where the one that is asked for cannot be had, the login fails.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import botocore.session
+from botocore import exceptions as aws
+from botocore.config import Config
+from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
+from botocore.parsers import ResponseParserError
+
+from tiered_stream.broker.held_login import HeldLogin, Refresh
+from tiered_stream.broker.kafka_python import AbstractHostLogin, msk_iam_message
+from tiered_stream.errors import (
+    BrokerAuthorizationError,
+    BrokerUnavailableError,
+    ConfigurationError,
+    TieredStreamError,
+)
+from tiered_stream.process import muted
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+
+_LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
+"""At debug level botocore logs what STS answers, and what it is asked with: keys and web-identity tokens."""
+_REFRESH = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
+_CHECKED_EVERY = 300.0
+"""Seconds. botocore renews credentials of its chain 10 to 15 minutes before they end, when it is asked for them."""
+_FIRST_WAIT = 0.5
+_STS_SECONDS = 10
+_REGION = re.compile(
+    r"(?<![a-z0-9])(?:[a-z]{2,4})(?:-[a-z]{2,5})?-(?:central|(?:north|south)(?:east|west)?|east|west)-\d(?![a-z0-9])"
+)
+_HOPEFUL = re.compile(
+    r"Throttl|RequestLimit|ServiceUnavailable|InternalError|InternalFailure|IDPCommunicationError|5\d\d"
+)
+"""Error codes after which the same request may succeed."""
+_UNREACHED = (aws.HTTPClientError, aws.ConnectionError, aws.EndpointConnectionError)
+_NOT_GIVEN = (
+    aws.CredentialRetrievalError, aws.TokenRetrievalError, aws.MetadataRetrievalError, aws.SSOError,
+    aws.NoAuthTokenError, ResponseParserError,
+)  # fmt: skip
+"""Raised by a provider that has no answer now. Their texts may repeat what a program printed."""
+_TOLD = (
+    aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
+    aws.PartialCredentialsError, aws.UnknownCredentialError, aws.InvalidRegionError,
+)  # fmt: skip
+"""Whose texts name settings, and no secret; others may have a part of a response in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedRole:
+    """The role to log in as. `keys`: access key id, secret access key and session token that may assume it, instead of
+    AWS's chain. `sts_region` None: the global endpoint of STS."""
+
+    arn: str
+    session_name: str
+    external_id: str | None = field(repr=False)
+    sts_region: str | None
+    fips: bool
+    keys: tuple[str, str, str | None] | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsIdentity:
+    """Who logs in. Neither a profile nor a role: whoever AWS's chain finds. `waits`: at most, in seconds."""
+
+    profile: str | None = None
+    role: AssumedRole | None = None
+    retries: int = 3
+    longest_wait: float = 5.0
+
+    def __str__(self) -> str:
+        if self.role is not None:
+            return f"kafka.sasl.jaas.config: awsRoleArn = {self.role.arn!r}"
+        return f"kafka.sasl.jaas.config: awsProfileName = {self.profile!r}" if self.profile else "AWS_MSK_IAM"
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """`region`: that of the environment or the profile, None: they name none. `expires_at`: as `held_login.Ending`."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    token: str | None = field(repr=False)
+    region: str | None
+    expires_at: float | None
+
+
+class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
+    """The AWS_MSK_IAM logins of one client."""
+
+    shows, source = "credentials", "services that hand out AWS credentials"
+
+    def __init__(self, identity: AwsIdentity, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(str(identity), AwsCredentialSource(identity).obtain, _REFRESH, clock)
+
+    def message(self, host: str) -> bytes:
+        """As the base says.
+
+        Raises:
+            BrokerUnavailableError: as `held`.
+            ConfigurationError: neither the host's name nor the environment says in which region it is.
+        """
+        credentials = self.held()
+        region = region_of(host) or credentials.region
+        if region is None:
+            raise ConfigurationError(
+                f"AWS_MSK_IAM: the name of the broker {host!r} has no AWS region in it: set AWS_REGION on the driver "
+                "and on the executors"
+            )
+        return msk_iam_message(host, region, credentials.access_key, credentials.secret_key, credentials.token)
+
+
+def region_of(host: str) -> str | None:
+    """Return the last AWS region in a broker's name, as `….kafka.eu-west-1.amazonaws.com` has it, or None."""
+    found = _REGION.findall(host.lower())
+    return found[-1] if found else None
+
+
+class AwsCredentialSource:
+    """Hands out credentials of one identity; asks AWS only where those it has are about to end."""
+
+    def __init__(self, identity: AwsIdentity) -> None:
+        self._identity = identity
+        self._session: Session | None = None
+        self._renewed: RefreshableCredentials | None = None
+
+    def obtain(self) -> AwsCredentials:
+        """Return credentials; asks again, after waits that double, as often as the identity says.
+
+        Raises:
+            BrokerAuthorizationError: AWS refuses them, or the role.
+            BrokerUnavailableError: who hands them out was not reached, or could not answer.
+            ConfigurationError: there are none, or what says where they are is wrong.
+        """
+        wait = _FIRST_WAIT
+        for _ in range(self._identity.retries):
+            try:
+                return self._ask()
+            except (BrokerUnavailableError, _NoCredentialsError):
+                time.sleep(random.uniform(0, min(wait, self._identity.longest_wait)))
+                wait *= 2
+        return self._ask()
+
+    def _ask(self) -> AwsCredentials:
+        try:
+            with muted(*_LOGGERS_WITH_SECRETS):
+                return self._of_role() if self._identity.role else self._of_chain(self._identity.profile)
+        except TieredStreamError:
+            raise
+        except Exception as error:  # noqa: BLE001 - botocore raises what it likes
+            raise _fault(str(self._identity), error) from None  # its text may have secrets
+
+    def _of_chain(self, profile: str | None) -> AwsCredentials:
+        session, found = self._chain(profile)
+        return _as_held(found, _region(session), time.time() + _CHECKED_EVERY)
+
+    def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
+        """What AWS's chain finds; anew each time, as files change, unless it is renewed by botocore."""
+        session, credentials = self._session, self._renewed
+        if session is None or credentials is None:
+            session = _open_session(profile)
+            found = session.get_credentials()
+            if found is None:
+                raise _NoCredentialsError(f"{self._identity}: {_NONE}")
+            self._session, self._renewed = session, found if isinstance(found, RefreshableCredentials) else None
+            return session, found.get_frozen_credentials()
+        return session, credentials.get_frozen_credentials()
+
+    def _of_role(self) -> AwsCredentials:
+        role = self._identity.role
+        assert role is not None
+        if role.keys is not None:
+            session, source = _open_session(None), Credentials(*role.keys).get_frozen_credentials()
+        else:
+            session, source = self._chain(None)
+        client: Any = session.create_client(
+            "sts",
+            region_name=role.sts_region or "aws-global",
+            aws_access_key_id=source.access_key,
+            aws_secret_access_key=source.secret_key,
+            aws_session_token=source.token,
+            config=Config(
+                use_fips_endpoint=role.fips or None,
+                connect_timeout=_STS_SECONDS,
+                read_timeout=_STS_SECONDS,
+                retries={"mode": "standard", "total_max_attempts": 2},
+            ),
+        )
+        try:
+            external = {"ExternalId": role.external_id} if role.external_id is not None else {}
+            given = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external)["Credentials"]
+        finally:
+            client.close()
+        assumed = ReadOnlyCredentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+        return _as_held(assumed, _region(session), given["Expiration"].timestamp())
+
+
+class _NoCredentialsError(ConfigurationError):
+    """As botocore does not tell a service that does not answer from one that is not there, it is looked for again."""
+
+
+_NONE = (
+    "AWS's chain has no credentials on this machine: give it some (environment, ~/.aws/credentials, a role of the "
+    "instance, the container or the pod), or name a profile that has, by awsProfileName in kafka.sasl.jaas.config"
+)
+
+
+def _open_session(profile: str | None) -> Session:
+    session = botocore.session.Session(profile=profile)
+    if region := os.environ.get("AWS_REGION"):  # which AWS's other SDKs read, and Lambda, EKS and ECS set
+        session.set_config_variable("region", region)
+    return session
+
+
+def _region(session: Session) -> str | None:
+    region: str | None = session.get_config_variable("region")
+    return region
+
+
+def _as_held(credentials: ReadOnlyCredentials, region: str | None, expires_at: float) -> AwsCredentials:
+    key, secret = credentials.access_key, credentials.secret_key
+    if not key or not secret:
+        raise ConfigurationError("AWS_MSK_IAM: a provider of AWS's chain gave empty credentials")
+    return AwsCredentials(key, secret, credentials.token, region, expires_at)
+
+
+def _fault(origin: str, error: Exception) -> TieredStreamError:
+    """The error of ours for one of botocore's."""
+    if isinstance(error, aws.ClientError):
+        code, doing = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
+        if _HOPEFUL.search(code):
+            return BrokerUnavailableError(f"{origin}: AWS answered {doing} with {code}")
+        return BrokerAuthorizationError(
+            f"{origin}: AWS refused {doing}: {code}; check the credentials, the role's trust policy and its external id"
+        )
+    if isinstance(error, _UNREACHED):
+        return BrokerUnavailableError(f"{origin}: AWS was not reached for credentials: {type(error).__name__}")
+    if isinstance(error, _NOT_GIVEN):
+        return BrokerUnavailableError(f"{origin}: AWS's chain got no credentials: {type(error).__name__}")
+    said = f"{type(error).__name__}: {error}" if isinstance(error, _TOLD) else type(error).__name__
+    return ConfigurationError(f"{origin}: AWS's chain got no credentials: {said}")
