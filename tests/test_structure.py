@@ -27,7 +27,7 @@ PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
     {"errors", "single_flight", "private_folder", "fork_client", "forked_python", "forks"},
-    {"process", "limits", "spark_session"},
+    {"process", "limits", "spark_session", "timed_answers"},
     {"model"},
     {"records"},
     {"formats"},

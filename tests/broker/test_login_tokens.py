@@ -89,6 +89,32 @@ def test_one_token_is_asked_for_at_a_time() -> None:
     assert sum(asked) <= 2  # the last renewal may have come after the first had ended
 
 
+def test_a_source_that_hangs_does_not_end_all_logins(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked again after two minutes, then after four, and so on."""
+    source, never, asked = Source(), threading.Event(), []
+
+    def obtain() -> Token:
+        asked.append(1)
+        if len(asked) < 3:
+            never.wait()
+        return Token("t", None)
+
+    tokens = LoginTokens("kafka.x", obtain, PLAIN, {}, lambda: source.now)
+    hung = [tokens.renewal()]
+    source.now += 119
+    assert tokens.renewal() is hung[0]
+    source.now += 2
+    hung.append(tokens.renewal())
+    source.now += 239
+    assert tokens.renewal() is hung[1] is not hung[0]
+    source.now += 2
+    tokens.renewal().result()
+    assert tokens.token() == "t"
+    assert [each.done() for each in hung] == [False, False]
+    assert caplog.messages == [f"kafka.x: nothing came in {each} s; it is asked again" for each in (120, 240)]
+    never.set()
+
+
 def test_a_token_of_which_nobody_knows_the_end_is_used_and_asked_for_anew() -> None:
     source = Source()
     source.life = None

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.certificates import CertificateAuthority
+from tests.dripping import BODY, CHUNKS, HEADERS, dripping
 from tests.formats.scripted_registry import ScriptedRegistry
 from tests.local_http import Answer
 from tiered_stream.errors import (
@@ -130,6 +131,17 @@ def test_another_server_is_asked_where_one_is_down(registry: ScriptedRegistry) -
     with pytest.raises(SchemaRegistryUnavailableError, match=r"was not reached.*asked 5 times") as caught:
         client(closed.url).by_id(1)
     assert caught.value.retriable
+
+
+@pytest.mark.parametrize("answer", [HEADERS, BODY, CHUNKS], ids=["headers", "body", "chunks"])
+def test_an_answer_that_drips_is_given_up(answer: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_connection, "_READ_SECONDS", 0.1)
+    monkeypatch.setattr(registry_connection, "_ROUNDS", 1)
+    with (
+        dripping(*answer, seconds=0.01) as (url, _),
+        pytest.raises(SchemaRegistryUnavailableError, match="was not reached: ReadTimeoutError"),
+    ):
+        client(url).by_id(1)
 
 
 def test_an_answer_that_never_ends_is_given_up(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import urllib3
 from tiered_stream.broker.login_tokens import Token, read_token
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 from tiered_stream.process import muted
+from tiered_stream.timed_answers import timed_pools
 
 _MOST_BYTES = 1_000_000
 _AT_A_TIME = 1 << 16
@@ -63,24 +64,15 @@ class TokenEndpoint:
             "Accept": "application/json",
             "Cache-Control": "no-cache",
         }
-        timeout = urllib3.Timeout(connect=self.connect_seconds, read=self.read_seconds)
         try:
-            with muted("urllib3"), urllib3.PoolManager(ssl_context=self.tls, retries=False, timeout=timeout) as pool:
+            with muted("urllib3"), timed_pools(self.connect_seconds, self.read_seconds, self.tls) as pool:
                 answer = pool.request("POST", self.url, body=self.body, headers=headers, redirect=False,
                                       preload_content=False)  # fmt: skip
-                status, content = answer.status, self._read(answer)
+                status, content = answer.status, _read(answer)
                 answer.close()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._unreached(error) from error
         return token_of(self.origin, status, content)
-
-    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes:
-        content, end = bytearray(), time.monotonic() + self.read_seconds
-        while piece := answer.read1(_AT_A_TIME):
-            content += piece
-            if len(content) > _MOST_BYTES or time.monotonic() > end:
-                raise ValueError("its answer does not come to an end")
-        return bytes(content)
 
     def _unreached(self, error: Exception) -> BrokerUnavailableError | ConfigurationError:
         causes = (error, *error.args, error.__cause__, error.__context__)
@@ -92,6 +84,15 @@ class TokenEndpoint:
             )
         detail = str(error) if type(error) is ValueError else type(error).__name__
         return BrokerUnavailableError(f"{self.origin}: the token endpoint was not reached: {detail}")
+
+
+def _read(answer: urllib3.BaseHTTPResponse) -> bytes:
+    content = bytearray()
+    while piece := answer.read1(_AT_A_TIME):
+        content += piece
+        if len(content) > _MOST_BYTES:
+            raise ValueError("its answer does not come to an end")
+    return bytes(content)
 
 
 def token_of(origin: str, status: int, content: bytes) -> Token:

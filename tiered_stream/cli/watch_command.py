@@ -83,9 +83,10 @@ def look(url: str) -> Figures:
     from prometheus_client.parser import text_string_to_metric_families
 
     from tiered_stream.observe.query_metrics import PREFIX
+    from tiered_stream.timed_answers import timed_pools
 
     try:
-        answer = urllib3.request("GET", url, timeout=_SECONDS, retries=False, preload_content=False)
+        answer = timed_pools(_SECONDS, _SECONDS).request("GET", url, preload_content=False)
         text = answer.read(_LARGEST).decode() if answer.status == _OK else ""
         samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
     except (urllib3.exceptions.HTTPError, ValueError) as error:

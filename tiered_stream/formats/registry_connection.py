@@ -20,6 +20,7 @@ from tiered_stream.errors import (
     UnknownSchemaError,
 )
 from tiered_stream.process import muted
+from tiered_stream.timed_answers import timed_pools
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
@@ -81,10 +82,7 @@ class RegistryConnection:
         headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if user_info := settings.properties.get("basic.auth.user.info"):
             headers |= urllib3.make_headers(basic_auth=user_info)
-        self._pools = urllib3.PoolManager(
-            headers=headers, retries=False, ssl_context=_tls(settings.properties),
-            timeout=urllib3.Timeout(connect=_CONNECT_SECONDS, read=_READ_SECONDS),
-        )  # fmt: skip
+        self._pools = timed_pools(_CONNECT_SECONDS, _READ_SECONDS, _tls(settings.properties), headers)
 
     def get(self, path: str) -> dict[str, Any]:
         """What is there, an object of JSON; asked for again, of each server in its turn, where that may help.
@@ -127,10 +125,10 @@ class RegistryConnection:
 
 
 def _read(answer: urllib3.BaseHTTPResponse) -> bytes:
-    content, end = bytearray(), time.monotonic() + _READ_SECONDS
+    content = bytearray()
     while piece := answer.read1(_AT_A_TIME):
         content += piece
-        if len(content) > _MOST_BYTES or time.monotonic() > end:
+        if len(content) > _MOST_BYTES:
             raise ValueError("its answer does not come to an end")
     return bytes(content)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.broker.certificates import CertificateAuthority
 from tests.broker.token_server import TokenServer
+from tests.dripping import BODY, CHUNKS, HEADERS, dripping
 from tests.local_http import Answer
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.sasl import sasl_settings
@@ -131,6 +132,16 @@ def test_what_an_endpoint_says_wrong_is_an_error_of_ours(
     server.answers = [answer]
 
     assert said in refused(kind, {URL: server.url}, 'clientId="reader" clientSecret="hunter2"')
+
+
+@pytest.mark.parametrize("answer", [HEADERS, BODY, CHUNKS], ids=["headers", "body", "chunks"])
+def test_an_endpoint_whose_answer_drips_is_given_up_and_the_next_login_asks_again(answer: tuple[bytes, bytes]) -> None:
+    with dripping(*answer, seconds=0.01) as (url, _):
+        found = tokens({URL: url, "sasl.login.read.timeout.ms": "100"}, 'clientId="a" clientSecret="b"')
+        first = found.renewal()
+        with pytest.raises(BrokerUnavailableError, match="the token endpoint was not reached: ReadTimeoutError"):
+            first.result()
+        assert found.renewal() is not first
 
 
 def test_an_endpoint_that_is_not_there_is_named() -> None:
