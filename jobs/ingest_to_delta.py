@@ -28,8 +28,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
-from rich.console import Console
 
+from tiered_stream.cli.command_app import command_app
 from tiered_stream.delta.ingest_settings import (
     CHECKPOINT,
     JOB_SETTINGS,
@@ -52,13 +52,14 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.observe.progress import describe_progress
+from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.properties_files import parse_assignment, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_settings
 from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.reporting import report_queries
 from tiered_stream.spark_session import forgo_source_lookup, start_pythons
 
-console = Console(highlight=False, soft_wrap=True)
+console = open_console()
 
 MOST_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
 """Queries: each starts a Python process on the driver, and one that waits too long for a core is given up by Spark."""
@@ -299,7 +300,7 @@ def main(
     try:
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         from_file = read_settings(settings) if settings else {}
-        from_options = dict(map(parse_assignment, option or []))
+        from_options = parse_assignments(option, "--option")
         outcome = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}})
     except ConfigurationError as error:
         console.print(str(error), style="red", markup=False)
@@ -311,4 +312,6 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app = command_app()
+    app.command()(main)
+    app()

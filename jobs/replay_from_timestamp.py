@@ -8,11 +8,10 @@ The command `tiered-stream replay` is the same without spark-submit; `--help` ha
 
 from __future__ import annotations
 
-import typer
-
+from tiered_stream.cli.command_app import command_app
 from tiered_stream.cli.replay_command import EXIT_CODES, replay
 
 if __name__ == "__main__":
-    app = typer.Typer(add_completion=False)
+    app = command_app()
     app.command(epilog=EXIT_CODES)(replay)
     app()

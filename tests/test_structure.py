@@ -42,6 +42,7 @@ LAYERS = (
     {"inspect", "worker_daemon"},
     {"replay", "doctor", "fork_server"},
     {"cli"},
+    {"__main__"},
 )
 """From the bottom up: a package imports itself and lower layers, never its neighbours."""
 

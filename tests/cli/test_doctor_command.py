@@ -15,7 +15,7 @@ from tiered_stream.cli import app
 def test_without_settings_it_says_what_is_missing_and_that_they_are_refused() -> None:
     ended = CliRunner().invoke(app, ["doctor", "--json"])
     report = orjson.loads(ended.stdout)
-    assert ended.exit_code == report["exitCode"] == 2
+    assert ended.exit_code == report["exit_code"] == 2
     assert report["findings"][0]["check"] == "settings"
     assert "subscribe" in report["findings"][0]["found"]
     assert report["findings"][1]["status"] == "ok"

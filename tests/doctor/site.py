@@ -94,7 +94,7 @@ def examined(settings: Mapping[str, str], spark_conf: list[str], *flags: str) ->
     conf = [text for each in spark_conf for text in ("--spark-conf", each)]
     ended = CliRunner().invoke(app, ["doctor", "--json", *given, *conf, *flags], catch_exceptions=False)
     report: dict[str, Any] = orjson.loads(ended.stdout)
-    assert report["exitCode"] == ended.exit_code
+    assert report["exit_code"] == ended.exit_code
     return Examined(ended.exit_code, ended.output, tuple(report["findings"]))
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.properties_files import parse_assignment, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,11 +117,17 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, reason: 
 
 
 def test_an_assignment_is_cut_at_the_first_equals_sign() -> None:
-    assert parse_assignment("kafka.sasl.jaas.config=a=b=c") == ("kafka.sasl.jaas.config", "a=b=c")
-    assert parse_assignment("empty=") == ("empty", "")
+    given = ["kafka.sasl.jaas.config=a=b=c", "empty="]
+    assert parse_assignments(given, "--option") == {"kafka.sasl.jaas.config": "a=b=c", "empty": ""}
+    assert parse_assignments(None, "--option") == {}
 
 
 @pytest.mark.parametrize("text", ["name", "=value", ""])
 def test_an_assignment_needs_a_name_and_a_value(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="--option needs name=value"):
-        parse_assignment(text)
+    for option in ("--option", "--spark-conf"):
+        with pytest.raises(ConfigurationError, match=f"^{option} needs name=value"):
+            parse_assignments(["a=b", text], option)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    assert read_settings(written(tmp_path, "subscribe=t\n".encode("utf-8-sig"))) == {"subscribe": "t"}

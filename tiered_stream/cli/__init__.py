@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+import tiered_stream
 from tiered_stream.cli.arguments import LOOK_EXIT_CODES
 from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
+from tiered_stream.cli.command_app import command_app
 from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
-from tiered_stream.cli.gateway_command import gateway
+from tiered_stream.cli.gateway_command import GATEWAY_EXIT_CODES, gateway
 from tiered_stream.cli.lag_command import lag
 from tiered_stream.cli.plan_command import plan
 from tiered_stream.cli.redrive_command import REDRIVE_EXIT_CODES, redrive
@@ -16,10 +20,29 @@ from tiered_stream.cli.segments_command import segments
 from tiered_stream.cli.verify_command import VERIFY_EXIT_CODES, verify
 from tiered_stream.cli.warm_command import warm
 from tiered_stream.cli.watch_command import WATCH_EXIT_CODES, watch
+from tiered_stream.observe.standard_output import replace_unknown_characters
 
-app = typer.Typer(no_args_is_help=True, help="Kafka topics straight from tiered storage, for Spark.")
+app = command_app(no_args_is_help=True, add_completion=True)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tiered-stream {tiered_stream.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def prepare(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """Kafka topics straight from tiered storage, for Spark."""
+    replace_unknown_characters()
+
+
 app.command()(warm)
-app.command()(gateway)
+app.command(epilog=GATEWAY_EXIT_CODES)(gateway)
 app.command(epilog=CAT_EXIT_CODES)(cat)
 app.command(epilog=LOOK_EXIT_CODES)(segments)
 app.command(epilog=LOOK_EXIT_CODES)(plan)

@@ -11,6 +11,7 @@ import typer
 
 from tiered_stream.delta.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ GibPrice = Annotated[float | None, typer.Option(help="What a GiB costs that leav
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 FAILED, REFUSED, STOPPED = 1, 2, 130
-_WIDE = 10_000
 LOOK_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 stopped by Ctrl-C."
 
 
@@ -46,17 +46,11 @@ def source_settings(settings: Path | None, option: Sequence[str] | None, chosen:
 
 
 def show(found: str | RenderableType) -> None:
-    """JSON as it is, anything else as a terminal shows it; in files and pipes, nothing is broken to fit a width."""
+    """JSON as it is, anything else as a terminal shows it. Where nobody reads it any more, the command goes on."""
     if isinstance(found, str):
-        typer.echo(found)
-        return
-    from rich.console import Console
-
-    # Names come from storage and brokers: nothing in them is markup.
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, soft_wrap=True, width=_WIDE)
-    console.print(found)
+        write_bytes(found.encode() + b"\n")
+    else:
+        open_console().print(found)
 
 
 @contextmanager

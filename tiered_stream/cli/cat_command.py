@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +18,7 @@ from tiered_stream.cli.arguments import (
     source_settings,
 )
 from tiered_stream.cli.record_format import TOKENS, as_json, by_template
+from tiered_stream.observe.standard_output import write_bytes
 from tiered_stream.options.remote_options import COLUMNS
 
 if TYPE_CHECKING:
@@ -51,8 +49,7 @@ def cat(
         given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
         given.pop(COLUMNS.name, None)  # the template says what is printed
         batches = _batches({**_EVERYTHING, **given}, follow=follow)
-        with suppress(BrokenPipeError):  # as `head` leaves it
-            _print(islice(_rows(batches), count), printed)
+        _print(batches, count, printed)
 
 
 def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:
@@ -62,17 +59,24 @@ def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatc
     return scanner.follow(options) if follow else scanner.scan(options)
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callable[[dict[str, Any]], bytes]) -> None:
+    """Print the first `count` rows, those of a batch as soon as it is there, as long as somebody reads them."""
+    if count == 0:
+        return
+    for batch in batches:
+        rows = _rows(batch if count is None else batch.slice(0, count))
+        if not write_bytes(b"".join(map(printed, rows))):
+            return
+        if count is not None:
+            count -= len(rows)
+            if count <= 0:
+                return
+
+
+def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     import pyarrow as pa
 
-    for batch in batches:
-        at = batch.schema.get_field_index("timestamp")
-        millis = pa.array((stamp // 1000 for stamp in batch.column(at).cast(pa.int64()).to_pylist()), pa.int64())
-        yield from batch.set_column(at, "timestamp", millis).to_pylist()
-
-
-def _print(rows: Iterator[dict[str, Any]], printed: Callable[[dict[str, Any]], bytes]) -> None:
-    out = sys.stdout.buffer
-    for row in rows:
-        out.write(printed(row))
-    out.flush()
+    at = batch.schema.get_field_index("timestamp")
+    millis = pa.array((stamp // 1000 for stamp in batch.column(at).cast(pa.int64()).to_pylist()), pa.int64())
+    rows: list[dict[str, Any]] = batch.set_column(at, "timestamp", millis).to_pylist()
+    return rows

@@ -19,7 +19,9 @@ from tiered_stream.cli.arguments import (
     SubscribePattern,
     exit_codes,
     reads,
+    show,
 )
+from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.command_settings import command_settings
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ DOCTOR_EXIT_CODES = (
     "Exit codes: 0 all is well, warnings or not; 1 something failed; 2 the settings are refused; 130 stopped by Ctrl-C."
 )
 _SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "dim")}
+_PLAIN_SIGNS = {"✓": "+", "✗": "x"}
+"""For terminals whose encoding lacks them."""
 
 
 def doctor(
@@ -52,19 +56,17 @@ def doctor(
     and no consumer group is joined. One check that fails does not keep the others from what they can still look at.
     """
     # Imported late: other commands need no broker client.
-    from rich.console import Console
-
     from tiered_stream.doctor.examine import examine, exit_code
     from tiered_stream.doctor.spark_conf import read_spark_conf
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = open_console()
     with exit_codes():
         given = command_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
         spark = read_spark_conf(properties_file, spark_conf)
         findings = examine(given, spark, lambda each: None if json else _print(console, each), write=write)
     code = exit_code(findings)
     if json:
-        typer.echo(orjson.dumps({"exitCode": code, "findings": findings}).decode())
+        show(orjson.dumps({"exit_code": code, "findings": findings}).decode())
     else:
         counts = Counter(each.status.value for each in findings)
         console.print(", ".join(f"{counts[status]} {status}" for status in _SIGNS if counts[status]))
@@ -75,6 +77,10 @@ def _print(console: Console, finding: Finding) -> None:
     from rich.text import Text
 
     sign, style = _SIGNS[finding.status]
+    try:
+        sign.encode(console.encoding)
+    except UnicodeEncodeError:
+        sign = _PLAIN_SIGNS[sign]
     console.print(Text.assemble((f"{sign} ", style), (finding.check, "bold"), f": {finding.found}"))
     if finding.mend:
         console.print(Text.assemble(("  mend: ", style), finding.mend))

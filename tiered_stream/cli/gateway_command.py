@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.cli.arguments import FAILED, exit_codes
+
+GATEWAY_EXIT_CODES = "Exit codes: 0 stopped by SIGTERM or Ctrl-C; 1 failed; 2 the settings are refused."
 
 
 def gateway(
@@ -23,8 +25,9 @@ def gateway(
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("tiered_stream").setLevel(logging.DEBUG if verbose else logging.INFO)
-    try:
-        run_gateway(GatewaySettings.parse(read_settings(config)))
-    except (ConfigurationError, OSError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+    with exit_codes():
+        try:
+            run_gateway(GatewaySettings.parse(read_settings(config)))
+        except OSError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(FAILED) from None

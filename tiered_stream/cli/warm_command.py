@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.errors import ConfigurationError
+from tiered_stream.cli.arguments import FAILED, exit_codes
 
 
 def warm(
@@ -17,9 +17,10 @@ def warm(
 
     Run it in the environment before you pack it, on the kind of machine that the executors are.
     """
-    _compile_kernels()
-    if pyspark:
-        _compile_pyspark()
+    with exit_codes():
+        _compile_kernels()
+        if pyspark:
+            _compile_pyspark()
 
 
 def _compile_kernels() -> None:
@@ -58,15 +59,13 @@ def _compile_pyspark() -> None:
         for archive, modules in loaded_modules(find_archives()).items():
             count = compile_archive(archive, modules)
             typer.echo(f"{count} modules are compiled in {archive}")
-    except ConfigurationError as error:
-        raise _failed(str(error)) from error
     except OSError as error:
         raise _failed(f"Spark's archive cannot be written: {error}; run this as who installed Spark") from error
 
 
 def _failed(why: str) -> typer.Exit:
     typer.echo(why, err=True)
-    return typer.Exit(1)
+    return typer.Exit(FAILED)
 
 
 _ONE_MESSAGE = bytes.fromhex("00000000000000010000000ea7ec68030000ffffffffffffffff")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,12 +10,12 @@ from urllib.parse import urlsplit
 
 import orjson
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from tiered_stream.cli.arguments import Json, exit_codes
 from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.observe.standard_output import open_console, write_bytes
 
 WATCH_EXIT_CODES = "Exit codes: 0 done; 1 nothing answers there; 2 refused; 130 stopped by Ctrl-C."
 _SECONDS, _LARGEST = 10.0, 64 << 20
@@ -54,18 +53,19 @@ def _url(address: str) -> str:
 
 def _print_json(url: str, interval: float, *, once: bool) -> None:
     while True:
-        for name, figures in sorted(look(url).items()):
-            sys.stdout.write(orjson.dumps({"query": name, **figures}).decode() + "\n")
-        sys.stdout.flush()
-        if once:
+        lines = (orjson.dumps({"query": name, **figures}) + b"\n" for name, figures in sorted(look(url).items()))
+        if not write_bytes(b"".join(lines)) or once:
             return
         time.sleep(interval)
 
 
 def _show(url: str, interval: float, *, once: bool) -> None:
-    console = Console(highlight=False)
-    if once:
+    console = open_console(soft_wrap=False)
+    if once or not console.is_terminal:  # where nothing can be drawn over, each look is a table of its own
         console.print(_table(look(url)))
+        while not (once or console.quiet):
+            time.sleep(interval)
+            console.print(_table(look(url)))
         return
     with Live(_table(look(url)), console=console, auto_refresh=False) as live:
         while True:

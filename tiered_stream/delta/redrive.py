@@ -62,7 +62,7 @@ class RedriveReport:
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
-        told = {"dryRun": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
+        told = {"dry_run": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
         return orjson.dumps(told).decode()
 
 

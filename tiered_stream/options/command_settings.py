@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tiered_stream.options import spark_options as spark
-from tiered_stream.options.properties_files import parse_assignment, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_settings
 
 SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN.name)
 STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
@@ -21,7 +21,7 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
     Raises:
         ConfigurationError: the file cannot be read, or a text has no `=`.
     """
-    own = {**dict(map(parse_assignment, assignments or ())), **reads}
+    own = {**parse_assignments(assignments, "--option"), **reads}
     from_file = read_settings(file) if file else {}
     # Who says on the command line what to read, does not mean what the file says of it.
     return without(from_file, (*own, *SUBSCRIPTION) if gives(own, SUBSCRIPTION) else own) | own

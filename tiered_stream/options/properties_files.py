@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import javaproperties
@@ -12,11 +13,13 @@ from tiered_stream.errors import ConfigurationError
 def read_settings(path: Path) -> dict[str, str]:
     """The settings of a file, as Java reads them (`java.util.Properties.load`), in UTF-8. Names keep their case.
 
+    A byte-order mark, which Windows' editors write, is passed over.
+
     Raises:
         ConfigurationError: the file cannot be read, an escape is malformed, or a name is there twice.
     """
     try:
-        elements = list(javaproperties.parse(path.read_text(encoding="utf-8")))
+        elements = list(javaproperties.parse(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise ConfigurationError(f"the settings file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
@@ -34,9 +37,13 @@ def read_settings(path: Path) -> dict[str, str]:
     return settings
 
 
-def parse_assignment(text: str) -> tuple[str, str]:
-    """`name=value` from a command line; ConfigurationError where there is no name or no `=`."""
+def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str]:
+    """The `name=value` texts of a command line's `option`. ConfigurationError: one has no name or no `=`."""
+    return dict(_parse_assignment(text, option) for text in texts or ())
+
+
+def _parse_assignment(text: str, option: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ConfigurationError(f"--option needs name=value, got {name!r}")
+        raise ConfigurationError(f"{option} needs name=value, got {name!r}")
     return name, value

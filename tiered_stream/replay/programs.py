@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,9 +25,10 @@ from tiered_stream.delta.session_checks import CATALOG, EXTENSION
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.inspect.read_cost import priced
 from tiered_stream.observe.metrics import describe
+from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings, without
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.properties_files import parse_assignment, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_settings
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
@@ -73,7 +73,7 @@ class Command:
 
     @cached_property
     def console(self) -> Console:
-        return Console(highlight=False, soft_wrap=True, stderr=self.json)
+        return open_console(stderr=self.json)
 
     def given(self) -> dict[str, str]:
         """The settings of the file, those of the command line on top.
@@ -92,7 +92,7 @@ class Command:
                 settings cannot be read, or comes too late, as spark-submit has started the JVM without it.
         """
         from_file = read_settings(self.properties_file) if self.properties_file else {}
-        conf = {**from_file, **_assignments(self.spark_conf)}
+        conf = {**from_file, **parse_assignments(self.spark_conf, "--spark-conf")}
         builder = SparkSession.builder.appName(name)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
             conf = {**_LOCAL, **conf}
@@ -176,7 +176,7 @@ def run_verify(command: VerifyCommand) -> int:
     except ERRORS as error:
         return _failed(console, error, WRONG_INPUT)
     if command.json:
-        sys.stdout.write(f"{report.to_json()}\n")
+        write_bytes(report.to_json().encode() + b"\n")
     else:
         console.print(render_verified(report))
     return DONE if report.equal else DIFFERS
@@ -222,7 +222,7 @@ def _dry_run(replay: Replay, command: ReplayCommand) -> int:
     prices = priced(command.get_price, command.gib_price)
     estimate = replay.estimate(command.tasks, command.max_bytes_per_second, prices)
     if command.json:
-        sys.stdout.write(f"{estimate.to_json()}\n")
+        write_bytes(estimate.to_json().encode() + b"\n")
     else:
         command.console.print(render(estimate))
         command.console.print("Nothing was read or written: this was a dry run", markup=False)
@@ -246,10 +246,6 @@ def _run(replay: Replay, command: ReplayCommand) -> int:
     verified = replay.verify()
     console.print(render_verified(verified))
     return DONE if verified.equal else DIFFERS
-
-
-def _assignments(texts: Sequence[str] | None) -> dict[str, str]:
-    return dict(map(parse_assignment, texts or ()))
 
 
 def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:

@@ -30,7 +30,7 @@ from tiered_stream.options.offset_json import (
     parse_partitions,
 )
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.options.properties_files import parse_assignment, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_settings
 from tiered_stream.options.tables import OPTIONS
 from tiered_stream.replay.times import parse_range
 from tiered_stream.replay.topic_settings import connection_config, producer_config
@@ -208,7 +208,7 @@ TIMES = ("2026-11-01T00:00:00Z", "2026-11-01T00:00:00.123456+01:00", "1793491200
 
 def times(data: bytes) -> None:
     first, _, second = data.decode(errors="replace").partition("|")
-    _all(lambda: parse_range(first, second or None, 1_793_600_000_000), lambda: parse_assignment(first))
+    _all(lambda: parse_range(first, second or None, 1_793_600_000_000), lambda: parse_assignments([first], "--option"))
 
 
 TARGETS = (

@@ -1,0 +1,42 @@
+"""What a command that fails in an unforeseen way shows."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import tiered_stream
+
+PACKAGE = Path(tiered_stream.__file__).parent
+FAIL = """
+import typer
+typer.Typer.__init__.__kwdefaults__["pretty_exceptions_show_locals"] = True  # as versions that are allowed have it
+from tiered_stream.cli import app
+
+@app.command()
+def fail():
+    password = "hunter" + str(2)
+    raise RuntimeError("unforeseen")
+
+app(["fail"])
+"""
+
+
+def test_a_traceback_has_no_local_variables_in_it() -> None:
+    ended = subprocess.run([sys.executable, "-c", FAIL], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "RuntimeError: unforeseen" in ended.stderr
+    assert "hunter2" not in ended.stderr
+
+
+def test_every_command_line_is_made_by_the_one_function_that_sees_to_it() -> None:
+    files = [*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "jobs").glob("*.py")]
+    made = {
+        path.name
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("typer.Typer", "typer.run")
+    }
+    assert made == {"command_app.py"}

@@ -1,0 +1,15 @@
+"""What all command lines of ours are made of."""
+
+from __future__ import annotations
+
+import typer
+
+
+def command_app(*, no_args_is_help: bool = False, add_completion: bool = False) -> typer.Typer:
+    """Return an app whose tracebacks are Python's own: typer's may show local variables, with secrets in them."""
+    return typer.Typer(
+        no_args_is_help=no_args_is_help,
+        add_completion=add_completion,
+        pretty_exceptions_enable=False,
+        pretty_exceptions_show_locals=False,
+    )
