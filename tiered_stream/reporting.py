@@ -74,10 +74,10 @@ def report_queries(
         monitor = _monitor(prometheus, metrics) if prometheus else None
         if monitor:
             opened.callback(monitor.close)
-        sender = _sender(otlp, metrics) if otlp else None
+        sender = _sender(otlp) if otlp else None
         if sender:
             opened.callback(sender.close)
-            told.append(sender)  # behind the sums that it sends
+            told.append(sender)
         receiver = opened.enter_context(MetricsReceiver(host or "127.0.0.1", bind))
         return QueryReports(spark, told, receiver, monitor.port if monitor else None, opened.pop_all())
 
@@ -93,10 +93,10 @@ def _monitor(address: str, metrics: QueryMetrics) -> Monitor | None:
         return None
 
 
-def _sender(endpoint: str, metrics: QueryMetrics) -> OtlpSender | None:
+def _sender(endpoint: str) -> OtlpSender | None:
     try:
         from tiered_stream.observe.open_telemetry import OtlpSender
     except ImportError as error:
         log.warning("metrics are not sent to OpenTelemetry, pip install 'tiered-stream[otel]': %s", error)
         return None
-    return OtlpSender(endpoint, metrics)
+    return OtlpSender(endpoint)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, read
+from tests.gateway.requests import TOPIC_ID, asked, fetch_response, location_fetch, read, response
 from tiered_stream.broker.flexible_versions import Reader
 from tiered_stream.broker.location_messages import LocationFetchResponse
 from tiered_stream.gateway.authorization import (
@@ -40,6 +42,33 @@ def test_only_partitions_that_the_broker_lets_the_client_read_are_readable() -> 
     authorized = answered(request, {0: {"error_code": 29}, 1: {}, 2: {}})
     assert authorized.readable() == [ReadablePartition(SECOND, 20, 70, 900)]
     assert answered(request, {0: {}}, error_code=29).readable() == []
+
+
+QUOTA = FetchResponse(throttle_time_ms=500, error_code=0, session_id=0, responses=[])
+
+
+@pytest.mark.parametrize(
+    ("content", "results"),
+    [
+        (fetch_response({0: {}, 1: {}}), {"answered": 1, "failed": 1}),
+        (fetch_response({0: {}, 1: {"error_code": 29}}), {"answered": 1, "refused": 1}),
+        (response(QUOTA, 15), {"throttled": 2}),
+        (fetch_response({}, error_code=89), {"throttled": 2}),
+        (fetch_response({}), {"failed": 2}),
+        (fetch_response({}, error_code=7), {"failed": 2}),
+    ],
+)
+def test_a_broker_that_throttles_or_fails_has_refused_nothing(content: bytes, results: dict[str, int]) -> None:
+    authorized = AuthorizationAnswer(asked(location_fetch({0: (20, 50), 1: (20, 50)})), content)
+    found = [each.partition for each in authorized.readable()][:1]
+    assert authorized.results(found) == results
+
+
+def test_partitions_that_are_not_located_for_want_of_read_are_counted_by_what_the_broker_answers() -> None:
+    request = asked(location_fetch({0: (20, 50), 1: (20, 50)}))
+    known = replace(request, wanted={FIRST: request.wanted[FIRST]}, asked=request.wanted.keys())
+    assert answered(known, {0: {}, 1: {"error_code": 29}}).results([FIRST]) == {"answered": 1, "refused": 1}
+    assert AuthorizationAnswer(known, response(QUOTA, 15)).results([]) == {"throttled": 2}
 
 
 def test_nothing_below_the_log_start_and_nothing_beyond_the_end_that_the_client_may_see() -> None:

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
@@ -37,6 +38,7 @@ from tiered_stream.gateway.relay import Relay, RelayLimits, RelayServices
 from tiered_stream.gateway.streams import StreamOpener, Streams
 from tiered_stream.gateway.turns import Spent
 
+T = TypeVar("T")
 LIMITS = RelayLimits(
     login_asked=False, request_bytes=100 << 20, login_bytes=512 << 10, in_flight=5, unread_bytes=64 << 10,
     shutdown_seconds=600,
@@ -115,6 +117,7 @@ def relayed(
     limits: RelayLimits = LIMITS,
     memory: FrameMemory | None = None,
     advertise: Advertise = gateway,
+    metrics: GatewayMetrics | None = None,
 ) -> None:
     """Run `work` with a relay between its ends, and see that nothing is left of it."""
 
@@ -126,7 +129,7 @@ def relayed(
 
         budget = memory or FrameMemory(256 << 20)
         services = RelayServices(
-            advertise, listen, 2, locations, budget, limits, GatewayMetrics()  # type: ignore[arg-type]
+            advertise, listen, 2, locations, budget, limits, metrics or GatewayMetrics()  # type: ignore[arg-type]
         )  # fmt: skip
         relay = Relay(outer, inner, services)
         running = asyncio.create_task(relay.run())
@@ -196,6 +199,40 @@ def test_bytes_that_come_one_at_a_time_are_the_same_request() -> None:
                 await ends.answer(metadata_response({}, int(content[3]), correlation_id=content[7]))
 
     relayed(work)
+
+
+def test_the_time_of_a_location_is_that_from_its_request_to_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part takes a time that tells it from the others; what comes before and after is none of it."""
+    now, metrics = [0.0], GatewayMetrics()
+    monkeypatch.setattr("tiered_stream.gateway.relay.time.perf_counter", lambda: now[0])
+
+    def taking(seconds: float, part: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+        async def timed(*arguments: object) -> T:
+            now[0] += seconds
+            return await part(*arguments)
+
+        return timed
+
+    async def work(ends: Ends) -> None:
+        locations = ends.locations
+        for seconds, name in ((1, "wanted"), (10, "authorization"), (100, "answer")):
+            monkeypatch.setattr(locations, name, taking(seconds, getattr(locations, name)))
+        for number in (1, 2):
+            now[0] += 100_000
+            await ends.ask(location_fetch({0: (1, 2)}, correlation_id=number))
+            if number == 1:
+                await ends.let_read()
+            sent = await received(ends.broker)
+            now[0] += 1_000
+            await ends.answer(fetch_response({0: {}}, correlation_id=correlation_id(sent[4:])))
+            await received(ends.client)
+        await ends.ask(metadata_request(3))  # whoever answers it has counted the ones before
+        await received(ends.broker)
+
+    relayed(work, metrics=metrics)
+    name = "tiered_stream_gateway_location_seconds"
+    found = [metrics.registry.get_sample_value(f"{name}_{each}") for each in ("count", "sum")]
+    assert found == [2, 2 * 1_111]
 
 
 def test_a_location_request_waits_its_turn_and_goes_on_as_one_for_authorization() -> None:

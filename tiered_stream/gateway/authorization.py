@@ -9,6 +9,7 @@ yet, a Fetch beyond any log shows whether the client may READ them: nothing is a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -28,6 +29,7 @@ _BEYOND_ANY_LOG = (1 << 63) - 1
 _OFFSET_OUT_OF_RANGE = 1
 _AFTER_AUTHORIZATION = frozenset({0, _OFFSET_OUT_OF_RANGE, 6, 74, 75})
 """Error codes that brokers give only to who may READ: a leader that is elsewhere, and the two of leader epochs."""
+_THROTTLING_QUOTA_EXCEEDED = 89
 _OFFSET_NOT_AVAILABLE = 78  # retriable: where the log ends has just changed
 
 
@@ -127,6 +129,27 @@ class AuthorizationAnswer:
             if where in wanted
             for start in [max(wanted[where][0], answer.log_start_offset)]
         ]
+
+    def results(self, answers: Collection[TopicIdIndex]) -> Counter[str]:
+        """How many of the client's partitions were answered, refused by the broker, throttled by it, or left to it.
+
+        A broker whose quota the client has used up leaves all partitions out of its answer, and says for how long.
+        """
+        codes = {
+            TopicIdIndex(topic.topic_id, each.partition_index): each.error_code
+            for topic in self._message.responses
+            if topic.topic_id is not None
+            for each in topic.partitions
+        }
+        whole = self._message.error_code
+        throttled = whole == _THROTTLING_QUOTA_EXCEEDED or (not whole and self._message.throttle_time_ms > 0)
+        return Counter(
+            "answered" if where in answers
+            else "refused" if codes.get(where)
+            else "throttled" if throttled and where not in codes
+            else "failed"
+            for where in self._request.asked or self._request.wanted
+        )  # fmt: skip
 
     def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> list[bytes]:
         """The response for the client, in pieces; partitions that are not in `answers` get no locations."""

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+
+class GaugeByTopic(Collector):
+    """A gauge with the label `topic` whose values change all at once: a scrape sees those before, or those after."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name, self._text = name, text
+        self._values: Mapping[str, int] = {}
+
+    def replace(self, values: Mapping[str, int]) -> None:
+        """Take these values, and forget all others."""
+        self._values = dict(values)
+
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(self._name, self._text, labels=["topic"])
+        for topic, value in self._values.items():
+            family.add_metric([topic], value)
+        yield family
 
 
 class GatewayMetrics:
@@ -21,21 +42,23 @@ class GatewayMetrics:
         self.bytes = counter(f"{prefix}bytes", "Bytes passed on.", ["direction"])
         self.partitions = counter(
             f"{prefix}located_partitions",
-            "Partitions in location requests: answered, refused by the broker, or left to it because of a failure.",
+            "Partitions in location requests: answered, refused by the broker, throttled by its quotas, or failed.",
             ["result"],
         )
         self.location_seconds = Histogram(
-            f"{prefix}location_seconds", "From a location request to its answer.", registry=self.registry
+            f"{prefix}location_seconds",
+            "From a location request to its answer, the broker's part included.",
+            registry=self.registry,
         )
         self.segments = counter(
             f"{prefix}named_segments", "Segments that answers named, those kept from before left out."
         )
         self.failed_segments = counter(f"{prefix}failed_segments", "Segments left to the brokers because of a failure.")
-        self.unlocated = gauge(
+        self.unlocated = GaugeByTopic(
             f"{prefix}unlocated_partitions",
             "Partitions left to the brokers, because their leader or the metadata topic cannot be asked or read.",
-            ["topic"],
         )
+        self.registry.register(self.unlocated)
         self.storage_requests = counter(
             f"{prefix}storage_requests", "Requests to the storage, for indexes and batches."
         )

@@ -8,9 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from prometheus_client import Gauge
-
 from tiered_stream.errors import BrokerError, TieredStreamError
+from tiered_stream.gateway.counters import GaugeByTopic
 from tiered_stream.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ class FaultyPartitions:
         gauge: how many are at fault, by topic.
     """
 
-    def __init__(self, gauge: Gauge) -> None:
+    def __init__(self, gauge: GaugeByTopic) -> None:
         self._gauge = gauge
         self._lock = threading.Lock()
         self._faults: dict[TopicPartition, TieredStreamError] = {}
@@ -56,9 +55,7 @@ class FaultyPartitions:
             self._faults.update(faults)
             retry_at = time.monotonic() + _RETRY_SECONDS
             self._retry_at.update({each: retry_at for each, fault in faults.items() if fault.retriable})
-            self._gauge.clear()
-            for topic, count in Counter(partition.topic for partition in self._faults).items():
-                self._gauge.labels(topic).set(count)
+            self._gauge.replace(Counter(partition.topic for partition in self._faults))
         if news:
             log.warning(
                 "%d more partitions are left to the brokers, as %s: %s", len(news), min(news), faults[min(news)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -33,7 +33,10 @@ class TopicIdIndex:
 
 @dataclass(frozen=True, slots=True)
 class LocationRequest:
-    """What a client wants to know, as in `broker.location_messages`; by partition the offsets from `start` to `end`."""
+    """What a client wants to know, as in `broker.location_messages`; by partition the offsets from `start` to `end`.
+
+    `asked`: all partitions that the client wants to know something of, where `wanted` are those that can be located.
+    """
 
     head: RequestHead
     header: bytes = field(repr=False)
@@ -44,6 +47,7 @@ class LocationRequest:
     local_too: bool
     part_bytes: int
     offsets_only: bool
+    asked: Collection[TopicIdIndex] = ()
 
     @property
     def size(self) -> int:

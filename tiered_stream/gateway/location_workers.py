@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -66,12 +65,8 @@ class LocationWorkers:
         Raises:
             FrameError: the content is not a Fetch answer.
         """
-        began = time.perf_counter()
-        answer = await self._run(
-            lambda: self._answer(request, content, most_bytes), max(request.size, len(content)), spent
-        )
-        self._metrics.location_seconds.observe(time.perf_counter() - began)
-        return answer
+        size = max(request.size, len(content))
+        return await self._run(lambda: self._answer(request, content, most_bytes), size, spent)
 
     def close(self) -> None:
         """Take no more work."""
@@ -94,10 +89,10 @@ class LocationWorkers:
             log.warning("a location request is left to the broker: %s", error)
             self._metrics.partitions.labels("failed").inc(len(request.wanted))
             return None
-        self._metrics.partitions.labels("refused").inc(len(request.wanted) - len(may_read))
         # Of the others it is not known where to ask: the broker answers what the client asked.
         known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
-        return replace(request, wanted=known), authorization_request(request, log_ends)
+        # They are counted by what the broker answers: one that throttles the client has refused nothing.
+        return replace(request, wanted=known, asked=request.wanted.keys()), authorization_request(request, log_ends)
 
     def _answer(self, request: LocationRequest, content: bytes, most_bytes: int) -> list[bytes]:
         authorized = AuthorizationAnswer(request, content)
@@ -107,7 +102,6 @@ class LocationWorkers:
             found = self._answers.answer(request, readable, most_bytes, self._turns.others_wait)
         except TieredStreamError as error:
             log.warning("a location request is left to the broker: %s", error)
-        self._metrics.partitions.labels("answered").inc(len(found))
-        self._metrics.partitions.labels("failed").inc(len(readable) - len(found))
-        self._metrics.partitions.labels("refused").inc(len(request.wanted) - len(readable))
+        for result, count in authorized.results(found).items():
+            self._metrics.partitions.labels(result).inc(count)
         return authorized.encode(found)

@@ -7,6 +7,7 @@ and each response is a turn of the event loop, so that a client that sends much 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -80,6 +81,8 @@ class Relay:
         self._draining = asyncio.Event()
         self._answered = asyncio.Event()
         self._spent = Spent()
+        self._locating_since = 0.0
+        """When the location request came that is under way: it is the only one."""
         self._needs_login = ""
         self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._memory = services.memory.share(self._evicted)
@@ -161,6 +164,7 @@ class Relay:
     async def _locate(self, head: RequestHead, content: bytes, held: int) -> None:
         """Pass on a Fetch that may ask for locations, and wait for its answer."""
         state, locations, memory = self._state, self._services.locations, self._memory
+        self._locating_since = time.perf_counter()
         await self._logged_in("a request for locations")
         state.request(content)
         with memory.at_work():
@@ -221,6 +225,7 @@ class Relay:
             self._services.metrics.bytes.labels("to_client").inc(SIZE_BYTES + size)
             state.answered()
             if pending.handling is Handling.LOCATE:
+                self._services.metrics.location_seconds.observe(time.perf_counter() - self._locating_since)
                 self._memory.give_back(pending.held)
             self._answered.set()
 

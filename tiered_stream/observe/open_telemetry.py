@@ -1,128 +1,179 @@
-"""What streaming queries did and cost, for OpenTelemetry: the figures of a query after each micro-batch, by OTLP/HTTP.
+"""What streaming queries did and cost, for OpenTelemetry: its own SDK observes the sums and sends them by OTLP/HTTP.
 
-They are those that Prometheus gets, under the same names. What OpenTelemetry's own variables say
-(`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_COMPRESSION`, `OTEL_SERVICE_NAME`, …) holds.
+They are those that Prometheus gets, under the same names. OpenTelemetry's own variables hold: those of the exporter
+(`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), of the reader
+(`OTEL_METRIC_EXPORT_INTERVAL`) and of the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from typing import Any
 from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.metrics import CallbackOptions, Histogram, Observation
+from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, ObservableGauge
 from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    Gauge,
-    Histogram,
-    HistogramDataPoint,
-    Metric,
+    CardinalityLimits,
     MetricExportResult,
     MetricsData,
-    NumberDataPoint,
-    ResourceMetrics,
-    ScopeMetrics,
-    Sum,
+    PeriodicExportingMetricReader,
 )
-from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from prometheus_client.core import Metric as Family
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.observe.metrics import LATENCY_BOUNDS_MS, ReadMetrics, within
 from tiered_stream.observe.progress import MicroBatch
 from tiered_stream.observe.query_metrics import QueryMetrics
 
 log = logging.getLogger(__name__)
 
 _PATH = "/v1/metrics"
-_SCOPE = InstrumentationScope("tiered_stream")
+_SERVICE = "tiered_stream"
+_SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
+"""At most, of one name: the lag has one for each partition. The SDK's own limit is 2,000."""
+_MOST_ENDED = 1_000
+"""Queries whose sums are kept when they have ended, so that they go on where one starts again."""
+
+
+_Observer = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class OtlpSender:
-    """Sends, in a thread of its own, so that a slow collector keeps nobody waiting.
+    """Sends at OpenTelemetry's interval, in a thread of its own, so that a slow collector keeps nobody waiting.
 
-    Of a query whose figures wait, newer ones take their place: counters are sums, so that none is lost. Where nobody
-    takes them, a warning says so once.
+    A query that has ended is left out once its last figures have been sent. Where nobody takes them, a warning says so
+    once.
 
     Args:
         endpoint: `http://host:4318`, or with a path of its own in place of `/v1/metrics`.
-        metrics: who adds up; is told of each micro-batch before this is.
 
     Raises:
-        ConfigurationError: the endpoint is malformed.
+        ConfigurationError: the endpoint or a variable of OpenTelemetry's is malformed.
     """
 
-    def __init__(self, endpoint: str, metrics: QueryMetrics) -> None:
-        self._endpoint = _metrics_url(endpoint)
-        self._metrics = metrics
-        self._exporter = OTLPMetricExporter(self._endpoint)
-        self._resource = Resource({SERVICE_NAME: "tiered_stream"}).merge(OTELResourceDetector().detect())
-        self._begun_ns: dict[str, int] = {}
-        self._waiting: dict[str, list[Metric]] = {}
-        self._changed = threading.Condition()
-        self._closing = False
-        self._failing = False
-        self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
-        self._thread.start()
+    def __init__(self, endpoint: str) -> None:
+        url = _metrics_url(endpoint)
+        self._sums = QueryMetrics()
+        """By the query's name, not by its id: a counter does not go back where a query of that name starts again."""
+        self._names: dict[str, str] = {}
+        self._ended: dict[str, None] = {}
+        """Names of queries that have ended, in order, and in `_left` and `_sent` those of them …"""
+        self._left: set[str] = set()
+        """… whose last figures the collection under way has, and …"""
+        self._sent: set[str] = set()
+        """… whose last figures were sent."""
+        self._lock = threading.Lock()
+        try:
+            reader = PeriodicExportingMetricReader(_Exporter(url, self._were_sent), cardinality_limits=_SERIES)
+        except ValueError as error:
+            raise ConfigurationError(f"OTEL_METRIC_EXPORT_INTERVAL: {error}") from error
+        self._provider = MeterProvider([reader], _resource(), shutdown_on_exit=False)
+        self._latencies = self._observe()
 
     def add(self, batch: MicroBatch) -> None:
         """A micro-batch has ended."""
-        now_ns = time.time_ns()
-        begun_ns = self._begun_ns.setdefault(batch.query_id, now_ns - int(batch.seconds * 1e9))
-        found = [_metric(each, begun_ns, now_ns) for each in self._metrics.of_query(batch.query_id) if each.samples]
-        with self._changed:
-            self._waiting[batch.query_id] = found
-            self._changed.notify()
+        with self._lock:
+            self._names[batch.query_id] = batch.query
+            self._ended.pop(batch.query, None)
+            self._sent.discard(batch.query)
+        self._sums.add(replace(batch, query_id=batch.query))
+        for seconds, count in _typical_latencies(batch.cost):
+            for _ in range(count):
+                self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
         """The query runs no more; its last figures are still sent."""
-        self._begun_ns.pop(query_id, None)
+        with self._lock:
+            name = self._names.pop(query_id, None)
+            if name is not None and name not in self._names.values():
+                self._ended[name] = None
+            for forgotten in list(self._ended)[:-_MOST_ENDED]:
+                del self._ended[forgotten]
+                self._sent.discard(forgotten)
+                self._sums.ended(forgotten)
 
     def close(self) -> None:
-        """Send what waits, up to the first attempt that fails, which takes 10 seconds at most, or the timeout given."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join()
-        self._exporter.shutdown()
-
-    def _run(self) -> None:
-        said = _Said(threading.get_ident())
-        exporters_log = logging.getLogger(OTLPMetricExporter.__module__)
-        exporters_log.addFilter(said)
+        """Send what waits, by one attempt, which takes 10 seconds at most, or the timeout given."""
         try:
-            while waiting := self._take():
-                for metrics in waiting:
-                    self._send(metrics, said)
-                    if self._failing and self._closing:
-                        break
-        finally:
-            exporters_log.removeFilter(said)
+            self._provider.shutdown()
+        except Exception as error:  # noqa: BLE001 - the queries have ended well
+            log.warning("metrics may not have been sent: %r", error)
 
-    def _take(self) -> list[list[Metric]]:
-        """What waits for being sent, once there is something; nothing: that was all."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing)
-            taken, self._waiting = list(self._waiting.values()), {}
-            return taken
+    def _observe(self) -> Histogram:
+        """Let the SDK ask for each sum when it collects; what it is told itself are latencies."""
+        meter = self._provider.get_meter(_SERVICE)
+        begin: list[_Observer] = [self._begin]  # before the sums of the first
+        for family in self._sums.collect():
+            name, text = family.name, family.documentation
+            asks: list[_Observer] = [*begin, partial(self._observed, name)]
+            if family.type == "counter":
+                meter.create_observable_counter(name, asks, description=text)
+            elif family.type == "gauge":
+                meter.create_observable_gauge(name, asks, description=text)
+            else:
+                bounds = [each / 1000 for each in LATENCY_BOUNDS_MS]
+                latencies = meter.create_histogram(name, "", text, explicit_bucket_boundaries_advisory=bounds)
+                continue
+            begin = []
+        return latencies
 
-    def _send(self, metrics: Sequence[Metric], said: _Said) -> None:
-        said.lines.clear()
-        data = MetricsData([ResourceMetrics(self._resource, [ScopeMetrics(_SCOPE, metrics, "")], "")])
+    def _begin(self, _: CallbackOptions) -> Iterable[Observation]:
+        with self._lock:
+            self._left = set(self._ended)
+        return ()
+
+    def _observed(self, name: str, _: CallbackOptions) -> Iterable[Observation]:
+        with self._lock:
+            sent = set(self._sent)
+        families = (family for family in self._sums.collect() if family.name == name)
+        return [
+            Observation(each.value, dict(each.labels))
+            for family in families
+            for each in family.samples
+            if each.labels["query"] not in sent
+        ]
+
+    def _were_sent(self) -> None:
+        with self._lock:
+            self._sent |= self._left & self._ended.keys()
+
+
+class _Exporter(OTLPMetricExporter):
+    """One that says in one line that it fails, and in one that it works again; what it logs itself is several."""
+
+    def __init__(self, url: str, sent: Callable[[], None]) -> None:
+        super().__init__(url)
+        self._url, self._sent, self._failing = url, sent, False
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
+    ) -> MetricExportResult:
+        said, own_log = _Said(threading.get_ident()), logging.getLogger(OTLPMetricExporter.__module__)
+        own_log.addFilter(said)
         try:
-            failed = self._exporter.export(data) is not MetricExportResult.SUCCESS
+            result = super().export(metrics_data, timeout_millis, **kwargs)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, the queries go on
-            failed = True
+            result = MetricExportResult.FAILURE
             said.lines.append(repr(error))
+        finally:
+            own_log.removeFilter(said)
+        failed = result is not MetricExportResult.SUCCESS
         if failed and not self._failing:
             reason = said.lines[0] if said.lines else "the exporter does not say why"
-            log.warning("metrics are not sent to %s, those of the next micro-batch may be: %s", self._endpoint, reason)
+            log.warning("metrics are not sent to %s, those of the next time may be: %s", self._url, reason)
         elif self._failing and not failed:
-            log.info("metrics are sent to %s again", self._endpoint)
+            log.info("metrics are sent to %s again", self._url)
         self._failing = failed
+        if not failed:
+            self._sent()
+        return result
 
 
 class _Said(logging.Filter):
@@ -141,6 +192,16 @@ class _Said(logging.Filter):
         return False
 
 
+def _resource() -> Resource:
+    """What the variables say of this service.
+
+    The SDK makes each process an instance of its own (`service.instance.id`): the sums of two drivers stay apart.
+    """
+    found = Resource.create()
+    known = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
+    return found if known else found.merge(Resource({SERVICE_NAME: _SERVICE}))
+
+
 def _metrics_url(endpoint: str) -> str:
     """Raises ConfigurationError: it is no URL of HTTP, or has what belongs elsewhere."""
     try:
@@ -155,29 +216,22 @@ def _metrics_url(endpoint: str) -> str:
     return endpoint if parts.path.strip("/") else endpoint.rstrip("/") + _PATH
 
 
-def _metric(family: Family, begun_ns: int, now_ns: int) -> Metric:
-    """A query's, of a family with samples of that query alone."""
-    if family.type == "histogram":
-        return Metric(family.name, family.documentation, "", _histogram(family, begun_ns, now_ns))
-    points = [NumberDataPoint(each.labels, begun_ns, now_ns, each.value) for each in family.samples]
-    data = Sum(points, AggregationTemporality.CUMULATIVE, True) if family.type == "counter" else Gauge(points)
-    return Metric(family.name, family.documentation, "", data)
+def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:
+    """Latencies in seconds, each with the number of requests that are to count as it.
 
-
-def _histogram(family: Family, begun_ns: int, now_ns: int) -> Histogram:
-    """Prometheus counts in a bucket what is in those below it as well, OpenTelemetry does not."""
-    buckets = [each for each in family.samples if each.name.endswith("_bucket")]
-    (total,) = (each for each in family.samples if each.name.endswith("_sum"))
-    within = [int(each.value) for each in buckets]
-    point = HistogramDataPoint(
-        attributes=total.labels,
-        start_time_unix_nano=begun_ns,
-        time_unix_nano=now_ns,
-        count=within[-1],
-        sum=total.value,
-        bucket_counts=[above - below for below, above in pairwise([0, *within])],
-        explicit_bounds=[float(each.labels["le"]) for each in buckets[:-1]],
-        min=None,  # type: ignore[arg-type]  # optional on the wire
-        max=None,  # type: ignore[arg-type]
-    )
-    return Histogram([point], AggregationTemporality.CUMULATIVE)
+    Only the buckets of the requests and their sum are known. In each bucket the latency lies at the same part of the
+    width, the part that gives the sum.
+    """
+    bounds = [
+        0.0,
+        *(each / 1000 for each in LATENCY_BOUNDS_MS),
+        max(cost.remote_fetch_latency_max, LATENCY_BOUNDS_MS[-1] / 1000),
+    ]
+    counted = [0, *(getattr(cost, within(each)) for each in LATENCY_BOUNDS_MS), cost.remote_fetch_requests]
+    buckets = [
+        (low, high, more - less) for (low, high), (less, more) in zip(pairwise(bounds), pairwise(counted), strict=True)
+    ]
+    least = sum(low * count for low, _, count in buckets)
+    room = sum((high - low) * count for low, high, count in buckets)
+    part = min(1.0, max(1e-6, (cost.remote_fetch_latency_total - least) / room)) if room > 0 else 1.0
+    return [(low + part * (high - low), count) for low, high, count in buckets if count > 0]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -15,12 +16,22 @@ from tiered_stream.observe.progress import MicroBatch
 PREFIX = "tiered_stream_query_"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Query:
+    """The sums after a micro-batch. None of them changes: a scrape at any moment sees those of one moment."""
+
     last: MicroBatch
     cost: ReadMetrics = field(default_factory=ReadMetrics)
     rows: int = 0
-    fallbacks: dict[str, int] = field(default_factory=dict)
+    fallbacks: Mapping[str, int] = field(default_factory=dict)
+
+    def after(self, batch: MicroBatch) -> _Query:
+        """The sums with one more."""
+        cost = replace(self.cost)
+        cost.add(batch.cost)
+        fallbacks = Counter(self.fallbacks)
+        fallbacks.update(batch.fallbacks)
+        return _Query(batch, cost, self.rows + batch.rows, fallbacks)
 
 
 class QueryMetrics(Collector):
@@ -33,13 +44,7 @@ class QueryMetrics(Collector):
 
     def add(self, batch: MicroBatch) -> None:
         """A micro-batch has ended."""
-        query = self._queries.get(batch.query_id) or _Query(batch)
-        query.last = batch
-        query.rows += batch.rows
-        query.cost.add(batch.cost)
-        for reason, count in batch.fallbacks.items():
-            query.fallbacks[reason] = query.fallbacks.get(reason, 0) + count
-        self._queries[batch.query_id] = query
+        self._queries[batch.query_id] = (self._queries.get(batch.query_id) or _Query(batch)).after(batch)
 
     def ended(self, query_id: str) -> None:
         """The query runs no more."""
@@ -48,11 +53,6 @@ class QueryMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """What `/metrics` shows; the label `query` is the query's name, or its id where it has none."""
         return self._families({query.last.query: query for query in list(self._queries.values())})
-
-    def of_query(self, query_id: str) -> Iterator[Metric]:
-        """The same, of one query that runs."""
-        query = self._queries[query_id]
-        return self._families({query.last.query: query})
 
     def _families(self, queries: dict[str, _Query]) -> Iterator[Metric]:
         for name, text, value in _COUNTERS:
