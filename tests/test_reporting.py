@@ -30,7 +30,8 @@ def collector() -> Iterator[OtlpCollector]:
 
 
 @pytest.fixture
-def reports(spark: SparkSession, collector: OtlpCollector) -> Iterator[QueryReports]:
+def reports(spark: SparkSession, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch) -> Iterator[QueryReports]:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
     with report_queries(spark, lines="json", prometheus="127.0.0.1:0", otlp=collector.endpoint) as made:
         yield made
 

@@ -98,13 +98,15 @@ class _OtherTime(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-@pytest.mark.parametrize(("ahead", "status"), [(-3600, "failed"), (3600, "failed"), (-150, "warning")])
-def test_a_clock_that_is_off_is_found(where: Site, tmp_path: Path, ahead: float, status: str) -> None:
+@pytest.mark.parametrize("ahead", [-3600, 400, -150])
+def test_a_clock_that_is_off_is_a_warning_where_the_service_answers_all_the_same(
+    where: Site, tmp_path: Path, ahead: float
+) -> None:
     handler = type("Handler", (_OtherTime,), {"tier": where.stack.s3_endpoint, "ahead": ahead})
     with LocalHttp(handler) as server:
         examination = examined(where.settings(tmp_path, {"remote.storage.s3.endpoint.url": server.url}), [])
     ((said, text),) = found(examination, "clock")
-    assert said == status
+    assert said == "warning"
     assert ("ahead of" if ahead < 0 else "behind") in text
     assert "set this machine's clock" in text
 

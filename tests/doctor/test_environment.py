@@ -36,6 +36,13 @@ def test_tables_of_one_checkpoint_are_one_query_however_many_topics_there_are(re
     assert job.value.tables == (("/l/{topic}", "/c"),)
 
 
+def test_of_sparks_settings_the_last_of_a_name_counts_as_it_does_for_spark(tmp_path: Path) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_text("spark.hadoop.fs.defaultFS file:///one\nspark.hadoop.fs.defaultFS   s3a://two \n")
+    assert read_spark_conf(file, None).default_fs() == "s3a://two"
+    assert read_spark_conf(file, ["spark.hadoop.fs.defaultFS=s3a://three"]).default_fs() == "s3a://three"
+
+
 def test_credentials_in_a_path_are_refused_and_not_shown() -> None:
     job, findings = looked_at(
         {**SETTINGS, "ingest.table": "s3a://me:hunter2@lake/t", "ingest.checkpointLocation": "/c"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.options.properties_files import parse_assignments, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_settings, read_spark_properties
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,6 +127,13 @@ def test_an_assignment_needs_a_name_and_a_value(text: str) -> None:
     for option in ("--option", "--spark-conf"):
         with pytest.raises(ConfigurationError, match=f"^{option} needs name=value"):
             parse_assignments(["a=b", text], option)
+
+
+def test_sparks_own_file_may_repeat_a_name_as_spark_takes_it(tmp_path: Path) -> None:
+    file = written(tmp_path, b"spark.a=1 \t\nspark.b = x\\n\nspark.a 2 \n")
+    assert read_spark_properties(file) == {"spark.a": "2", "spark.b": "x\n"}
+    with pytest.raises(ConfigurationError, match="gives spark.a twice"):
+        read_settings(file)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:

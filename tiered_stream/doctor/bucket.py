@@ -18,8 +18,9 @@ from tiered_stream.options.parsing import S3Access
 from tiered_stream.process import muted
 from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, credential_provider, s3_client
 
-_SECONDS_TO_FAIL_AT, _SECONDS_TO_WARN_AT = 300, 60
-"""S3 itself refuses signatures that are 15 minutes off, other services sooner."""
+_SECONDS_TO_WARN_AT = 60
+_REFUSED_BY_S3 = 15 * 60
+"""Seconds by which a signature may be off. Other services take more or less of it."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
 _CREDENTIAL_MENDS = {
@@ -132,16 +133,16 @@ def _seconds_ahead(date: str | None) -> float | None:
 
 
 def look_at_clock(answer: BucketAnswer) -> Seen[bool]:
-    """Raises FaultError: S3 refuses signatures of such a time."""
+    """Raises FaultError: the service refuses signatures of such a time."""
     if answer.seconds_ahead is None:
         raise NotNeededError("the service does not say its time, and Kafka has none to tell")
     seconds = round(abs(answer.seconds_ahead))
     found = f"this machine is {seconds} s {'ahead of' if answer.seconds_ahead > 0 else 'behind'} the storage's clock"
     mend = "set this machine's clock (chrony, ntpd), or that of the storage service"
-    if seconds > _SECONDS_TO_FAIL_AT or answer.code == "RequestTimeTooSkewed":
-        raise FaultError(f"{found}: requests are refused as RequestTimeTooSkewed", mend)
+    if answer.code == "RequestTimeTooSkewed" or (answer.status == 403 and seconds > _REFUSED_BY_S3):
+        raise FaultError(f"{found}: requests are refused ({answer.status} {answer.code})", mend)
     if seconds > _SECONDS_TO_WARN_AT:
-        return Seen(True, found, mend)
+        return Seen(True, f"{found}; S3 refuses requests from {_REFUSED_BY_S3} s on (RequestTimeTooSkewed)", mend)
     return Seen(True, f"within {_SECONDS_TO_WARN_AT} s of the storage's clock")
 
 

@@ -18,6 +18,7 @@ from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.doctor.broker_mends import asking_mends, kafka_tool, login_mends
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
 from tiered_stream.doctor.reachability import Unreached, find_unreached
@@ -43,19 +44,6 @@ _TOPIC_RESOURCE = 2
 _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
 _MOST_BROKERS, _AT_ONCE = 1_000, 32
-_LOGIN_MENDS: Mends = {
-    BrokerAuthorizationError: "correct username and password in kafka.sasl.jaas.config (with OAUTHBEARER clientId, "
-    "clientSecret and scope); if they are right, "
-    "kafka.security.protocol and kafka.sasl.mechanism",
-    ConfigurationError: "correct kafka.ssl.*: the authority to trust, or a client certificate that the broker asks for",
-    BrokerUnavailableError: "set kafka.security.protocol and kafka.sasl.mechanism to what this listener speaks",
-}
-_ASKING_MENDS: Mends = {
-    UnknownTopicError: "create the topic, or correct subscribe, assign or subscribePattern",
-    BrokerAuthorizationError: "grant it, e.g. kafka-acls --add --allow-principal User:NAME "
-    "--operation READ --operation DESCRIBE --topic NAME",
-    BrokerUnavailableError: "bring back the brokers that lead these partitions, or open the way to them",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +56,12 @@ class Cluster:
 
 
 def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
-    check, asking = examination.check, _ASKING_MENDS
+    kafka = {} if job.value is None else job.value.options.kafka
+    check, asking = examination.check, asking_mends(kafka)
     if job.value is not None and job.value.options.locator is LocatorName.ARCHIVE:
         return _check_archive(examination, job)
     bootstrap = check("bootstrap servers", _reach_bootstrap, job)
-    login = check("login", lambda job, _: _log_in(job.options), job, bootstrap, mends=_LOGIN_MENDS)
+    login = check("login", lambda job, _: _log_in(job.options), job, bootstrap, mends=login_mends(kafka))
     check("broker version", lambda job, _: _look_at_versions(job.options), job, login)
     advertised = check("advertised listeners", _reach_advertised, job, login)
     topics = check("topics", lambda job, _: _look_at_topics(job.options), job, login, mends=asking)
@@ -162,6 +151,8 @@ def _look_for_login(config: BrokerConfig) -> None:
         login.renewal().result()
     except BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
+    except ConfigurationError as error:  # of what is shown, and not of TLS to the brokers
+        raise FaultError(str(error), "correct what the message names") from error
 
 
 def _look_at_versions(options: Options) -> Seen[bool]:
@@ -245,7 +236,11 @@ def _look_at_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Seen[bool
         return Seen(
             True,
             f"not tiered, all of it is read through the brokers: {_some(plain)}",
-            f"kafka-configs --alter --entity-type topics --entity-name NAME --add-config {_TIERED}=true",
+            kafka_tool(
+                "kafka-configs",
+                job.options.kafka,
+                f"--alter --entity-type topics --entity-name NAME --add-config {_TIERED}=true",
+            ),
         )
     if len(told) < len(topics):
         raise NotNeededError(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tiered_stream.delta.s3a import S3aSettings
 from tiered_stream.delta.s3a_requirements import S3A_PREFIX
-from tiered_stream.options.properties_files import parse_assignments, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
 
 _HADOOP = "spark.hadoop."
 _HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
@@ -73,4 +73,6 @@ def read_spark_conf(file: Path | None, assignments: Sequence[str] | None) -> Spa
         conf = os.environ.get("SPARK_CONF_DIR") or (home / "conf" if home else None)
         own = Path(conf, "spark-defaults.conf") if conf else None
         file = own if own and own.is_file() else None
-    return SparkConf({**(read_settings(file) if file else {}), **parse_assignments(assignments, "--spark-conf")}, home)
+    return SparkConf(
+        {**(read_spark_properties(file) if file else {}), **parse_assignments(assignments, "--spark-conf")}, home
+    )

@@ -9,6 +9,9 @@ import javaproperties
 
 from tiered_stream.errors import ConfigurationError
 
+_SPARKS_BLANKS = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
+"""`Utils.trimExceptCRLF`."""
+
 
 def read_settings(path: Path) -> dict[str, str]:
     """The settings of a file, as Java reads them (`java.util.Properties.load`), in UTF-8. Names keep their case.
@@ -18,6 +21,26 @@ def read_settings(path: Path) -> dict[str, str]:
     Raises:
         ConfigurationError: the file cannot be read, an escape is malformed, or a name is there twice.
     """
+    settings: dict[str, str] = {}
+    for name, value in _read(path):
+        if name in settings:
+            raise ConfigurationError(f"the settings file {path} gives {name} twice: keep one of them")
+        settings[name] = value
+    return settings
+
+
+def read_spark_properties(path: Path) -> dict[str, str]:
+    """The settings of a file for Spark, as Spark reads them (`Utils.getPropertiesFromFile`).
+
+    Of a name that is there twice the last value counts, and blanks around values do not.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or an escape is malformed.
+    """
+    return {name: value.strip(_SPARKS_BLANKS) for name, value in _read(path)}
+
+
+def _read(path: Path) -> list[tuple[str, str]]:
     try:
         elements = list(javaproperties.parse(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
@@ -28,13 +51,7 @@ def read_settings(path: Path) -> dict[str, str]:
         raise ConfigurationError(
             rf"the settings file {path} has a malformed \uxxxx escape: write a backslash as \\"
         ) from None
-    settings: dict[str, str] = {}
-    for element in elements:
-        if isinstance(element, javaproperties.KeyValue):
-            if element.key in settings:
-                raise ConfigurationError(f"the settings file {path} gives {element.key} twice: keep one of them")
-            settings[element.key] = element.value
-    return settings
+    return [(each.key, each.value) for each in elements if isinstance(each, javaproperties.KeyValue)]
 
 
 def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str]:

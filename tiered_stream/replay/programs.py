@@ -28,7 +28,7 @@ from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings, without
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.properties_files import parse_assignments, read_settings
+from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
@@ -91,7 +91,7 @@ class Command:
             ConfigurationError: a local session is needed, and Delta for Spark is not installed; or the file of Spark's
                 settings cannot be read, or comes too late, as spark-submit has started the JVM without it.
         """
-        from_file = read_settings(self.properties_file) if self.properties_file else {}
+        from_file = read_spark_properties(self.properties_file) if self.properties_file else {}
         conf = {**from_file, **parse_assignments(self.spark_conf, "--spark-conf")}
         builder = SparkSession.builder.appName(name)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:

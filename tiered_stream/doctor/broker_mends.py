@@ -1,0 +1,69 @@
+"""What mends a refusal of the brokers, by the way in which the job logs in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tiered_stream.broker.config.property_table import CLIENT_PROPERTIES
+from tiered_stream.doctor.finding import Mends
+from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError, UnknownTopicError
+
+_NAME_AND_PASSWORD = "correct username and password in kafka.sasl.jaas.config"  # noqa: S105 - no password
+_OF_LOGINS = {
+    "PLAIN": _NAME_AND_PASSWORD,
+    "SCRAM-SHA-256": _NAME_AND_PASSWORD,
+    "SCRAM-SHA-512": _NAME_AND_PASSWORD,
+    "OAUTHBEARER": "correct clientId, clientSecret and scope in kafka.sasl.jaas.config",
+    "AWS_MSK_IAM": "grant kafka-cluster:Connect on the cluster in the IAM policy of this identity, or name another "
+    "identity by awsRoleArn or awsProfileName in kafka.sasl.jaas.config",
+    "GSSAPI": "get a ticket of a principal that the brokers know (kinit; klist shows it), and correct "
+    "kafka.sasl.kerberos.service.name",
+}
+
+
+def login_mends(kafka: Mapping[str, str]) -> Mends:
+    """Of the login. `kafka`: the client properties, without the prefix `kafka.`."""
+    mechanism = _mechanism(kafka)
+    # Without SASL, a certificate is what the broker refuses.
+    refused = _OF_LOGINS.get(mechanism or "", "give a client certificate that brokers accept, in kafka.ssl.keystore.*")
+    return {
+        BrokerAuthorizationError: f"{refused}; if that is right, kafka.security.protocol and kafka.sasl.mechanism",
+        ConfigurationError: "correct kafka.ssl.*: the authority to trust, or a client certificate that the broker asks "
+        "for",
+        BrokerUnavailableError: "set kafka.security.protocol and kafka.sasl.mechanism to what this listener speaks",
+    }
+
+
+def asking_mends(kafka: Mapping[str, str]) -> Mends:
+    """Of requests for topics and records."""
+    acl = kafka_tool("kafka-acls", kafka, "--add --allow-principal User:NAME --operation READ --operation DESCRIBE "
+                     "--topic NAME")  # fmt: skip
+    granted = f"grant it, e.g. {acl}"
+    if _mechanism(kafka) == "AWS_MSK_IAM":
+        granted = (
+            "grant kafka-cluster:DescribeTopic and kafka-cluster:ReadData on the topic in the identity's IAM policy"
+        )
+    return {
+        UnknownTopicError: "create the topic, or correct subscribe, assign or subscribePattern",
+        BrokerAuthorizationError: granted,
+        BrokerUnavailableError: "bring back the brokers that lead these partitions, or open the way to them",
+    }
+
+
+def kafka_tool(tool: str, kafka: Mapping[str, str], arguments: str) -> str:
+    """A command line of one of Kafka's tools for the job's cluster. Its login is in a file that the user has."""
+    servers = kafka.get("bootstrap.servers", "").replace(" ", "") or "HOST:PORT"
+    login = "" if _protocol(kafka) == "PLAINTEXT" else " --command-config FILE"
+    return f"{tool} --bootstrap-server {servers}{login} {arguments}"
+
+
+def _protocol(kafka: Mapping[str, str]) -> str:
+    return _given(kafka, "security.protocol")
+
+
+def _mechanism(kafka: Mapping[str, str]) -> str | None:
+    return _given(kafka, "sasl.mechanism") if _protocol(kafka).startswith("SASL") else None
+
+
+def _given(kafka: Mapping[str, str], name: str) -> str:
+    return kafka.get(name, CLIENT_PROPERTIES[name].default).strip().upper()
