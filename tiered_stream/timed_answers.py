@@ -25,24 +25,28 @@ def timed_pools(
 ) -> urllib3.PoolManager:
     """Connections that do not retry by themselves; `now` is in seconds.
 
-    An answer that takes longer raises urllib3's ReadTimeoutError. `tls` (by default the system's authorities) is
-    changed: what it makes are timed sockets.
+    An answer that takes longer raises urllib3's ReadTimeoutError. `tls` is changed: what it makes are timed sockets.
+    Without it no https is spoken: loading authorities takes a tenth of a second of a core.
     """
-    if tls is None:
-        tls = create_urllib3_context()
-        tls.load_default_certs()
-    tls.sslsocket_class = _TimedTlsSocket
     timeout = urllib3.Timeout(connect=connect_seconds, read=answer_seconds)
     pools = urllib3.PoolManager(headers=headers, retries=False, ssl_context=tls, timeout=timeout)
     # urllib3 makes connections of a class, and gives them nothing of ours.
     ours = {"answer_seconds": answer_seconds, "now": staticmethod(now)}
     plain = type("TimedConnection", (_Connection,), ours)
-    secure = type("TimedTlsConnection", (_Connection, HTTPSConnection), ours)
-    pools.pool_classes_by_scheme = {
-        "http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
-        "https": type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),
-    }
+    pools.pool_classes_by_scheme = {"http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain})}
+    if tls is not None:
+        tls.sslsocket_class = _TimedTlsSocket
+        secure = type("TimedTlsConnection", (_Connection, HTTPSConnection), ours)
+        pool = type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure})
+        pools.pool_classes_by_scheme["https"] = pool
     return pools
+
+
+def system_tls() -> ssl.SSLContext:
+    """TLS by the authorities that the system trusts."""
+    tls = create_urllib3_context()
+    tls.load_default_certs()
+    return tls
 
 
 class _TimedSocket(socket.socket):

@@ -83,10 +83,11 @@ def look(url: str) -> Figures:
     from prometheus_client.parser import text_string_to_metric_families
 
     from tiered_stream.observe.query_metrics import PREFIX
-    from tiered_stream.timed_answers import timed_pools
+    from tiered_stream.timed_answers import system_tls, timed_pools
 
     try:
-        answer = timed_pools(_SECONDS, _SECONDS).request("GET", url, preload_content=False)
+        tls = system_tls() if url.startswith("https:") else None
+        answer = timed_pools(_SECONDS, _SECONDS, tls).request("GET", url, preload_content=False)
         text = answer.read(_LARGEST).decode() if answer.status == _OK else ""
         samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
     except (urllib3.exceptions.HTTPError, ValueError) as error:
