@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -33,7 +32,6 @@ class StsServer(LocalHttp):
         self.secret, self.life_seconds = secret, life_seconds
         self.asked: list[dict[str, str]] = []
         self.answers: list[Answer] = []
-        self.held_back: threading.Event | None = None
         super().__init__(type("Handler", (_Handler,), {"sts": self}))
 
     def answer(self, form: dict[str, str]) -> Answer:
@@ -47,7 +45,7 @@ class StsServer(LocalHttp):
             action=action, key=f"KEY{number}", secret=f"{self.secret}secret{number}",
             token=f"{self.secret}token{number}", ends=ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
         )  # fmt: skip
-        return Answer(200, granted.encode(), wait=self.held_back)
+        return Answer(200, granted.encode())
 
 
 def refused(status: int, code: str, key: str = "hunter2") -> Answer:

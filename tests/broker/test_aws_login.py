@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.msk import SaslMechanismAwsMskIam
 
+from tests.broker.certificates import CertificateAuthority
+from tests.broker.msk_broker import msk_broker
 from tests.broker.sts_server import StsServer, refused, unknown_to_aws
 from tests.local_http import Answer
 from tiered_stream.broker import aws_login
 from tiered_stream.broker.aws_login import AssumedRole, AwsIdentity, AwsLogin, region_of
 from tiered_stream.broker.client import BrokerClient
+from tiered_stream.broker.cluster_metadata import metadata_request
 from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.sasl import sasl_settings
 from tiered_stream.errors import (
@@ -249,29 +252,65 @@ def test_kafka_python_asks_ours_for_our_connections_and_its_own_for_others(known
 
 
 def test_a_call_waits_for_credentials_off_the_network_thread_and_not_beyond_its_time(
-    sts: StsServer, known: None
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sts.held_back = threading.Event()
+    threads: queue.Queue[str] = queue.Queue()
+    never = threading.Event()
+
+    def obtain(_: object) -> None:
+        threads.put(threading.current_thread().name)
+        never.wait()
+
+    monkeypatch.setattr(aws_login.AwsCredentialSource, "obtain", obtain)
     properties = {
         "security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM", "bootstrap.servers": "127.0.0.1:1",
         "sasl.jaas.config": f"{MODULE} required {AS_ROLE};", "default.api.timeout.ms": "2000",
     }  # fmt: skip
-    threads: list[str] = []
-    answer = sts.answer
-
-    def answered(form: dict[str, str]) -> Any:
-        threads.extend(each.name for each in threading.enumerate())
-        return answer(form)
-
-    sts.answer = answered  # type: ignore[method-assign]
-    try:
-        with BrokerClient(properties) as client, pytest.raises(BrokerUnavailableError) as raised:
-            client.metadata()
-    finally:
-        sts.held_back.set()
+    with BrokerClient(properties) as client, pytest.raises(BrokerUnavailableError) as raised:
+        client.metadata()
 
     assert f"awsRoleArn = '{ROLE}': no credentials came within 2000 ms" in str(raised.value)
-    assert "tiered-stream-login" in threads
+    assert threads.get() == "tiered-stream-login"
+    never.set()
+
+
+def at(address: str, folder: Path) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM", "bootstrap.servers": address,
+        "sasl.jaas.config": f"{MODULE} required {AS_ROLE};", "ssl.truststore.location": str(folder / "trust.pem"),
+        "ssl.truststore.type": "PEM", "default.api.timeout.ms": "60000",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def identity(tmp_path: Path) -> Path:
+    authority = CertificateAuthority()
+    authority.write(tmp_path / "trust.pem")
+    return authority.issue("broker").write(tmp_path / "broker.pem")
+
+
+def test_each_connection_logs_in_with_the_credentials_that_are_held(
+    sts: StsServer, known: None, identity: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with msk_broker(identity) as (address, logins), BrokerClient(at(address, identity.parent)) as client:
+        for _ in range(3):
+            client.ask_any_broker(lambda: metadata_request(()))
+    sent = [json.loads(each) for each in logins]
+    assert len(sent) == 3 and len(sts.asked) == 1
+    assert {(each["host"], each["x-amz-credential"].split("/")[0]) for each in sent} == {("127.0.0.1", "KEY1")}
+
+
+def test_a_login_that_the_broker_refuses_is_told_with_what_it_says(
+    sts: StsServer, known: None, identity: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with (
+        msk_broker(identity, refusal="[1]: Access denied") as (address, _),
+        BrokerClient(at(address, identity.parent)) as client,
+        pytest.raises(BrokerAuthorizationError, match="refused the login: .*Access denied; check kafka.sasl"),
+    ):
+        client.ask_any_broker(lambda: metadata_request(()))
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,10 @@ def _look_for_login(config: BrokerConfig) -> None:
     if login is None:
         return
     try:
-        login.renewal().result()
+        login.renewal().result(config.api_timeout_ms / 1000)
+    except TimeoutError as error:
+        found = f"{login.origin}: no {login.shows} came in {config.api_timeout_ms} ms"
+        raise FaultError(found, f"open the way to the {login.source}") from error
     except BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
     except ConfigurationError as error:  # of what is shown, and not of TLS to the brokers
