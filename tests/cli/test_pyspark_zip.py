@@ -118,5 +118,5 @@ def test_a_home_without_spark_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(compiled, "packaged_folder", lambda: tmp_path / "kernels")
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     ended = CliRunner().invoke(app, ["warm", "--pyspark"])
-    assert ended.exit_code == 1
+    assert ended.exit_code == 2
     assert f"{tmp_path}/python/lib/pyspark.zip does not exist" in ended.output.replace("\n", "")
