@@ -1,6 +1,6 @@
 """HTTP connections on which a whole answer, headers included, must come in time.
 
-A timeout of a socket bounds each wait for bytes. So an answer that comes a byte at a time lasts for ever.
+A socket's timeout bounds each wait for bytes. Without more, an answer that comes a byte at a time lasts for ever.
 """
 
 from __future__ import annotations

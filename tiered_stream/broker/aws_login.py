@@ -1,6 +1,6 @@
-"""AWS credentials for AWS_MSK_IAM logins: of AWS's chain, of a profile, or of a role that is assumed.
+"""AWS credentials for AWS_MSK_IAM logins: from AWS's chain, a profile, or a role that is assumed.
 
-Nothing here falls back to another identity: where the one that is asked for cannot be had, the login fails.
+No login falls back to another identity: if the configured identity cannot be had, the login fails.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from botocore.session import Session
 
 _LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
-"""At debug level botocore logs what STS answers, and what it is asked with: keys and web-identity tokens."""
+"""At debug level botocore logs requests and responses of STS, with keys and web-identity tokens."""
 _REFRESH = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
 _CHECKED_EVERY = 300.0
 """Seconds. botocore renews credentials of its chain 10 to 15 minutes before they end, when it is asked for them."""
@@ -51,12 +51,12 @@ _NOT_GIVEN = (
     aws.CredentialRetrievalError, aws.TokenRetrievalError, aws.MetadataRetrievalError, aws.SSOError,
     aws.NoAuthTokenError, ResponseParserError,
 )  # fmt: skip
-"""Raised by a provider that has no answer now. Their texts may repeat what a program printed."""
+"""Errors of providers that may succeed later. Their texts may repeat the output of a program."""
 _TOLD = (
     aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
     aws.PartialCredentialsError, aws.UnknownCredentialError, aws.InvalidRegionError,
 )  # fmt: skip
-"""Whose texts name settings, and no secret; others may have a part of a response in them."""
+"""Errors whose texts name settings and no secret. Texts of other errors may contain a part of a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class AssumedRole:
 
 @dataclass(frozen=True, slots=True)
 class AwsIdentity:
-    """Who logs in. Neither a profile nor a role: whoever AWS's chain finds. `waits`: at most, in seconds."""
+    """Identity to log in as. Without a profile and a role, it is the one that AWS's chain finds. Times in seconds."""
 
     profile: str | None = None
     role: AssumedRole | None = None
@@ -89,7 +89,7 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """`region`: that of the environment or the profile, None: they name none. `expires_at`: as `held_login.Ending`."""
+    """Credentials, and the region that the environment or the profile names. `expires_at`: as `held_login.Ending`."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -130,7 +130,7 @@ def region_of(host: str) -> str | None:
 
 
 class AwsCredentialSource:
-    """Hands out credentials of one identity; asks AWS only where those it has are about to end."""
+    """Hands out credentials of one identity; asks AWS only if the last credentials are about to end."""
 
     def __init__(self, identity: AwsIdentity) -> None:
         self._identity = identity
@@ -138,12 +138,12 @@ class AwsCredentialSource:
         self._renewed: RefreshableCredentials | None = None
 
     def obtain(self) -> AwsCredentials:
-        """Return credentials; asks again, after waits that double, as often as the identity says.
+        """Return credentials; repeats the request as often as the identity says, with waits that double.
 
         Raises:
             BrokerAuthorizationError: AWS refuses them, or the role.
-            BrokerUnavailableError: who hands them out was not reached, or could not answer.
-            ConfigurationError: there are none, or what says where they are is wrong.
+            BrokerUnavailableError: AWS was not reached, or could not answer.
+            ConfigurationError: there are no credentials, or a setting for them is wrong.
         """
         wait = _FIRST_WAIT
         for _ in range(self._identity.retries):
@@ -168,7 +168,7 @@ class AwsCredentialSource:
         return _as_held(found, _region(session), time.time() + _CHECKED_EVERY)
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
-        """What AWS's chain finds; anew each time, as files change, unless it is renewed by botocore."""
+        """Find credentials by AWS's chain. Files may change, so it looks again unless botocore renews what it found."""
         session, credentials = self._session, self._renewed
         if session is None or credentials is None:
             session = _open_session(profile)
@@ -209,7 +209,7 @@ class AwsCredentialSource:
 
 
 class _NoCredentialsError(ConfigurationError):
-    """As botocore does not tell a service that does not answer from one that is not there, it is looked for again."""
+    """Raised to try again: botocore does not distinguish a service that is silent from one that does not exist."""
 
 
 _NONE = (
@@ -238,7 +238,7 @@ def _as_held(credentials: ReadOnlyCredentials, region: str | None, expires_at: f
 
 
 def _fault(origin: str, error: Exception) -> TieredStreamError:
-    """The error of ours for one of botocore's."""
+    """Return the package's error for an error of botocore."""
     if isinstance(error, aws.ClientError):
         code, doing = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
         if _HOPEFUL.search(code):

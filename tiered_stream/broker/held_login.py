@@ -1,7 +1,7 @@
-"""What a login shows a broker (a token, credentials): held while it is good, asked for again before it ends.
+"""Tokens and credentials that logins show to brokers: held while they are good, requested again before they end.
 
-A login happens on the network thread, which must not wait for anybody else. So what it shows is asked for in a thread
-of its own (`renewal`), and `held` hands out the last one.
+A login happens on the network thread, which must not wait for another service. So the token or the credentials are
+requested in a thread of their own (`renewal`), and `held` returns the last ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 120.0
-"""Seconds after which a renewal counts as hung: every source of ours has given up long before."""
+"""Seconds after which a renewal counts as hung: every source of this package gives up before that."""
 
 
 class Ending(Protocol):
@@ -35,7 +35,7 @@ T = TypeVar("T", bound=Ending)
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """When a new one is asked for (Kafka: `ExpiringCredentialRefreshingLogin.refreshMs`); times in seconds."""
+    """Time of the next request (Kafka: `ExpiringCredentialRefreshingLogin.refreshMs`); all times in seconds."""
 
     factor: float
     jitter: float
@@ -43,7 +43,7 @@ class Refresh:
     buffer: float
 
     def after(self, life: float, chance: float) -> float:
-        """Seconds from the arrival of one with this life to the next request; `chance` is from 0 to 1."""
+        """Return the seconds from the arrival of a token of this life to the next request; `chance` is from 0 to 1."""
         proposed = life * (self.factor + self.jitter * chance)
         if self.min_period + self.buffer >= life:
             return proposed
@@ -58,17 +58,17 @@ class _Held(Generic[T]):
 
 
 class HeldLogin(Generic[T]):
-    """What the logins of one client show. Safe to share between threads.
+    """Token or credentials of one client's logins. Safe to share between threads.
 
     Args:
-        origin: the setting that says where it comes from, for errors.
-        obtain: get a new one; raises an error of ours.
+        origin: the setting that names the source, for errors.
+        obtain: get a new token or new credentials; raises an error of the package.
     """
 
     shows = "login"
-    """The name of what is shown, for errors."""
+    """The noun for the token or the credentials, in errors."""
     source = "source of logins"
-    """The name of who hands it out."""
+    """The noun for the service that hands them out."""
 
     def __init__(
         self, origin: str, obtain: Callable[[], T], refresh: Refresh, clock: Callable[[], float] = time.monotonic
@@ -82,15 +82,15 @@ class HeldLogin(Generic[T]):
 
     @property
     def usable(self) -> bool:
-        """Whether there is one that has not ended."""
+        """Whether a token or credentials are held that have not ended."""
         held = self._held
         return held is not None and self._clock() < held.ends
 
     def held(self) -> T:
-        """Return the one that is held, without waiting. Where a new one is due, that is asked for meanwhile.
+        """Return the token or the credentials without waiting, and start a renewal if one is due.
 
         Raises:
-            BrokerUnavailableError: there is none, or it has ended.
+            BrokerUnavailableError: nothing is held, or it has ended.
         """
         held = self._held
         if held is None or self._clock() >= held.ends:
@@ -100,10 +100,10 @@ class HeldLogin(Generic[T]):
         return held.shown
 
     def renewal(self) -> Future[None]:
-        """Done when a new one is there; fails with an error of ours. One is asked for at a time.
+        """Return a future that is done when the new token is there, or fails with an error of the package.
 
-        A source that hangs (a function of the user's, a file of a dead server) does not end all logins: it is asked
-        again in another thread. The patience doubles each time, so that few threads are lost to it.
+        One renewal runs at a time. If a source hangs (a user's function, a file on a dead server), it is asked again in
+        another thread. The patience doubles each time, so that few threads hang.
         """
         with self._lock:
             running = self._renewal

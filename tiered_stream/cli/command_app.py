@@ -1,4 +1,4 @@
-"""What all command lines of ours are made of."""
+"""Command lines of the package and its jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What mends a refusal of the brokers, by the way in which the job logs in."""
+"""Advice for refusals of the brokers, by the way in which the job logs in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OF_LOGINS = {
 
 
 def login_mends(kafka: Mapping[str, str]) -> Mends:
-    """Of the login. `kafka`: the client properties, without the prefix `kafka.`."""
+    """Return the advice for a failed login. `kafka`: the client properties, without the prefix `kafka.`."""
     mechanism = _mechanism(kafka)
     # Without SASL, a certificate is what the broker refuses.
     refused = _OF_LOGINS.get(mechanism or "", "give a client certificate that brokers accept, in kafka.ssl.keystore.*")
@@ -35,7 +35,7 @@ def login_mends(kafka: Mapping[str, str]) -> Mends:
 
 
 def asking_mends(kafka: Mapping[str, str]) -> Mends:
-    """Of requests for topics and records."""
+    """Return the advice for failed requests for topics and records."""
     acl = kafka_tool("kafka-acls", kafka, "--add --allow-principal User:NAME --operation READ --operation DESCRIBE "
                      "--topic NAME")  # fmt: skip
     granted = f"grant it, e.g. {acl}"
@@ -51,7 +51,7 @@ def asking_mends(kafka: Mapping[str, str]) -> Mends:
 
 
 def kafka_tool(tool: str, kafka: Mapping[str, str], arguments: str) -> str:
-    """A command line of one of Kafka's tools for the job's cluster. Its login is in a file that the user has."""
+    """Return a command line of one of Kafka's tools for the job's cluster; the user's FILE has the login."""
     servers = kafka.get("bootstrap.servers", "").replace(" ", "") or "HOST:PORT"
     login = "" if _protocol(kafka) == "PLAINTEXT" else " --command-config FILE"
     return f"{tool} --bootstrap-server {servers}{login} {arguments}"

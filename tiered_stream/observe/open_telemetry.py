@@ -1,6 +1,6 @@
-"""What streaming queries did and cost, for OpenTelemetry: its own SDK observes the sums and sends them by OTLP/HTTP.
+"""Metrics of streaming queries for OpenTelemetry: its SDK observes the sums and sends them by OTLP/HTTP.
 
-They are those that Prometheus gets, under the same names. OpenTelemetry's own variables hold: those of the exporter
+The sums and their names are the same as for Prometheus. OpenTelemetry's own variables hold: those of the exporter
 (`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), of the reader
 (`OTEL_METRIC_EXPORT_INTERVAL`) and of the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
 """
@@ -37,9 +37,9 @@ log = logging.getLogger(__name__)
 _PATH = "/v1/metrics"
 _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
-"""At most, of one name: the lag has one for each partition. The SDK's own limit is 2,000."""
+"""Most series of one name: the lag has a series for each partition. The SDK's own limit is 2,000."""
 _MOST_ENDED = 1_000
-"""Queries whose sums are kept when they have ended, so that they go on where one starts again."""
+"""Ended queries whose sums are kept, so that a query that starts again goes on with its sums."""
 
 
 _Observer = Callable[[CallbackOptions], Iterable[Observation]]
@@ -64,11 +64,11 @@ class OtlpSender:
         """By the query's name, not by its id: a counter does not go back where a query of that name starts again."""
         self._names: dict[str, str] = {}
         self._ended: dict[str, None] = {}
-        """Names of queries that have ended, in order, and in `_left` and `_sent` those of them …"""
+        """Names of queries that have ended, in order."""
         self._left: set[str] = set()
-        """… whose last figures the collection under way has, and …"""
+        """Names of ended queries whose last figures are part of the collection under way."""
         self._sent: set[str] = set()
-        """… whose last figures were sent."""
+        """Names of ended queries whose last figures were sent."""
         self._lock = threading.Lock()
         try:
             reader = PeriodicExportingMetricReader(_Exporter(url, self._were_sent), cardinality_limits=_SERIES)
@@ -107,7 +107,7 @@ class OtlpSender:
             log.warning("metrics may not have been sent: %r", error)
 
     def _observe(self) -> Histogram:
-        """Let the SDK ask for each sum when it collects; what it is told itself are latencies."""
+        """Register a callback for each sum. Latencies are recorded in the histogram that this returns."""
         meter = self._provider.get_meter(_SERVICE)
         begin: list[_Observer] = [self._begin]  # before the sums of the first
         for family in self._sums.collect():
@@ -146,7 +146,7 @@ class OtlpSender:
 
 
 class _Exporter(OTLPMetricExporter):
-    """One that says in one line that it fails, and in one that it works again; what it logs itself is several."""
+    """Exporter that logs one line when it begins to fail, and one when it works again, in place of several."""
 
     def __init__(self, url: str, sent: Callable[[], None]) -> None:
         super().__init__(url)
@@ -193,7 +193,7 @@ class _Said(logging.Filter):
 
 
 def _resource() -> Resource:
-    """What the variables say of this service.
+    """Describe this service as the variables say.
 
     The SDK makes each process an instance of its own (`service.instance.id`): the sums of two drivers stay apart.
     """

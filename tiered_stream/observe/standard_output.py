@@ -52,7 +52,7 @@ def write_bytes(data: bytes) -> bool:
 
 
 def discard_output() -> None:
-    """Let what is still to be written go nowhere. Python would else complain of it at its end, with exit code 120."""
+    """Send the rest of the output nowhere. Otherwise Python complains of it at its end, with exit code 120."""
     with suppress(OSError):  # it has no descriptor in tests
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

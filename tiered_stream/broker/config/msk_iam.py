@@ -1,7 +1,7 @@
 """The options of `IAMLoginModule` (aws-msk-iam-auth): each is honoured, named as without effect, or refused.
 
-All of them say who one is, or how that is found out, so that an unknown one is an error, too: a login by another
-identity than the one that was meant may be let in.
+Every option says who logs in, or how that is found out. So an unknown option is an error, too: another identity than
+the intended one might be let in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 _JAAS = "kafka.sasl.jaas.config"
 _SESSION_NAME = "aws-msk-iam-auth"
-"""That of Java's. A fixed one: brokers let nobody change the principal when a session is renewed."""
+"""Default of Java's module. It is fixed, because brokers refuse another principal when a session is renewed."""
 _OF_ROLES = (
     "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
     "awsStsRegion", "awsShouldUseFips",
