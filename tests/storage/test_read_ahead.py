@@ -214,9 +214,54 @@ def test_each_request_is_paced_before_it_is_sent() -> None:
     told: list[tuple[int, int]] = []
     parts = [(segment(95), ByteRange(5, 95)), (segment(7), ByteRange(0, 7))]
     one_at_a_time = options(in_flight=1)
-    pieces = list(read_ahead(fetcher, parts, one_at_a_time, pace=lambda size: told.append((size, len(fetcher.begun)))))
+
+    def note(size: int, _given_up: threading.Event | None = None, /) -> bool:
+        told.append((size, len(fetcher.begun)))
+        return True
+
+    pieces = list(read_ahead(fetcher, parts, one_at_a_time, pace=note))
     assert [size for size, _ in told] == [len(data) for _, data in pieces]
     assert [begun for _, begun in told] == list(range(len(pieces)))
+
+
+def test_closing_a_paced_read_ends_the_wait_and_sends_no_more_requests() -> None:
+    fetcher, waiting = MemoryFetcher(), threading.Semaphore(0)
+
+    def pace(size: int, given_up: threading.Event | None = None, /) -> bool:
+        if size == 5:  # the first request
+            return True
+        waiting.release()
+        assert given_up is not None
+        return not given_up.wait(PATIENCE)
+
+    parts = [(segment(5), ByteRange(0, 5)), (segment(1000), ByteRange(0, 1000))]
+    pieces = read_ahead(fetcher, parts, options(in_flight=7), pace=pace)
+    next(pieces)
+    for _ in range(7):
+        assert waiting.acquire(timeout=PATIENCE)
+    pieces.close()
+    wait_until_no_fetch_thread_is_left()
+    assert len(fetcher.begun) == 1
+
+
+def test_a_request_whose_turn_comes_after_the_read_was_closed_is_not_sent() -> None:
+    fetcher, waiting, turn = MemoryFetcher(), threading.Semaphore(0), threading.Event()
+
+    def pace(size: int, _given_up: threading.Event | None = None, /) -> bool:
+        if size != 5:
+            waiting.release()
+            assert turn.wait(PATIENCE)
+        return True
+
+    parts = [(segment(5), ByteRange(0, 5)), (segment(1000), ByteRange(0, 1000))]
+    pieces = read_ahead(fetcher, parts, options(in_flight=7), pace=pace)
+    next(pieces)
+    for _ in range(7):
+        assert waiting.acquire(timeout=PATIENCE)
+    pieces.close()
+    turn.set()
+    wait_until_no_fetch_thread_is_left()
+    assert len(fetcher.begun) == 1
 
 
 @pytest.mark.parametrize("in_flight", [1, 4])

@@ -73,6 +73,24 @@ def test_threads_wait_for_each_other() -> None:
     assert sorted(slept) == [1.0, 2.0, 3.0, 4.0]
 
 
+class GivenUp(threading.Event):
+    """Set as soon as somebody waits for it."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited = timeout
+        return True
+
+
+def test_bytes_that_are_given_up_while_they_wait_are_not_paid_for() -> None:
+    clock, given_up = Clock(), GivenUp()
+    tokens = bucket(1000, clock)
+    assert tokens.take(3000)
+    assert not tokens.take(50_000, given_up)
+    assert given_up.waited == 3.0
+    assert tokens.take(1)
+    assert clock.slept == [3.0]
+
+
 def test_tasks_of_a_process_share_one_bucket() -> None:
     assert pace_of("a side", 4) == pace_of("a side", 4)
     assert pace_of("a side", 4) != pace_of("another", 4)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain
+from threading import Event
 from time import perf_counter
 
 from tiered_stream.errors import CorruptDataError
@@ -14,7 +15,7 @@ from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.request_window import SMALLEST, RequestWindow
-from tiered_stream.storage.throttle import Pace
+from tiered_stream.storage.throttle import StoppablePace, unpaced
 
 Part = tuple[RemoteLogSegment, ByteRange]
 Request = tuple[int, RemoteLogSegment, ByteRange]
@@ -31,7 +32,7 @@ def read_ahead(
     parts: Sequence[Part],
     options: FetchOptions,
     on_fetch: Callable[[int, float], None] = lambda size, seconds: None,
-    pace: Pace = lambda size: None,
+    pace: StoppablePace = unpaced,
     *,
     may_stop: bool = False,
     window: RequestWindow | None = None,
@@ -42,8 +43,8 @@ def read_ahead(
     All parts share one pipeline, so small segments are pulled as briskly as big ones. As many requests are under way
     as `window` thinks worth it, at most `options.in_flight`, and at most `options.memory_bytes` bytes (but always one
     request) are under way, waiting, or with the consumer, who has let go of one response when it asks for the next.
-    Closing the iterator drops what has not begun; the requests under way end by themselves, within the storage's
-    timeouts.
+    Closing the iterator drops what has not begun, and what waits for `pace`; the requests under way end by themselves,
+    within the storage's timeouts.
 
     Args:
         on_fetch: called in the consumer's thread with each request's bytes and seconds.
@@ -59,6 +60,7 @@ def read_ahead(
     bytes_ahead = _BytesAhead(options, window, may_stop)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
     worked: tuple[int, float] | None = None
+    closed = Event()
     # A pool of this call's own: nothing outlives it, and nothing is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
@@ -66,7 +68,7 @@ def read_ahead(
         upcoming = requests.next()
         while upcoming or waiting:
             while upcoming and len(waiting) < window.size and bytes_ahead.has_room(len(upcoming[2])):
-                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, now)))
+                waiting.append((upcoming, pool.submit(_fetch, fetcher, upcoming, pace, closed, now)))
                 bytes_ahead.asked(len(upcoming[2]))
                 upcoming = requests.next()
             (part, _, byte_range), future = waiting.popleft()
@@ -81,6 +83,7 @@ def read_ahead(
             bytes_ahead.let_go(len(byte_range))
         requests.raise_error()
     finally:
+        closed.set()
         pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -191,11 +194,12 @@ class _Requests:
 
 
 def _fetch(
-    fetcher: RemoteStorageFetcher, request: Request, pace: Pace, now: Callable[[], float]
+    fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event, now: Callable[[], float]
 ) -> tuple[bytes, float]:
-    """The bytes of one request, and how many seconds they took."""
+    """The bytes of one request, and how many seconds they took. Raises CancelledError: nobody wants them any more."""
     _, segment, wanted = request
-    pace(len(wanted))
+    if not pace(len(wanted), closed) or closed.is_set():
+        raise CancelledError
     begin = now()
     data = fetcher.fetch_log_segment(segment, wanted.start, wanted.end)
     if len(data) != len(wanted):

@@ -9,11 +9,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from tiered_stream.process import PerProcess
 
-Pace = Callable[[int], None]
-"""Told of bytes before they are moved; returns when they may be."""
+Pace = Callable[[int], object]
+"""Called with a number of bytes before they are moved; returns when they may be."""
+
+
+class StoppablePace(Protocol):
+    """A pace whose wait ends, too, when nobody wants the bytes any more: when `given_up` is set."""
+
+    def __call__(self, size: int, given_up: threading.Event | None = None, /) -> bool:
+        """Whether the bytes may be moved; otherwise they were given up, and do not count."""
+
+
+def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
+    """Move bytes as fast as it goes."""
+    return True
+
 
 MOST_SAVED_SECONDS = 1.0
 """What is not used is saved up for no longer than this."""
@@ -37,26 +51,33 @@ class TokenBucket:
         self._balance = 0.0
         self._at = now()
 
-    def take(self, size: int) -> None:
-        """Wait until what was taken before is paid for, and take `size` bytes."""
+    def take(self, size: int, given_up: threading.Event | None = None, /) -> bool:
+        """Wait until what was taken before is paid for, and take `size` bytes; False: given up, and nothing taken."""
         with self._lock:
             now = self._now()
             self._balance = min(self._balance + (now - self._at) * self._rate, MOST_SAVED_SECONDS * self._rate)
             self._at = now
             wait = -self._balance / self._rate
             self._balance -= size
-        if wait > 0:
+        if wait <= 0:
+            return True
+        if given_up is None:
             self._sleep(wait)
+        elif given_up.wait(wait):
+            with self._lock:
+                self._balance += size  # or those who come later would wait for bytes that nobody moves
+            return False
+        return True
 
 
 _buckets: PerProcess[TokenBucket] = PerProcess()
 
 
-def pace_of(side: str, rate: int | None) -> Pace:
+def pace_of(side: str, rate: int | None) -> StoppablePace:
     """The process's pace for one side of its work, such as `storage`; None: as fast as it goes.
 
     One a process, because a process works on one task after the other: a new task does not begin with a new allowance.
     """
     if rate is None:
-        return lambda size: None
+        return unpaced
     return _buckets.get((side, rate), lambda: TokenBucket(rate)).take
