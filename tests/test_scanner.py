@@ -115,6 +115,16 @@ def test_an_unread_reader_that_is_let_go_leaves_no_threads() -> None:
     wait_for_the_threads_to_end()
 
 
+def test_pyarrows_close_does_not_reach_the_threads_which_end_when_the_reader_is_let_go() -> None:
+    """As the docs say. If pyarrow passes `close` on one day, they are to say that."""
+    reader = scan(archive_options(PLAIN, SMALL_SPLITS), threads=2, waiting_bytes=1)
+    reader.read_next_batch()
+    reader.close()
+    assert any(each.name == THREAD_NAME for each in threading.enumerate())
+    del reader
+    wait_for_the_threads_to_end()
+
+
 def test_no_more_than_asked_for_is_decoded_ahead() -> None:
     """But one batch, which the consumer waits for."""
     size = numbered(splits(1)[0]).nbytes

@@ -26,7 +26,7 @@ from tiered_stream.source import BatchReader, SplitPartition
 PACKAGE = Path(tiered_stream.__file__).parent
 
 LAYERS = (
-    {"errors", "single_flight", "private_folder", "fork_client", "forked_python", "forks"},
+    {"errors", "cores", "single_flight", "private_folder", "fork_client", "forked_python", "forks"},
     {"process", "limits", "spark_session", "timed_answers"},
     {"model"},
     {"records"},

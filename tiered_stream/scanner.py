@@ -5,7 +5,6 @@ Threads of this process read the splits: fetching waits for the storage, and the
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from tiered_stream.cores import usable_cores
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import PartitionOffsets, Split
 from tiered_stream.options.parsing import parse_options
@@ -36,11 +36,13 @@ def scan(
 ) -> pa.RecordBatchReader:
     """The records of topics, as a batch query of `format("tiered_stream")` reads them, in the same columns.
 
-    The reader can be read once. Who takes it to the end, closes it or lets go of it ends the threads.
+    The reader can be read once. Its threads end when it is read to the end, or when nothing refers to it any more
+    (`del reader`). pyarrow's own `reader.close()` does not reach them: they wait, and keep what is decoded.
 
     Args:
         options: those of the source, by their names there.
-        threads: splits that are read at once; None: as many as this process has cores.
+        threads: splits that are read at once; None: as many as this process may use cores, a container's CPU quota
+            counted.
         ordered: one partition after the other, each in the order of its offsets. Otherwise batches come as they are
             decoded, the records within one by offset still; nothing waits for a slower split then.
         waiting_bytes: how much may be decoded ahead of the consumer. In order, `remote.split.bytes` for each thread is
@@ -53,7 +55,7 @@ def scan(
     parsed = parse_options(options, streaming=False)
     with closing(open_log_source(parsed)) as source:
         splits = plan_batch(parsed, source)
-    ahead = _Ahead(splits, partial(read_split, options=parsed), threads or _cores(), waiting_bytes)
+    ahead = _Ahead(splits, partial(read_split, options=parsed), threads or usable_cores(), waiting_bytes)
     return pa.RecordBatchReader.from_batches(
         record_schema(parsed.include_headers, parsed.columns), ahead.batches(ordered=ordered)
     )
@@ -73,15 +75,11 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
         while True:
             end = planner.next_end(start, limited=True)
             splits = splits_for(planner.ranges(start, end), parsed, source.locator, planner.topic_ids)
-            ahead = _Ahead(splits, partial(read_split, options=parsed), _cores(), WAITING_BYTES)
+            ahead = _Ahead(splits, partial(read_split, options=parsed), usable_cores(), WAITING_BYTES)
             yield from ahead.batches(ordered=True)
             if end == start:
                 time.sleep(pause_ms / 1000)
             start = end
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated
 
 import typer
@@ -21,6 +20,7 @@ from tiered_stream.cli.arguments import (
     show,
     source_settings,
 )
+from tiered_stream.cores import usable_cores
 
 
 def plan(
@@ -48,5 +48,5 @@ def plan(
         from tiered_stream.options.parsing import parse_options
 
         parsed = parse_options(given, streaming=False)
-        cost = planned_cost(parsed, tasks or len(os.sched_getaffinity(0)), priced(get_price, gib_price))
+        cost = planned_cost(parsed, tasks or usable_cores(), priced(get_price, gib_price))
         show(cost.to_json() if json else render_cost(cost, "a batch read"))

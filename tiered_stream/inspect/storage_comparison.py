@@ -7,7 +7,6 @@ rest from the storage themselves: then it is their reading, indexes and leader e
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from tiered_stream.broker.client import open_client
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.cores import usable_cores
 from tiered_stream.errors import (
     BrokerError,
     ConfigurationError,
@@ -98,7 +98,7 @@ class _Comparison:
         """All partitions, one after the other; the splits of each side by side."""
         ranges, topic_ids = batch_offsets(self._options, source)
         local = self._reader.earliest_local(ranges)
-        executor = ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="compare")
+        executor = ThreadPoolExecutor(usable_cores(), thread_name_prefix="compare")
         try:
             for partition, offsets in sorted(ranges.items()):
                 plan = partial(splits_for, options=self._options, locator=locator, topic_ids=topic_ids)
