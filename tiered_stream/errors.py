@@ -103,8 +103,8 @@ class StorageConnectTimeoutError(StorageUnavailableError):
 
 
 class StorageReadTimeoutError(StorageUnavailableError):
-    """The storage accepted the request and went silent for `kafka.fetch.remote.read.timeout.ms`, or did not come to an
-    end within `remote.signed.location.timeout.ms`."""
+    """The storage went silent for `kafka.fetch.remote.read.timeout.ms` in each attempt, or its response did not end
+    within `remote.fetch.request.timeout.ms`."""
 
     fallback_reason = "read_timeout"
 

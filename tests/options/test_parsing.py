@@ -20,6 +20,7 @@ from tiered_stream.options.parsing import (
     Subscription,
     check_for_any_query,
     parse_options,
+    parse_storage_options,
 )
 from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd
 from tiered_stream.options.tables import OPTIONS, render_option_table
@@ -189,7 +190,7 @@ def test_the_brokers_own_properties_may_be_pasted_whole() -> None:
         "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
         "remote.log.manager.task.interval.ms": "500",
     }
-    assert stream(**pasted).storage == StorageOptions()
+    assert stream(**pasted).storage == StorageOptions(has_fallback=True)
 
 
 # Where to start and end
@@ -500,9 +501,17 @@ def test_a_group_id_is_allowed_with_a_warning(caplog: pytest.LogCaptureFixture) 
 
 
 def test_the_dataclass_defaults_are_those_of_the_table() -> None:
-    assert stream().storage == StorageOptions()
+    assert stream().storage == StorageOptions(has_fallback=True)
     assert stream().fetch == FetchOptions()
     assert stream().split_bytes == 128 << 20
+
+
+def test_storage_is_said_to_have_a_fallback_only_where_a_broker_may_be_read() -> None:
+    assert stream().storage.has_fallback
+    assert not stream(remote__fallback="fail").storage.has_fallback
+    alone = {"subscribe": "t", "remote.log.locator": "archive", "remote.storage.uri": "s3://b"}
+    assert not parse_options(alone, streaming=True).storage.has_fallback
+    assert not parse_storage_options({"remote.storage.uri": "s3://b"}).has_fallback
 
 
 def test_the_local_plugins_folder_gives_the_uri() -> None:

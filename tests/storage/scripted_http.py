@@ -10,7 +10,11 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import pytest
+
+from tiered_stream.storage.request_time import _TimedSocket
 
 
 def answer(status: int, body: bytes = b"", length: int | None = None, **headers: str) -> bytes:
@@ -32,6 +36,25 @@ def part(body: bytes, start: int = 0, length: int | None = None) -> bytes:
 
 SILENCE = b""
 """Take the request and never answer."""
+STALL = b"\a"
+"""At the end of an answer: where `stalls_at_once` holds, whoever has received what is before it waits for a timeout."""
+
+
+def stalls_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Let sockets time out as soon as they come to `STALL`, whatever their timeouts are."""
+    receive = _TimedSocket.recv_into
+
+    def receive_or_time_out(sock: _TimedSocket, buffer: memoryview, *others: Any) -> int:
+        if sock in stalled:
+            raise TimeoutError
+        size = receive(sock, buffer, *others)
+        if (at := bytes(buffer[:size]).find(STALL)) < 0:
+            return size
+        stalled.add(sock)
+        return at or receive_or_time_out(sock, buffer, *others)
+
+    stalled: set[_TimedSocket] = set()
+    patch.setattr(_TimedSocket, "recv_into", receive_or_time_out)
 
 
 class ScriptedHttp:

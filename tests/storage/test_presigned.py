@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import traceback
@@ -15,7 +16,7 @@ import pytest
 
 from tests.stack.processes import wait_until
 from tests.storage.conftest import s3_options
-from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer, error, part
+from tests.storage.scripted_http import SILENCE, STALL, ScriptedHttp, answer, error, part, stalls_at_once
 from tests.storage.segment import segment
 from tiered_stream.errors import (
     BrokerUnavailableError,
@@ -28,11 +29,13 @@ from tiered_stream.errors import (
     StorageReadTimeoutError,
     StorageUnavailableError,
 )
-from tiered_stream.model import RemoteLogSegment
+from tiered_stream.model import ByteRange, RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.local_layout import LocalLayoutFetcher, object_key
 from tiered_stream.storage.open_fetcher import open_store
-from tiered_stream.storage.presigned import ATTEMPTS, PresignedFetcher, signed_requests
+from tiered_stream.storage.presigned import ATTEMPTS, PresignedFetcher, open_requests, signed_requests
+from tiered_stream.storage.request_time import RequestTimeouts
+from tiered_stream.storage.signed_hosts import signed_hosts
 
 if TYPE_CHECKING:
     from tests.stack.s3proxy import S3Proxy
@@ -43,17 +46,25 @@ QUICK_MS, PATIENT_MS = 300, 20_000
 
 
 def by_urls(
-    url: str, renew: Callable[[RemoteLogSegment], str | None], endpoint: str, timeout_ms: int = QUICK_MS
+    url: str,
+    renew: Callable[[RemoteLogSegment], str | None],
+    endpoint: str,
+    timeout_ms: int = QUICK_MS,
+    *,
+    has_fallback: bool = True,
 ) -> PresignedFetcher:
     """Of `SEGMENT` at a signed URL, where the endpoint is the configured storage."""
-    options = StorageOptions(s3_endpoint_url=endpoint, connect_timeout_ms=timeout_ms, read_timeout_ms=timeout_ms)
+    options = StorageOptions(
+        s3_endpoint_url=endpoint, connect_timeout_ms=timeout_ms, read_timeout_ms=timeout_ms, has_fallback=has_fallback
+    )
     return PresignedFetcher({SEGMENT.segment_id: url}, renew, signed_requests(options))
 
 
-def fetcher(base: str, *renewed: str | None) -> PresignedFetcher:
+def fetcher(base: str, *renewed: str | None, has_fallback: bool = True) -> PresignedFetcher:
     """Of `SEGMENT` at a base URL; what is refused is signed anew with the next of `renewed`."""
     urls = iter(renewed)
-    return by_urls(f"{base}/bucket/key.log?X-Amz-Signature={SIGNATURE}", lambda _: next(urls), base)
+    url = f"{base}/bucket/key.log?X-Amz-Signature={SIGNATURE}"
+    return by_urls(url, lambda _: next(urls), base, has_fallback=has_fallback)
 
 
 @pytest.fixture(autouse=True)
@@ -108,10 +119,44 @@ def test_a_length_that_is_none_is_the_services_fault(length: str) -> None:
         assert "did not give the length of its answer" in fails(StorageError, fetcher(server.url))
 
 
-def test_silence_is_a_read_timeout_and_not_waited_for_again() -> None:
+@pytest.mark.parametrize("stall", [STALL, part(b"01234" + STALL, length=10)])
+@pytest.mark.parametrize("has_fallback,attempts", [(False, 4), (True, 2)])
+def test_a_stall_is_waited_out_once_where_brokers_have_the_records_else_three_times(
+    monkeypatch: pytest.MonkeyPatch, stall: bytes, has_fallback: bool, attempts: int
+) -> None:
+    stalls_at_once(monkeypatch)
+    with ScriptedHttp([stall] * (attempts - 1) + [part(b"0123456789")]) as server:
+        assert fetcher(server.url, has_fallback=has_fallback).fetch_log_segment(SEGMENT, 0, 10) == b"0123456789"
+    with ScriptedHttp([stall]) as server:
+        said = fails(StorageReadTimeoutError, fetcher(server.url, has_fallback=has_fallback))
+    assert f"kafka.fetch.remote.read.timeout.ms, {attempts} times" in said
+    assert len(server.requests) == attempts
+
+
+def test_silence_is_a_read_timeout() -> None:
     with ScriptedHttp([SILENCE]) as server:
         fails(StorageReadTimeoutError, fetcher(server.url))
+
+
+def test_a_response_that_trickles_in_ends_with_the_time_of_the_request() -> None:
+    """Each piece that comes is 40 s after the one before it."""
+    clock = itertools.count(step=40.0)
+    with ScriptedHttp([part(bytes(1 << 20))]) as server:
+        options = StorageOptions(s3_endpoint_url=server.url, request_timeout_ms=60_000, read_timeout_ms=PATIENT_MS)
+        requests = open_requests(signed_hosts(options), RequestTimeouts.of(options), lambda: next(clock))
+        with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 60 s in all"):
+            requests.get(f"{server.url}/key", ByteRange(0, 1 << 20))
     assert len(server.requests) == 1
+
+
+def test_each_request_has_its_own_time() -> None:
+    seconds = [0.0]
+    with ScriptedHttp([part(b"0123456789")]) as server:
+        options = StorageOptions(s3_endpoint_url=server.url, request_timeout_ms=60_000, read_timeout_ms=PATIENT_MS)
+        requests = open_requests(signed_hosts(options), RequestTimeouts.of(options), lambda: seconds[0])
+        for _ in range(3):
+            assert requests.get(f"{server.url}/key", ByteRange(0, 10)) == b"0123456789"
+            seconds[0] += 50.0
 
 
 def test_a_service_that_does_not_take_connections_is_a_connect_timeout() -> None:

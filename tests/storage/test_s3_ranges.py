@@ -9,6 +9,9 @@ from tests.storage.scripted_http import ScriptedHttp, answer, error, part
 from tests.storage.test_s3_store import store_at
 from tiered_stream.errors import StorageAccessError, StorageObjectNotFoundError
 from tiered_stream.model import ByteRange
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
+from tiered_stream.storage.s3_connections import S3Connections
 from tiered_stream.storage.s3_ranges import RangedGets, SentRequest, ranged_gets
 
 DATA = ByteRange(0, 4)
@@ -32,7 +35,9 @@ def ranges_like(config: Config, endpoint: str | None = None, key: str = "p/a b")
     with pytest.raises(_NotSentError):
         client.get_object(Bucket="bucket", Key=key)
     assert sent.request is not None
-    return ranged_gets(session, sent.request, key, 1, 1)
+    timeouts = RequestTimeouts.of(StorageOptions(connect_timeout_ms=1000, read_timeout_ms=1000))
+    connections = S3Connections(session, endpoint or "https://s3.amazonaws.com", timeouts, RequestTime(timeouts))
+    return ranged_gets(session, sent.request, key, connections)
 
 
 PATH_STYLE = {"addressing_style": "path"}
@@ -83,25 +88,40 @@ def test_a_redirect_is_not_followed_with_the_signature() -> None:
         ranges = ranges_like(Config(s3=PATH_STYLE), server.url)
         assert ranges is not None
         assert ranges.get("key", DATA) is None
+        ranges.given_to_client("key")
         assert not ranges.accepted
         assert other.requests == []
 
 
-def test_a_service_that_wants_to_be_asked_otherwise_is_asked_by_the_client_alone_from_then_on() -> None:
-    with ScriptedHttp([part(b"data"), error(403, "AccessDenied")]) as server:
+def test_a_service_that_gives_only_the_client_what_it_refused_is_asked_by_the_client_alone_from_then_on() -> None:
+    with ScriptedHttp([part(b"data"), error(403, "AccessDenied"), part(b"data")]) as server:
+        store = store_at(server.url)
+        for _ in range(4):
+            assert store.get("key", DATA) == b"data"
+        assert len(server.requests) == 1 + 2 + 1 + 1
+
+
+def test_an_object_that_is_refused_to_the_client_too_does_not_change_how_others_are_asked_for() -> None:
+    """S3 answers 403 for a missing object, as one that retention has removed, to a user who may not list the bucket."""
+    refused = error(403, "AccessDenied")
+    with ScriptedHttp([part(b"data"), refused, refused, part(b"data")]) as server:
         store = store_at(server.url)
         assert store.get("key", DATA) == b"data"
+        with pytest.raises(StorageAccessError, match="s3://bucket/p/gone"):
+            store.get("gone", DATA)
         for _ in range(3):
-            with pytest.raises(StorageAccessError):
-                store.get("key", DATA)
-        assert len(server.requests) == 1 + 2 + 1 + 1
+            assert store.get("key", DATA) == b"data"
+        assert len(server.requests) == 1 + 2 + 3
+    assert [b"amz-sdk-request" in request for request in server.requests] == [True, False, True, False, False, False]
 
 
 def test_an_answer_to_a_request_that_was_under_way_does_not_take_that_back() -> None:
     with ScriptedHttp([error(403, "AccessDenied"), part(b"data")]) as server:
         ranges = ranges_like(Config(s3=PATH_STYLE), server.url)
         assert ranges is not None
-        assert [ranges.get("key", DATA) for _ in range(2)] == [None, b"data"]
+        assert ranges.get("key", DATA) is None
+        ranges.given_to_client("key")
+        assert ranges.get("key", DATA) == b"data"
         assert not ranges.accepted
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 import socket
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.storage.conftest import s3_options
-from tests.storage.scripted_http import SILENCE, ScriptedHttp, answer, error, part
+from tests.storage.scripted_http import SILENCE, STALL, ScriptedHttp, answer, error, part, stalls_at_once
 from tiered_stream.errors import (
     ConfigurationError,
     CorruptDataError,
@@ -23,12 +24,13 @@ from tiered_stream.errors import (
     StorageReadTimeoutError,
     StorageUnavailableError,
 )
-from tiered_stream.limits import DEFAULT_LIMITS
+from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_store
+from tiered_stream.storage.s3_store import open_s3_store
 
 if TYPE_CHECKING:
     from tests.stack.s3proxy import S3Proxy
@@ -36,10 +38,17 @@ if TYPE_CHECKING:
 SECRET = "the-secret-that-nobody-may-see"
 
 
-def store_at(endpoint: str, **others: object) -> ObjectStore:
+KEYS = b"<ListBucketResult><Contents><Key>p/key</Key></Contents></ListBucketResult>"
+
+
+def options_at(endpoint: str, **others: object) -> StorageOptions:
     options = {"uri": "s3://bucket/p", "s3_endpoint_url": endpoint, "s3_path_style": True, "s3_region": "eu-west-1"}
     keys = {"access_key_id": "id", "secret_access_key": SECRET}
-    return open_store(StorageOptions(**(options | keys | others)))  # type: ignore[arg-type]
+    return StorageOptions(**(options | keys | others))  # type: ignore[arg-type]
+
+
+def store_at(endpoint: str, **others: object) -> ObjectStore:
+    return open_store(options_at(endpoint, **others))
 
 
 @pytest.fixture
@@ -121,24 +130,108 @@ def test_answers_that_ask_for_fewer_requests_are_counted(sleeps: list[float]) ->
         assert store.busy_answers() == LocalLayoutFetcher(store).busy_answers() == 2
 
 
-def test_silence_is_a_read_timeout_and_is_not_waited_for_twice() -> None:
-    silent = pytest.raises(StorageReadTimeoutError, match="silent for kafka.fetch.remote.read.timeout.ms")
+STALLS = [STALL, part(b"da" + STALL, length=4)]
+
+
+def ask(store: ObjectStore, by: str) -> object:
+    """By a ranged GET after the client's first one; by the client's first one; by a GET of the whole object; a list."""
+    match by:
+        case "range":
+            assert store.get("other", ByteRange(0, 4)) == b"data"
+            return store.get("key", ByteRange(0, 4))
+        case "first":
+            return store.get("key", ByteRange(0, 4))
+        case "whole":
+            return store.get("key", DEFAULT_LIMITS.index)
+    return list(store.list("key"))
+
+
+ANSWERS = {"range": part(b"data"), "first": part(b"data"), "whole": answer(200, b"data"), "list": answer(200, KEYS)}
+WAYS = [(by, stall) for by in ANSWERS for stall in (STALLS if by != "list" else STALLS[:1])]
+
+
+@pytest.mark.parametrize("has_fallback,attempts", [(False, 4), (True, 2)])
+@pytest.mark.parametrize("by,stall", WAYS)
+def test_a_request_that_stalls_is_sent_again(
+    monkeypatch: pytest.MonkeyPatch, sleeps: list[float], by: str, stall: bytes, has_fallback: bool, attempts: int
+) -> None:
+    """Once only where brokers have the records, too."""
+    stalls_at_once(monkeypatch)
+    first = [part(b"data")] if by == "range" else []
+    with ScriptedHttp([*first, *[stall] * (attempts - 1), ANSWERS[by]]) as server:
+        assert ask(store_at(server.url, has_fallback=has_fallback), by) in (b"data", ["key"])
+        assert len(server.requests) == len(first) + attempts
+    timeout = pytest.raises(StorageReadTimeoutError, match=rf"kafka.fetch.remote.read.timeout.ms, {attempts} times")
+    with ScriptedHttp([*first, stall]) as server:
+        with timeout:
+            ask(store_at(server.url, has_fallback=has_fallback), by)
+        assert len(server.requests) == len(first) + attempts
+
+
+def test_silence_is_a_read_timeout(sleeps: list[float]) -> None:
+    silent = pytest.raises(StorageReadTimeoutError, match=r"kafka.fetch.remote.read.timeout.ms, 2 times")
     with ScriptedHttp([SILENCE]) as server, silent:
-        store_at(server.url, read_timeout_ms=50).get("key", ByteRange(0, 4))
-    assert len(server.requests) <= 1
+        store_at(server.url, read_timeout_ms=50, has_fallback=True).get("key", ByteRange(0, 4))
 
 
-def test_a_connection_that_is_never_accepted_is_a_connect_timeout() -> None:
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
-        address = full.getsockname()
-        waiting = [socket.socket() for _ in range(3)]  # they fill the queue of connections to accept
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(address)
-        with pytest.raises(StorageConnectTimeoutError, match=r"no connection to http://127.*connect.timeout.ms"):
-            store_at(f"http://127.0.0.1:{address[1]}", connect_timeout_ms=50).get("key", DEFAULT_LIMITS.index)
-        for one in waiting:
-            one.close()
+LARGE = part(bytes(1 << 20))
+MANY_HEADERS = LARGE.replace(b"\r\n", b"\r\n" + b"".join(b"Header-%d: %s\r\n" % (n, b"v" * 1000) for n in range(50)), 1)
+
+
+@pytest.mark.parametrize("trickling", [LARGE, MANY_HEADERS])
+@pytest.mark.parametrize("by", ["range", "first", "whole"])
+def test_a_response_that_trickles_in_ends_with_the_time_of_the_request(by: str, trickling: bytes) -> None:
+    """Each piece that comes is 40 s after the one before it."""
+    first, clock = ([part(b"data")] if by == "range" else []), itertools.count(step=40.0)
+    with ScriptedHttp([*first, trickling]) as server:
+        now = [lambda: 0.0]
+        store = open_s3_store(options_at(server.url, request_timeout_ms=60_000), "bucket", "p", lambda: now[0]())
+        if by == "range":
+            store.get("other", ByteRange(0, 4))
+        now[0] = lambda: next(clock)
+        with pytest.raises(StorageReadTimeoutError, match=r"remote\.fetch\.request\.timeout\.ms, 60 s in all"):
+            store.get("key", Limit("x", 1 << 30) if by == "whole" else ByteRange(0, 1 << 20))
+        assert len(server.requests) == len(first) + 1
+
+
+def test_each_request_has_its_own_time() -> None:
+    seconds = [0.0]
+    with ScriptedHttp([part(b"data")]) as server:
+        store = open_s3_store(options_at(server.url, request_timeout_ms=60_000), "bucket", "p", now=lambda: seconds[0])
+        for _ in range(3):
+            assert store.get("key", ByteRange(0, 4)) == b"data"
+            seconds[0] += 50.0
+
+
+@pytest.mark.parametrize("attempts", [2, 4])
+def test_a_connection_that_is_never_accepted_is_a_connect_timeout(
+    sleeps: list[float], monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    tried: list[object] = []
+
+    def connect(address: object, *_: object, **__: object) -> socket.socket:
+        tried.append(address)
+        raise TimeoutError
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", connect)
+    with pytest.raises(StorageConnectTimeoutError, match=r"no connection to http://127.*connect.timeout.ms"):
+        store_at("http://127.0.0.1:1", has_fallback=attempts == 2).get("key", DEFAULT_LIMITS.index)
+    assert len(tried) == attempts
+
+
+@pytest.mark.parametrize("by", ["range", "first", "whole"])
+@pytest.mark.parametrize("place", ["botocore.response.StreamingBody.read", "urllib3.HTTPConnectionPool.urlopen"])
+def test_a_lack_of_memory_is_not_the_services_fault(monkeypatch: pytest.MonkeyPatch, by: str, place: str) -> None:
+    def fail(*_: object, **__: object) -> bytes:
+        raise MemoryError
+
+    with ScriptedHttp([ANSWERS[by]]) as server:
+        store = store_at(server.url)
+        if by == "range":
+            store.get("other", ByteRange(0, 4))
+        monkeypatch.setattr(place, fail)
+        with pytest.raises(MemoryError):
+            ask(store, "first" if by == "range" else by)
 
 
 def test_a_connection_that_breaks_in_the_body_is_made_again() -> None:

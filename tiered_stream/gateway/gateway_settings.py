@@ -7,7 +7,7 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tiered_stream.broker.config.property_table import CLIENT_PROPERTIES
@@ -242,7 +242,7 @@ class GatewaySettings:
             broker_tls=_broker_tls(kafka),
             login_asked=_security_protocol(kafka).startswith("SASL_"),
             kafka=kafka,
-            storage=storage,
+            storage=replace(storage, has_fallback=True),  # clients read what it does not locate from the brokers
             **read_fields(cls, given),
         )
 

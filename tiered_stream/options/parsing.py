@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -69,9 +69,11 @@ class StorageOptions(S3Access):
     layout: StorageLayout = StorageLayout.LOCAL
     connect_timeout_ms: int = of(spark.CONNECT_TIMEOUT_MS)
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
+    request_timeout_ms: int = of(remote.REQUEST_TIMEOUT_MS)
+    has_fallback: bool = False
+    """Whether the records of a segment can be had from brokers, too: then a stall is not waited out as often."""
     signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
     """As URLs without a path; a host may begin with `*.`."""
-    signed_timeout_ms: int = of(remote.SIGNED_TIMEOUT_MS)
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The broker's own `rsm.config.*` properties, the prefix taken off."""
     limits: Limits = field(default_factory=Limits)
@@ -182,7 +184,7 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
     subscription = _subscription(given)
     starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
     locator = _locator(given)
-    storage = _storage(given)
+    storage = replace(_storage(given), has_fallback=_can_fall_back(given))
     _check_storage_suffices(locator, storage, given)
     _check_trigger_limits(given, queries)
     _check_columns(given)
@@ -403,6 +405,10 @@ def _check_storage_suffices(locator: LocatorName, storage: StorageOptions, given
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
         )
+
+
+def _can_fall_back(given: GivenOptions) -> bool:
+    return given.read(remote.FALLBACK) is Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
 
 
 def _fetch(given: GivenOptions) -> FetchOptions:

@@ -65,6 +65,10 @@ MEMORY_BYTES = option(
     "remote.fetch.memory.bytes", types.byte_size(1 << 20), "96m",
     "The most fetched bytes that one task holds; at least one request.",
 )  # fmt: skip
+REQUEST_TIMEOUT_MS = option(
+    "remote.fetch.request.timeout.ms", types.integer(1), "300000",
+    "How long one request to the storage may take in all, retries included, however slowly its response comes in.",
+)  # fmt: skip
 SEGMENT_ALIGNED_ENDS = option(
     "remote.segment.aligned.ends", types.boolean, "true",
     "Let a micro-batch that `maxOffsetsPerTrigger` limits end where segments end. `false`: exactly where its shares "
@@ -103,10 +107,6 @@ SIGNED_HOSTS: Option[tuple[str, ...]] = Option(
     "Hosts to which signed locations may lead, besides those of the storage that the options above name (AWS's, where "
     "they name none): `s3.example.com,*.s3.example.com:9000,http://minio:9000`. https unless `http://` stands before "
     "the host. Loopback and link-local addresses must be named as addresses.",
-)  # fmt: skip
-SIGNED_TIMEOUT_MS = option(
-    "remote.signed.location.timeout.ms", types.integer(1), "300000",
-    "How long one GET by a signed location may take in all.",
 )  # fmt: skip
 STORAGE_MANAGER = optional(
     "remote.log.storage.manager.class.name", _layout_of,

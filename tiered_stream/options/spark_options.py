@@ -180,11 +180,13 @@ FETCH_REMOTE_ENABLED = option(
 )  # fmt: skip
 CONNECT_TIMEOUT_MS = option(
     "kafka.fetch.remote.connect.timeout.ms", types.integer(1, types.INT_MAX), "1000",
-    "How long a connection to the storage may take.",
+    "How long a connection to the storage may take. A request that times out is sent again: once if the brokers have "
+    "the records, too, else up to three times.",
 )  # fmt: skip
 READ_TIMEOUT_MS = option(
-    "kafka.fetch.remote.read.timeout.ms", types.integer(1, types.INT_MAX), "5000", "How long the storage may be silent."
-)
+    "kafka.fetch.remote.read.timeout.ms", types.integer(1, types.INT_MAX), "5000",
+    "How long the storage may be silent. Requests are sent again as after the timeout above.",
+)  # fmt: skip
 FETCHER_CLASS = optional(
     "kafka.remote.storage.fetcher.class", types.text,
     "Dotted name of your own `RemoteStorageFetcher`, in place of `remote.storage.layout`.",

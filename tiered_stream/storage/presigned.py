@@ -6,8 +6,8 @@ not chained.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from threading import Lock
 from uuid import UUID
 
@@ -29,7 +29,8 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.process import PerProcess, muted
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, too_short
-from tiered_stream.storage.signed_connections import BUSY, SignedFetchTimeouts, open_connections
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
+from tiered_stream.storage.signed_connections import BUSY, open_connections
 from tiered_stream.storage.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
 
 _MAX_DIGITS = 19  # of a length
@@ -41,25 +42,31 @@ class _RefusedError(Exception):
 
 
 class SignedRequests:
-    """Ranged GETs of signed URLs that lead to `hosts`, by `connections`."""
+    """Ranged GETs of signed URLs that lead to `hosts`, by `connections` that keep to `request_time`."""
 
-    def __init__(self, hosts: SignedHosts, connections: urllib3.PoolManager) -> None:
+    def __init__(self, hosts: SignedHosts, connections: urllib3.PoolManager, request_time: RequestTime) -> None:
         self._hosts = hosts
         self._connections = connections
+        self._time = request_time
         self.busy_answers = 0
 
     def get(self, url: str, wanted: ByteRange) -> bytes:
         """Exactly these bytes. Raises _RefusedError, StorageError and CorruptDataError."""
         self._hosts.check(parse_signed_url(url))
+        self._time.begin()
+        broken = 0
         with muted("urllib3"):  # which logs URLs
-            for _ in range(ATTEMPTS - 1):
-                # The connection may break in the body, which urllib3's own retries do not cover.
-                with suppress(http.ProtocolError):
+            while True:
+                try:
                     return self._get_once(url, wanted)
-            try:
-                return self._get_once(url, wanted)
-            except http.ProtocolError as error:
-                raise StorageUnavailableError(f"{_shown(url)}: the connection broke {ATTEMPTS} times") from error
+                except (StorageConnectTimeoutError, StorageReadTimeoutError):
+                    if not self._time.repeats_after_timeout():
+                        raise
+                except http.ProtocolError as error:
+                    # The connection may break in the body, which urllib3's own retries do not cover.
+                    broken += 1
+                    if broken == ATTEMPTS or self._time.is_over:
+                        raise StorageUnavailableError(f"{_shown(url)}: the connection broke {broken} times") from error
 
     def _get_once(self, url: str, wanted: ByteRange) -> bytes:
         """Raises _RefusedError, ProtocolError, StorageError and CorruptDataError."""
@@ -78,10 +85,21 @@ class SignedRequests:
                 raise
             response.release_conn()
         except http.HTTPError as error:
-            raise _mapped(error, url) from None
+            raise self._mapped(error, url) from None
         if len(data) != len(wanted):
             raise too_short(_shown(url), wanted, wanted.start + len(data))
         return data
+
+    def _mapped(self, error: http.HTTPError, url: str) -> Exception:
+        reason = error.reason if isinstance(error, http.MaxRetryError) else error
+        name = _shown(url)
+        if isinstance(reason, http.ConnectTimeoutError):
+            return StorageConnectTimeoutError(f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms")
+        if isinstance(reason, http.ReadTimeoutError):
+            return StorageReadTimeoutError(f"{name} {self._time.describe_timeout()}")
+        if isinstance(reason, http.ProtocolError):
+            return http.ProtocolError(type(reason).__name__)
+        return StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
 
 
 _requests: PerProcess[SignedRequests] = PerProcess()
@@ -89,11 +107,16 @@ _requests: PerProcess[SignedRequests] = PerProcess()
 
 def signed_requests(options: StorageOptions) -> SignedRequests:
     """The process's requests to where these options allow signed locations to lead."""
-    hosts = signed_hosts(options)
-    timeouts = SignedFetchTimeouts(options.connect_timeout_ms, options.read_timeout_ms, options.signed_timeout_ms)
-    return _requests.get(
-        {"hosts": hosts, "timeouts": timeouts}, lambda: SignedRequests(hosts, open_connections(hosts, timeouts))
-    )
+    hosts, timeouts = signed_hosts(options), RequestTimeouts.of(options)
+    return _requests.get({"hosts": hosts, "timeouts": timeouts}, lambda: open_requests(hosts, timeouts))
+
+
+def open_requests(
+    hosts: SignedHosts, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic
+) -> SignedRequests:
+    """Requests with connections of their own. `now` is in seconds."""
+    request_time = RequestTime(timeouts, now)
+    return SignedRequests(hosts, open_connections(hosts, timeouts, request_time), request_time)
 
 
 class PresignedFetcher(RemoteStorageFetcher):
@@ -188,18 +211,6 @@ def _check(url: str, wanted: ByteRange, response: urllib3.BaseHTTPResponse) -> N
         raise StorageError(f"{name}: the service sends an answer in chunks, whose length it does not say")
     if int(length) != len(wanted):
         raise too_short(name, wanted, wanted.start + int(length))
-
-
-def _mapped(error: http.HTTPError, url: str) -> Exception:
-    reason = error.reason if isinstance(error, http.MaxRetryError) else error
-    name = _shown(url)
-    if isinstance(reason, http.ConnectTimeoutError):
-        return StorageConnectTimeoutError(f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms")
-    if isinstance(reason, http.ReadTimeoutError):
-        return StorageReadTimeoutError(f"{name}: silence for kafka.fetch.remote.read.timeout.ms")
-    if isinstance(reason, http.ProtocolError):
-        return http.ProtocolError(type(reason).__name__)
-    return StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
 
 
 def _shown(url: str) -> str:

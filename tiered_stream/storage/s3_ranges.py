@@ -7,7 +7,6 @@ services that are busy, and of errors.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections.abc import Callable
@@ -18,16 +17,14 @@ from urllib.parse import quote
 
 from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.httpsession import URLLib3Session
 from botocore.response import StreamingBody
-from botocore.utils import get_environ_proxies
 
 from tiered_stream.model import ByteRange
-from tiered_stream.storage.object_store import MAX_CONNECTIONS
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSPreparedRequest
     from botocore.credentials import Credentials
+    from botocore.httpsession import URLLib3Session
     from botocore.session import Session
 
 _SERVICE = "s3"
@@ -49,19 +46,21 @@ class RangedGets:
     user_agent: str
     connections: URLLib3Session
     accepted: bool = field(default=True, init=False)
-    """Whether the service answers such requests; otherwise each would only be one more."""
+    """Whether the service takes such requests; otherwise each would only be one more."""
+    _refused: threading.local = field(default_factory=threading.local, init=False)
 
     def get(self, key: str, wanted: ByteRange, on_status: Callable[[int], None] = lambda status: None) -> bytes | None:
         """Exactly these bytes, at least one; None: the service answers something else.
 
         Raises: botocore's errors of connections, and of credentials.
         """
+        self._refused.key = None
         response = self.connections.send(self._signed(key, wanted))
         length, headers = len(wanted), response.headers
         with closing(StreamingBody(response.raw, length)) as body:
             on_status(response.status_code)
             if response.status_code in _ASK_OTHERWISE:
-                self.accepted = False  # for good, whatever other threads' requests are answered
+                self._refused.key = key
             sound = (
                 response.status_code == _PARTIAL_CONTENT
                 and headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-")
@@ -72,14 +71,19 @@ class RangedGets:
             # Without an amount, the body goes from the socket into one bytes object: no copy after that.
             return body.read() if sound else None
 
+    def given_to_client(self, key: str) -> None:
+        """The client was just given bytes of an object in this thread; if `get` was refused them, stop asking by it.
+
+        A refusal alone says nothing: S3 also answers 403 for a missing object, to a user who may not list the bucket.
+        """
+        if getattr(self._refused, "key", None) == key:
+            self.accepted = False  # for good, whatever other threads' requests are answered
+
     def _signed(self, key: str, wanted: ByteRange) -> AWSPreparedRequest:
         headers = {"Range": f"bytes={wanted.start}-{wanted.end - 1}", "User-Agent": self.user_agent}
         request = AWSRequest("GET", self.bucket_url + _quoted(key), headers, stream_output=True)
         S3SigV4Auth(self.credentials.get_frozen_credentials(), _SERVICE, self.region).add_auth(request)
         return request.prepare()
-
-    def close(self) -> None:
-        self.connections.close()
 
 
 class SentRequest(threading.local):
@@ -91,10 +95,8 @@ class SentRequest(threading.local):
         self.request = request
 
 
-def ranged_gets(
-    session: Session, sent: AWSPreparedRequest, key: str, connect_seconds: float, read_seconds: float
-) -> RangedGets | None:
-    """Those of the bucket of `key`, sent and signed as a client of the session has sent a GET of that.
+def ranged_gets(session: Session, sent: AWSPreparedRequest, key: str, connections: URLLib3Session) -> RangedGets | None:
+    """Build ranged GETs with URL form, region and signature as in `sent`, a GET of `key` by a client of the session.
 
     None: it signs in a way of its own, or not at all.
     """
@@ -102,14 +104,6 @@ def ranged_gets(
     bucket_url = sent.url.removesuffix(_quoted(key))
     if credentials is None or scope is None or bucket_url == sent.url:
         return None
-    verify = session.get_config_variable("ca_bundle") or os.environ.get("REQUESTS_CA_BUNDLE", True)
-    # As a client's connections are made (botocore: `EndpointCreator`), which it keeps to itself.
-    connections = URLLib3Session(
-        verify=verify,  # type: ignore[arg-type]  # or a path
-        proxies=get_environ_proxies(bucket_url),
-        timeout=(connect_seconds, read_seconds),  # type: ignore[arg-type]  # or a pair
-        max_pool_connections=MAX_CONNECTIONS,
-    )
     user_agent = _text(sent.headers.get("User-Agent", ""))
     return RangedGets(bucket_url, scope["region"], credentials, user_agent, connections)
 

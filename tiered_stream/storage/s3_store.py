@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,12 @@ from tiered_stream.options.parsing import S3Access, StorageOptions
 from tiered_stream.process import muted
 from tiered_stream.storage.object_store import (
     ATTEMPTS,
-    MAX_CONNECTIONS,
     SLOW_DOWN,
     ObjectStore,
     too_short,
 )
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
+from tiered_stream.storage.s3_connections import S3Connections
 from tiered_stream.storage.s3_ranges import RangedGets, SentRequest, ranged_gets
 
 if TYPE_CHECKING:
@@ -63,18 +65,31 @@ _NO_CREDENTIALS = (
     aws.NoAuthTokenError, aws.SSOError,
 )  # fmt: skip
 _TIMEOUTS = (aws.ConnectTimeoutError, aws.ReadTimeoutError)
-"""They are not waited for again: KIP-1254 then turns to the broker."""
+_BROKEN = (aws.ResponseStreamingError, aws.IncompleteReadError)
+"""In the body, which botocore's own retries do not cover."""
 
 
 class S3Store(ObjectStore):
     """The objects of `bucket` whose keys begin with `prefix` and a slash (with nothing, where it is empty)."""
 
     def __init__(
-        self, client: S3Client, bucket: str, prefix: str = "",
-        ranges_like: Callable[[AWSPreparedRequest, str], RangedGets | None] = lambda sent, key: None,
-    ) -> None:  # fmt: skip
-        """`ranges_like` gives what reads ranges with less CPU than the client, as that has sent a GET of a key."""
+        self,
+        client: S3Client,
+        bucket: str,
+        prefix: str,
+        connections: S3Connections,
+        request_time: RequestTime,
+        ranges_like: Callable[[AWSPreparedRequest, str], RangedGets | None],
+    ) -> None:
+        """`ranges_like` gives ranged GETs that cost less CPU than the client's, from a GET of a key that it has sent.
+
+        Args:
+            connections: those of the client's requests.
+            request_time: how long those may take.
+        """
         self._client = client
+        self._connections = connections
+        self._time = request_time
         self._ranges_like = ranges_like
         self._ranges: RangedGets | None = None
         self._sent: SentRequest | None = SentRequest()
@@ -82,7 +97,9 @@ class S3Store(ObjectStore):
         self._root = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._busy = _BusyAnswers()
         client.meta.events.register_first("needs-retry.s3", self._busy.count)
+        client.meta.events.register_first("needs-retry.s3", partial(_raise_what_is_not_repeated, request_time))
         client.meta.events.register("before-send.s3.GetObject", self._sent.note)
+        client.meta.events.register_last("before-send.s3", partial(_send, connections))  # type: ignore[arg-type]
 
     def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         if isinstance(wanted, ByteRange) and not wanted:
@@ -90,11 +107,17 @@ class S3Store(ObjectStore):
         with self._mapped_errors(key):
             if isinstance(wanted, ByteRange) and (data := self._get_range(key, wanted)) is not None:
                 return data
-            for _ in range(ATTEMPTS - 1):
-                # The connection may break in the body, which botocore's own retries do not cover.
-                with suppress(aws.ResponseStreamingError, aws.IncompleteReadError):
+            broken = 0
+            while True:
+                try:
                     return self._get_once(key, wanted)
-            return self._get_once(key, wanted)
+                except _TIMEOUTS:
+                    if not self._time.repeats_after_timeout():
+                        raise
+                except _BROKEN:
+                    broken += 1
+                    if broken == ATTEMPTS or self._time.is_over:
+                        raise
 
     def size(self, key: str) -> int:
         with self._mapped_errors(key):
@@ -125,8 +148,7 @@ class S3Store(ObjectStore):
 
     def close(self) -> None:
         self._client.close()
-        if self._ranges is not None:
-            self._ranges.close()
+        self._connections.close()
 
     def _get_range(self, key: str, wanted: ByteRange) -> bytes | None:
         """The bytes; None: the client is to ask, with its retries, or for the error."""
@@ -135,7 +157,9 @@ class S3Store(ObjectStore):
                 return None
             return self._ranges.get(self._root + key, wanted, self._busy.add)
         except _TIMEOUTS:
-            raise
+            if not self._time.repeats_after_timeout():
+                raise
+            return None
         except aws.BotoCoreError:
             return None
 
@@ -154,6 +178,8 @@ class S3Store(ObjectStore):
             self._check_length(key, wanted, response)
             # Without an amount, the body goes from the socket into one bytes object: no copy after that.
             data = body.read()
+        if self._ranges is not None and isinstance(wanted, ByteRange):
+            self._ranges.given_to_client(self._root + key)
         self._learn_from_sent(key)
         return data
 
@@ -187,10 +213,11 @@ class S3Store(ObjectStore):
     @contextmanager
     def _mapped_errors(self, key: str) -> Iterator[None]:
         name = self.describe(key)
+        self._time.begin()
         try:
             with muted(*LOGGERS_WITH_SECRETS):
                 yield
-        except TieredStreamError:
+        except (TieredStreamError, MemoryError):  # this process's own lack of memory is not the service's fault
             raise
         except aws.ClientError as error:
             raise self._refused(error, name) from error
@@ -200,7 +227,7 @@ class S3Store(ObjectStore):
             ) from error
         except aws.ReadTimeoutError as error:
             raise StorageReadTimeoutError(
-                f"{self._endpoint} was silent for kafka.fetch.remote.read.timeout.ms, asked for {name}"
+                f"{name}, asked for at {self._endpoint}, {self._time.describe_timeout()}"
             ) from error
         except _NO_CREDENTIALS as error:
             raise StorageAccessError(f"no credentials for {name}: {_CREDENTIALS_HINT}") from error
@@ -246,8 +273,10 @@ class _BusyAnswers:
             self.add(response[0].status_code)
 
 
-def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
-    """A store with a client of its own; nothing is asked of the service yet.
+def open_s3_store(
+    options: StorageOptions, bucket: str, prefix: str, now: Callable[[], float] = time.monotonic
+) -> S3Store:
+    """A store with a client of its own; nothing is asked of the service yet. `now` is in seconds.
 
     Raises:
         ConfigurationError: the bucket's name, the endpoint, or the credentials given are malformed.
@@ -264,9 +293,11 @@ def open_s3_store(options: StorageOptions, bucket: str, prefix: str) -> S3Store:
             client = _client(session, options, _client_config(options))
     except (aws.BotoCoreError, ValueError) as error:
         raise ConfigurationError(f"no S3 client can be made for s3://{bucket}: {error}") from error
-    client.meta.events.register_first("needs-retry.s3", _raise_timeouts)
-    connect, read = options.connect_timeout_ms / 1000, options.read_timeout_ms / 1000
-    return S3Store(client, bucket, prefix, partial(ranged_gets, session, connect_seconds=connect, read_seconds=read))
+    timeouts = RequestTimeouts.of(options)
+    request_time = RequestTime(timeouts, now)
+    connections = S3Connections(session, client.meta.endpoint_url, timeouts, request_time)
+    like = partial(ranged_gets, session, connections=connections)
+    return S3Store(client, bucket, prefix, connections, request_time, like)
 
 
 def s3_client(access: S3Access, config: Config) -> S3Client:
@@ -331,20 +362,24 @@ def credential_provider(access: S3Access) -> str | None:
 def _client_config(options: StorageOptions) -> Config:
     return Config(
         signature_version="s3v4",  # signed URLs would else be of version 2, which not every service takes
-        connect_timeout=options.connect_timeout_ms / 1000,
-        read_timeout=options.read_timeout_ms / 1000,
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        max_pool_connections=MAX_CONNECTIONS,
         # Record batches carry their own CRC; stores that are not AWS's often lack S3's checksums.
         response_checksum_validation="when_required",
         s3={"addressing_style": "path" if options.s3_path_style else "auto"},
     )
 
 
-def _raise_timeouts(caught_exception: Exception | None, **_: object) -> None:
+def _raise_what_is_not_repeated(request_time: RequestTime, caught_exception: Exception | None, **_: object) -> None:
     """Called before botocore's retries."""
-    if isinstance(caught_exception, _TIMEOUTS):
+    if isinstance(caught_exception, _TIMEOUTS) and not request_time.repeats_after_timeout():
         raise caught_exception
+    if caught_exception is not None and request_time.is_over:
+        raise caught_exception
+
+
+def _send(connections: S3Connections, request: AWSPreparedRequest, **_: object) -> AWSResponse:
+    """Called in place of the client's own connections."""
+    return connections.send(request)
 
 
 def _status(error: aws.ClientError) -> int:

@@ -1,0 +1,135 @@
+"""The time that one GET may take, its repetitions included, and sockets that keep to it.
+
+A socket's read timeout bounds a silence only: a service can stretch a response without end by sending it byte by byte.
+So a socket looks at the clock before each piece that it receives, headers included.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any, ClassVar, Self
+
+import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
+
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.object_store import ATTEMPTS
+
+_ATTEMPTS_BEFORE_FALLBACK = 2
+"""A lost packet or one slow server must not send a segment's records through a broker; a second stall does."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTimeouts:
+    """KIP-1254's timeouts, the time of a GET in all, and how often a request that times out is sent. In ms."""
+
+    connect_ms: int
+    read_ms: int
+    total_ms: int
+    attempts: int
+
+    @classmethod
+    def of(cls, options: StorageOptions) -> Self:
+        attempts = _ATTEMPTS_BEFORE_FALLBACK if options.has_fallback else ATTEMPTS
+        return cls(options.connect_timeout_ms, options.read_timeout_ms, options.request_timeout_ms, attempts)
+
+
+class RequestTime(threading.local):
+    """How much time is left of the GET that this thread makes, and whether it may be repeated after a timeout.
+
+    `now` is in seconds.
+    """
+
+    def __init__(self, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = timeouts.total_ms / 1000
+        self._attempts = timeouts.attempts
+        self._now = now
+        self._end = inf
+        self._timeouts_left = timeouts.attempts - 1
+
+    def begin(self) -> None:
+        """A GET begins."""
+        self._end = self._now() + self._seconds
+        self._timeouts_left = self._attempts - 1
+
+    @property
+    def is_over(self) -> bool:
+        return self._now() > self._end
+
+    def repeats_after_timeout(self) -> bool:
+        """Whether a request that has just timed out is sent again."""
+        self._timeouts_left -= 1
+        return self._timeouts_left >= 0 and not self.is_over
+
+    def check(self) -> None:
+        """Raises TimeoutError: the time is over."""
+        if self.is_over:
+            raise TimeoutError
+
+    def describe_timeout(self) -> str:
+        """Which timeout ended the GET, as the end of a message."""
+        if self.is_over:
+            return f"did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
+        return f"was not heard of for kafka.fetch.remote.read.timeout.ms, {self._attempts} times"
+
+
+class TimedConnection(HTTPConnection):
+    """A connection whose sockets keep to `request_time`."""
+
+    request_time: ClassVar[RequestTime]
+    tls_sockets: ClassVar[type[ssl.SSLSocket]]
+
+    def _new_conn(self) -> socket.socket:
+        context = getattr(self, "ssl_context", None)
+        if context is not None:
+            context.sslsocket_class = self.tls_sockets
+        return _timed(super()._new_conn(), self.request_time)
+
+
+class TimedTlsConnection(TimedConnection, HTTPSConnection):
+    """The same with TLS."""
+
+
+def timed_pools(
+    request_time: RequestTime, plain: type[HTTPConnection], tls: type[HTTPSConnection], **attributes: object
+) -> dict[str, type]:
+    """Classes of connection pools by scheme, for urllib3, which gives the connections that it makes nothing of ours.
+
+    Args:
+        plain: the class of connections without TLS, a `TimedConnection`, which gets `attributes`; `tls`: with TLS.
+    """
+    tls_sockets = type("TimedTlsSocket", (_TimedTlsSocket,), {"check_time": staticmethod(request_time.check)})
+    attributes = {"request_time": request_time, "tls_sockets": tls_sockets, **attributes}
+    plain_connections, tls_connections = (type(f"Timed{each.__name__}", (each,), attributes) for each in (plain, tls))
+    return {
+        "http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain_connections}),
+        "https": type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": tls_connections}),
+    }
+
+
+class _TimedSocket(socket.socket):
+    """A socket that asks, before each piece that it receives, whether there is still time."""
+
+    check_time: Callable[[], None] = staticmethod(lambda: None)
+
+    def recv_into(self, *args: Any) -> int:
+        self.check_time()
+        return super().recv_into(*args)
+
+
+class _TimedTlsSocket(_TimedSocket, ssl.SSLSocket):
+    """The same with TLS."""
+
+
+def _timed(sock: socket.socket, request_time: RequestTime) -> _TimedSocket:
+    timeout = sock.gettimeout()
+    timed = _TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
+    timed.settimeout(timeout)
+    timed.check_time = request_time.check
+    return timed
