@@ -11,6 +11,7 @@ from tiered_stream.delta.writer_requirements import render_writer_requirements
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
+from tiered_stream.options.plugin_properties import render_plugin_properties
 from tiered_stream.options.tables import render_option_table, render_table, with_table
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -21,6 +22,7 @@ def tables() -> dict[tuple[str, str], str]:
     return {
         ("options.md", "options"): render_option_table(),
         ("options.md", "client properties"): render_client_properties(),
+        ("options.md", "plugin properties"): render_plugin_properties(),
         ("options.md", "limits"): render_table(LIMIT_OPTIONS.values()),
         ("guides/ingest.md", "ingest options"): render_table(INGEST_OPTIONS),
         ("guides/typed-tables.md", "row options"): render_table(ROW_OPTIONS),

@@ -26,6 +26,7 @@ from tiered_stream.options.choices import (
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
+from tiered_stream.options.plugin_properties import check_plugin_properties, warn_of_unknown_properties
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
 from tiered_stream.options.types import Option, Queries
 
@@ -157,6 +158,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
     given.warn(queries, besides=_ENDS if _bounded(given, streaming) else ())
+    _warn_of_plugin(options.storage, given)
     return options
 
 
@@ -217,7 +219,9 @@ def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
     """The storage options alone, for whoever has no query; checks all names. Raises: as `parse_options`."""
     given = GivenOptions(raw)
     given.check_names()
-    return _storage(given)
+    storage = _storage(given)
+    _warn_of_plugin(storage, given)
+    return storage
 
 
 def parse_subscription(raw: Mapping[str, str]) -> Subscription:
@@ -369,12 +373,19 @@ def _locator(given: GivenOptions) -> LocatorName:
 def _storage(given: GivenOptions) -> StorageOptions:
     rsm_config = given.with_prefix(given.plugin_prefix)
     layout = _layout(given)
-    if layout is StorageLayout.AIVEN:  # the plugin calls the S3 settings as we do, less `remote.`
+    if layout is StorageLayout.AIVEN:
+        check_plugin_properties(rsm_config, given.plugin_prefix, given.has)
+        # The plugin calls the S3 settings as we do, less `remote.`.
         given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
     if plugin_uri := _plugin_uri(layout, rsm_config):
         given = given.or_else({remote.STORAGE_URI.name.lower(): plugin_uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
     return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))
+
+
+def _warn_of_plugin(storage: StorageOptions, given: GivenOptions) -> None:
+    if storage.layout is StorageLayout.AIVEN:
+        warn_of_unknown_properties(storage.rsm_config, given.plugin_prefix)
 
 
 def _layout(given: GivenOptions) -> StorageLayout:

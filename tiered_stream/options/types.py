@@ -38,6 +38,7 @@ _MICROSECONDS = {
 _PYTHON_ALONE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
 _SET_WITHIN_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
 _SIZE = re.compile(r"([0-9]{1,19})([kmgtp]?)b?")
+_AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
@@ -284,6 +285,7 @@ def _has_port_or_none(parts: SplitResult) -> bool:
 def _without_credentials(value: str) -> tuple[str, SplitResult]:
     uri = text(value).rstrip("/")
     parts = urlsplit(uri)
-    if parts.username is not None or parts.password is not None:
+    names_container = parts.scheme in _AZURE and parts.password is None  # abfss://container@account.dfs.…
+    if not names_container and (parts.username is not None or parts.password is not None):
         raise HiddenValueError("must not carry credentials: give them in the options for keys")
     return uri, parts

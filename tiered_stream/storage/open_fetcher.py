@@ -49,7 +49,8 @@ def open_store(options: StorageOptions) -> ObjectStore:
 
         return open_s3_store(options, bucket=uri.netloc, prefix=uri.path)
     raise ConfigurationError(
-        f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix and file:///folder are"
+        f"remote.storage.uri: the scheme {uri.scheme!r} is not known; s3://bucket/prefix and file:///folder are. For "
+        "another storage give a class of your own in kafka.remote.storage.fetcher.class"
     )
 
 

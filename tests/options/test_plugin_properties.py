@@ -1,0 +1,112 @@
+"""Each setting of the page of the Aiven plugin 1.1.1 has a verdict, and the verdict holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.parsing import StorageOptions, parse_options, parse_storage_options
+from tiered_stream.options.plugin_properties import PLUGIN_PROPERTIES, PluginUse, plugin_property
+
+PAGE = (Path(__file__).parent / "aiven_plugin_1.1.1.txt").read_text().split()
+"""The names on the plugin's page docs/configs.rst at its tag v1.1.1, each with the prefix that the page gives it."""
+PLUGIN = {"remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager"}
+SECRET = "not-to-be-shown"
+
+HONOURED: dict[str, tuple[str, Callable[[StorageOptions], object], object]] = {
+    "storage.s3.bucket.name": ("tier", lambda read: read.uri, "s3://tier"),
+    "storage.s3.region": ("eu-north-1", lambda read: read.s3_region, "eu-north-1"),
+    "storage.s3.endpoint.url": ("http://s3:9000", lambda read: read.s3_endpoint_url, "http://s3:9000"),
+    "storage.s3.path.style.access.enabled": ("true", lambda read: read.s3_path_style, True),
+    "storage.aws.access.key.id": ("id", lambda read: read.access_key_id, "id"),
+    "storage.aws.secret.access.key": (SECRET, lambda read: read.secret_access_key, SECRET),
+    "storage.aws.session.token": (SECRET, lambda read: read.session_token, SECRET),
+    "storage.root": ("/tier", lambda read: read.uri, "file:///tier"),
+    "key.prefix": ("p/", lambda read: read.rsm_config["key.prefix"], "p/"),
+}
+"""A value of each honoured setting of the page, and what becomes of it."""
+
+
+def parsed(name: str, value: str, **others: str) -> StorageOptions:
+    given = {f"remote.{key.replace('__', '.')}": other for key, other in others.items()}
+    return parse_storage_options({**PLUGIN, f"rsm.config.{name}": value, **given})
+
+
+def test_the_page_was_read() -> None:
+    assert len(PAGE) == 62
+
+
+@pytest.mark.parametrize("name", PAGE)
+def test_each_setting_of_the_plugins_page_is_honoured_or_without_effect_or_refused(name: str) -> None:
+    known = PLUGIN_PROPERTIES[name]
+    assert known.doc
+    if known.use is PluginUse.HONOURED:
+        value, read, wanted = HONOURED[name]
+        assert read(parsed(name, value)) == wanted
+    elif known.use is PluginUse.NO_EFFECT:
+        assert replace(parsed(name, "value"), rsm_config={}) == StorageOptions(layout=parsed(name, "").layout)
+    else:
+        with pytest.raises(ConfigurationError, match=f"rsm.config.{name}") as caught:
+            parsed(name, SECRET)
+        assert known.taken or SECRET not in str(caught.value)
+        assert all(parsed(name, value) for value in (*known.taken, ""))
+
+
+@pytest.mark.parametrize(
+    "name,value,said",
+    [
+        ("segment.format", "iceberg", "only kafka is read"),
+        ("storage.backend.class", "io.aiven.kafka.tieredstorage.storage.gcs.GcsStorage", "not Google's or Azure's"),
+        ("storage.aws.credentials.file", "/etc/aws", "the file is not read: give remote.storage.aws.access.key.id"),
+        ("storage.aws.certificate.check.enabled", "false", "AWS_CA_BUNDLE"),
+        ("storage.proxy.host", "socks", "SOCKS proxies are not spoken"),
+    ],
+)
+def test_a_setting_that_cannot_be_followed_is_refused_with_what_to_do(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        parsed(name, value)
+
+
+def test_who_gives_credentials_or_a_place_in_the_readers_own_options_may_paste_the_brokers() -> None:
+    keys = {"storage__aws__access__key__id": "id", "storage__aws__secret__access__key": "secret"}
+    for name in ("storage.aws.credentials.file", "storage.aws.credentials.provider.class"):
+        assert parsed(name, "a", **keys).access_key_id == "id"
+    for name in ("storage.backend.class", "storage.gcs.bucket.name", "storage.azure.sas.token"):
+        assert parsed(name, "a", storage__uri="s3://copy").uri == "s3://copy"
+        parse_storage_options({**PLUGIN, f"rsm.config.{name}": "a", "kafka.remote.storage.fetcher.class": "my.Fetcher"})
+
+
+def test_key_pairs_by_any_id_are_known() -> None:
+    for name, use in (("private", PluginUse.HONOURED), ("public", PluginUse.NO_EFFECT)):
+        known = plugin_property(f"encryption.key.pairs.key1.{name}.key.file")
+        assert known is not None and known.use is use
+
+
+def test_a_setting_that_is_unknown_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"rsm.config.key.prefx": "p/", "rsm.config.storage.s3.bucket.name": "b", "rsm.config.something.new": "1"}
+    query = {"subscribe": "t", "remote.log.locator": "archive"}
+    for parse in (parse_storage_options, partial(parse_options, streaming=False)):
+        caplog.clear()
+        parse({**PLUGIN, **given, **(query if parse is not parse_storage_options else {})})
+        assert "rsm.config.key.prefx is no known property" in caplog.text
+    assert "did you mean rsm.config.key.prefix?" in caplog.text
+    assert "rsm.config.something.new is no known property of the Aiven plugin, and has no effect\n" in caplog.text
+    assert "bucket.name" not in caplog.text
+
+
+def test_another_plugins_settings_are_not_looked_at() -> None:
+    parse_storage_options({"remote.storage.layout": "local", "rsm.config.segment.format": "iceberg"})
+
+
+def test_a_container_of_azure_is_no_credential() -> None:
+    uri = "abfss://container@account.dfs.core.windows.net/tier"
+    assert parse_storage_options({"remote.storage.uri": uri}).uri == uri
+    for hidden in (f"abfss://container:{SECRET}@account.dfs.core.windows.net", f"s3://{SECRET}@bucket"):
+        with pytest.raises(ConfigurationError, match="must not carry credentials") as caught:
+            parse_storage_options({"remote.storage.uri": hidden})
+        assert SECRET not in str(caught.value)

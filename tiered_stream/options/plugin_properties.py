@@ -1,0 +1,194 @@
+"""Every property of the Aiven plugin for tiered storage (1.1.1), as the broker has them, and what becomes of it here.
+
+Names are those of the plugin's page `docs/configs.rst`, and those that its classes `RemoteStorageManagerConfig` and
+`ProxyConfig` take besides. A `*` stands for any text.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import Any
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.remote_options import ACCESS_KEY_ID, STORAGE_URI
+from tiered_stream.options.spark_options import FETCHER_CLASS
+from tiered_stream.options.types import Option
+from tiered_stream.options.unknown_names import is_slip, nearest_name
+
+log = logging.getLogger(__name__)
+
+
+class PluginUse(Enum):
+    """What is done with a property that is given."""
+
+    HONOURED = "honoured"
+    NO_EFFECT = "without effect"
+    REFUSED = "an error"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginProperty:
+    """`doc` says what an honoured property does, or why another has no effect or is refused.
+
+    Args:
+        taken: values of a refused property that are no error, in any case.
+        settled_by: if one of these options is given, the property is of no importance, and no error either.
+    """
+
+    name: str
+    use: PluginUse
+    doc: str
+    taken: tuple[str, ...] = ()
+    settled_by: tuple[Option[Any], ...] = ()
+
+    def refuses(self, value: str) -> bool:
+        return self.use is PluginUse.REFUSED and value.lower() not in ("", *map(str.lower, self.taken))
+
+
+_HONOURED = {
+    "storage.s3.bucket.name": "The bucket.",
+    "storage.s3.region": "As `remote.storage.s3.region`.",
+    "storage.s3.endpoint.url": "As `remote.storage.s3.endpoint.url`.",
+    "storage.s3.path.style.access.enabled": "As `remote.storage.s3.path.style.access.enabled`.",
+    "storage.aws.access.key.id": "As `remote.storage.aws.access.key.id`.",
+    "storage.aws.secret.access.key": "As `remote.storage.aws.secret.access.key`.",
+    "storage.aws.session.token": "As `remote.storage.aws.session.token`.",
+    "storage.root": "The folder, of the plugin's file system storage.",
+    "key.prefix": "What the keys of all objects begin with.",
+    "encryption.key.pairs": "The ids of the key pairs by which segments may have been encrypted.",
+    "encryption.key.pairs.*.private.key.file": "The private key of each pair, on every executor.",
+}
+_NO_EFFECT = {
+    "each segment's manifest or metadata says it": """
+        chunk.size compression.enabled compression.heuristic.enabled custom.metadata.fields.include encryption.enabled
+        encryption.key.pair.id""",
+    "it concerns uploads": """
+        encryption.key.pairs.*.public.key.file storage.overwrite.enabled storage.s3.legacy.md5.plugin.enabled
+        storage.s3.multipart.upload.part.size storage.s3.storage.class upload.rate.limit.bytes.per.second""",
+    "it concerns the broker's caches, metrics and log": """
+        fetch.chunk.cache.class fetch.chunk.cache.get.timeout.ms fetch.chunk.cache.path
+        fetch.chunk.cache.prefetch.max.size fetch.chunk.cache.retention.ms fetch.chunk.cache.size
+        fetch.chunk.cache.thread.pool.size fetch.indexes.cache.get.timeout.ms fetch.indexes.cache.retention.ms
+        fetch.indexes.cache.size fetch.indexes.cache.thread.pool.size fetch.manifest.cache.get.timeout.ms
+        fetch.manifest.cache.retention.ms fetch.manifest.cache.size fetch.manifest.cache.thread.pool.size
+        key.prefix.mask metrics.num.samples metrics.recording.level metrics.sample.window.ms""",
+    "requests have the timeouts of `kafka.fetch.remote.*` and `remote.fetch.request.timeout.ms`": """
+        storage.s3.api.call.attempt.timeout storage.s3.api.call.timeout""",
+    "record batches have checksums of their own": "storage.aws.checksum.check.enabled",
+    "it is used with `segment.format=iceberg` only": """
+        iceberg.catalog.class iceberg.catalog.* iceberg.namespace structure.provider.class structure.provider.*""",
+}
+_S3 = "io.aiven.kafka.tieredstorage.storage.s3.S3Storage"
+_FOLDER = "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage"
+_CHAIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
+_CREDENTIALS = (
+    f"give {ACCESS_KEY_ID.name} and what goes with it, or remove the property, so that AWS's credential chain is used"
+)
+_PLACES = (STORAGE_URI, FETCHER_CLASS)
+_OF_OTHER_BACKENDS = """
+storage.gcs.bucket.name storage.gcs.credentials.default storage.gcs.credentials.json storage.gcs.credentials.path
+storage.gcs.endpoint.url storage.gcs.resumable.upload.chunk.size
+storage.azure.account.key storage.azure.account.name storage.azure.connection.string storage.azure.container.name
+storage.azure.endpoint.url storage.azure.sas.token storage.azure.upload.block.size
+"""
+_REFUSED = (
+    PluginProperty(
+        "storage.backend.class", PluginUse.REFUSED,
+        f"only S3 and folders are read, and not Google's or Azure's storage. If the objects can also be read by S3's "
+        f"protocol, say where by {STORAGE_URI.name}; else give a class of your own in {FETCHER_CLASS.name}",
+        (_S3, _FOLDER), _PLACES,
+    ),
+    PluginProperty(
+        "segment.format", PluginUse.REFUSED, "only `kafka` is read: with `iceberg`, read the Iceberg table", ("kafka",)
+    ),
+    PluginProperty(
+        "storage.aws.credentials.file", PluginUse.REFUSED, f"the file is not read: {_CREDENTIALS}", (), (ACCESS_KEY_ID,)
+    ),
+    PluginProperty(
+        "storage.aws.credentials.provider.class", PluginUse.REFUSED,
+        f"Java cannot be run here, and only `{_CHAIN}` has a counterpart: {_CREDENTIALS}",
+        (_CHAIN,), (ACCESS_KEY_ID,),
+    ),
+    PluginProperty(
+        "storage.aws.certificate.check.enabled", PluginUse.REFUSED,
+        "certificates are always checked: name the authority's file in the environment variable AWS_CA_BUNDLE",
+        ("true",),
+    ),
+    *(
+        PluginProperty(
+            name, PluginUse.REFUSED,
+            "SOCKS proxies are not spoken: remove the property if the storage is reached without, or by an HTTP proxy "
+            "in the environment variable HTTPS_PROXY",
+        )
+        for name in ("storage.proxy.host", "storage.proxy.port", "storage.proxy.username", "storage.proxy.password")
+    ),
+    *(
+        PluginProperty(
+            name, PluginUse.REFUSED, "Google's and Azure's storage are not read: see `storage.backend.class`", (),
+            _PLACES,
+        )
+        for name in _OF_OTHER_BACKENDS.split()
+    ),
+)  # fmt: skip
+
+
+def _all() -> Iterator[PluginProperty]:
+    yield from (PluginProperty(name, PluginUse.HONOURED, doc) for name, doc in _HONOURED.items())
+    for reason, names in _NO_EFFECT.items():
+        yield from (PluginProperty(name, PluginUse.NO_EFFECT, reason) for name in names.split())
+    yield from _REFUSED
+
+
+PLUGIN_PROPERTIES = {each.name: each for each in _all()}
+"""By name, without the prefix that the broker gives them, as `rsm.config.`."""
+
+
+def plugin_property(name: str) -> PluginProperty | None:
+    """The property of that name, in lower case; None: it is unknown."""
+    known = PLUGIN_PROPERTIES.get(name)
+    patterns = (each for each in PLUGIN_PROPERTIES.values() if "*" in each.name)
+    return known or next((each for each in patterns if fnmatchcase(name, each.name)), None)
+
+
+def check_plugin_properties(given: Mapping[str, str], prefix: str, has: Callable[[Option[Any]], bool]) -> None:
+    """Refuse what asks for something that cannot be done here.
+
+    Args:
+        given: the plugin's properties, their names in lower case and without `prefix`.
+        has: whether an option is given.
+
+    Raises:
+        ConfigurationError: names the property.
+    """
+    for name in sorted(given, key=lambda each: (each != "storage.backend.class", each)):
+        known, value = plugin_property(name), given[name].strip()
+        if known is not None and known.refuses(value) and not any(map(has, known.settled_by)):
+            shown = f" = {value[:200]!r}" if known.taken else ""  # the values of others may be secrets
+            raise ConfigurationError(f"option {prefix}{name}{shown} is not supported: {known.doc.replace('`', '')}")
+
+
+def warn_of_unknown_properties(given: Mapping[str, str], prefix: str) -> None:
+    """Log each of the plugin's properties that is unknown, so without effect: of another version, or mistyped."""
+    for name in sorted(given):
+        if plugin_property(name) is None:
+            near = nearest_name(name, PLUGIN_PROPERTIES)
+            hint = f"; did you mean {prefix}{near}?" if is_slip(name, near) else ""
+            log.warning("option %s%s is no known property of the Aiven plugin, and has no effect%s", prefix, name, hint)
+
+
+def render_plugin_properties() -> str:
+    """A Markdown table: each honoured property, then the others by what they have in common."""
+    lines = ["| Property | Given, it is | Meaning |", "|---|---|---|"]
+    by_verdict: dict[tuple[str, str], list[PluginProperty]] = {}
+    for each in PLUGIN_PROPERTIES.values():
+        by_verdict.setdefault((each.use.value, each.doc), []).append(each)
+    for (use, doc), properties in by_verdict.items():
+        names, first = ", ".join(f"`{each.name}`" for each in properties), properties[0]
+        taken = f", but for {' and '.join(f'`{value}`' for value in first.taken)}" if first.taken else ""
+        settled = f", unless {' or '.join(f'`{each.name}`' for each in first.settled_by)} is given"
+        lines.append(f"| {names} | {use}{taken}{settled if first.settled_by else ''} | {doc} |")
+    return "\n".join(lines) + "\n"
