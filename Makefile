@@ -71,9 +71,10 @@ $(DOCS)/.installed: requirements-docs.lock
 test-slow: venv java ## Run the tests that `make test` leaves out because they take long
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
-# The next three take MINUTES, and chaos and fuzz a SEED, which else is drawn and printed.
+# The next three take MINUTES, and chaos and fuzz a SEED, which else is drawn and printed. ALONE=1: chaos lets only S3 stall, for
+# queries that no broker helps.
 chaos: venv java ## Let faults of all kinds strike landing queries for MINUTES=30, and count every record
-	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(ALONE),--alone)
 
 soak: venv java ## Land by triggers of a second for MINUTES=60 under all kinds of load, look for what grows, count every record
 	@$(BIN)/python -m tests.soak $(or $(MINUTES),60)

@@ -1,6 +1,6 @@
 """`make chaos`: faults of every kind strike queries on a real stack, and every record is counted after each.
 
-python -m tests.chaos [--minutes 30] [--seed N] [--kind KIND ...]
+python -m tests.chaos [--minutes 30] [--seed N] [--kind KIND ...] [--alone]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 
 from tests.chaos.faults import LASTING, PASSING
-from tests.chaos.rig import Rig
+from tests.chaos.rig import LOCAL, WITHOUT_RETRIES, Rig
 from tests.chaos.rounds import Rounds, console
 from tests.stack.build import ROOT, build_folder
 
@@ -23,13 +23,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     kinds = sorted({fault.kind for fault in (*PASSING, *LASTING)})
     parser.add_argument("--kind", action="append", choices=kinds, default=[], help="one that strikes; else all do")
+    stalls = "stalls of the storage that are longer than its timeouts, and only queries that no broker helps"
+    parser.add_argument("--alone", action="store_true", help=stalls)
     arguments = parser.parse_args()
     console.print(f"chaos for {arguments.minutes:g} minutes, seed {arguments.seed}")
     with build_folder("chaos") as folder:
-        begin = time.monotonic()
-        with Rig(folder) as rig:
-            rounds = Rounds(rig, arguments.seed, arguments.kind)
-            numbers = itertools.count(1)
+        with Rig(folder, WITHOUT_RETRIES if arguments.alone else LOCAL) as rig:
+            rounds = Rounds(rig, arguments.seed, arguments.kind, alone=arguments.alone)
+            numbers, begin = itertools.count(1), time.monotonic()
             while time.monotonic() - begin < arguments.minutes * 60:
                 rounds.play(next(numbers))
         tally = rounds.tally

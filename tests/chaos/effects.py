@@ -83,6 +83,20 @@ def stalled(share: float) -> Effect:
     return effect
 
 
+def dripped(pause: float) -> Effect:
+    """The answer comes a byte at a time, with pauses of so many seconds, until the client hangs up."""
+
+    def effect(exchange: Exchange) -> bytes:
+        answer = exchange.answer(exchange.request)
+        for at in range(len(answer)):
+            if exchange.gone.wait(pause):
+                raise Broken
+            exchange.client.sendall(answer[at : at + 1])
+        return b""
+
+    return effect
+
+
 def refused(status: int) -> Effect:
     """S3's answer with such a status."""
     body = f"<Error><Code>{CODES[status]}</Code><Message>chaos</Message></Error>".encode()

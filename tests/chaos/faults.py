@@ -12,8 +12,9 @@ from tests.chaos import effects, kills, topic_changes
 from tests.chaos.driver import KILLED
 from tests.chaos.effects import Effect
 from tests.chaos.proxy import FaultProxy
-from tests.chaos.rig import Query, Rig
+from tests.chaos.rig import READ_TIMEOUT_MS, Query, Rig
 from tests.delta.driver import POINTS
+from tiered_stream.storage.object_store import ATTEMPTS
 
 UNTIL_IT_FAILS = 10_000
 MOST_STRIKES = (1, 1, 2, 6)
@@ -29,6 +30,8 @@ BROKERS_AWAY = "BrokerUnavailableError|FetchTimeoutError"
 WORKER_AWAY = "Python worker exited unexpectedly"
 PLANNER_AWAY = r"java\.io\.EOFException|java\.net\.SocketException"
 """Of Spark's connection to it."""
+OF_THE_GATEWAY = "BrokerUnavailableError"
+"""It waits longer for an index than its clients for its answer (`kafka.request.timeout.ms` of the rig)."""
 DATA_LOSS = rf"KAFKA_DATA_LOSS\.|{NOT_FOUND}"
 """A query that may not ask the brokers does not hear that the object is missing for good reason."""
 
@@ -62,6 +65,15 @@ def _storage(kind: str, make: Callable[[Rig], Effect], errors: str, of_the_gatew
         return _through(rig, rig.storage, make(rig), UNTIL_IT_FAILS if fails else rig.chance.choice(MOST_STRIKES))
 
     return Fault(f"S3: {kind}", strike, errors, of_the_gateway=of_the_gateway)
+
+
+def _passing_stall(kind: str, make: Callable[[Rig], Effect]) -> Fault:
+    """A stall of fewer requests than are sent before one is given up: no query may end with an error."""
+
+    def strike(rig: Rig, query: Query) -> bool:
+        return _through(rig, rig.storage, make(rig), rig.chance.randint(1, ATTEMPTS - 1))
+
+    return Fault(f"S3: passing {kind}", strike, of_the_gateway=OF_THE_GATEWAY)
 
 
 def _brokers(kind: str, make: Callable[[Rig], Effect]) -> Fault:
@@ -135,8 +147,7 @@ ANSWERS = (
     _storage("short body", lambda rig: effects.shortened, TRUNCATED),
     _storage("cut", lambda rig: effects.cut(_share(rig)), CUT),
     _storage("reset", lambda rig: effects.reset(_share(rig)), CUT),
-    # The gateway waits longer for an index than its clients for its answer (`kafka.request.timeout.ms` of the rig).
-    _storage("stall", lambda rig: effects.stalled(_share(rig)), READ_TIMEOUT, of_the_gateway="BrokerUnavailableError"),
+    _storage("stall", lambda rig: effects.stalled(_share(rig)), READ_TIMEOUT, of_the_gateway=OF_THE_GATEWAY),
     _storage("delay", lambda rig: effects.delayed(rig.chance.uniform(0.1, 1)), READ_TIMEOUT),
     _storage("clock skew, old signature", lambda rig: effects.signed_long_ago, ACCESS),
     _brokers("cut", lambda rig: effects.cut(_share(rig))),
@@ -162,6 +173,15 @@ PASSING = (
     Fault("partitions added", _in_mid_query(topic_changes.add_partition)),
 )  # fmt: skip
 """Those that leave the topic what it is, or add to it; as often as they are to happen."""
+STALLS = (
+    _passing_stall("stall", lambda rig: effects.stalled(_share(rig))),
+    _passing_stall("stall", lambda rig: effects.stalled(_share(rig))),
+    _passing_stall("delay", lambda rig: effects.delayed(rig.chance.uniform(1.1, 2) * READ_TIMEOUT_MS / 1000)),
+    _storage("stall", lambda rig: effects.stalled(_share(rig)), READ_TIMEOUT, of_the_gateway=OF_THE_GATEWAY),
+    _storage("drip", lambda rig: effects.dripped(READ_TIMEOUT_MS / 3000), READ_TIMEOUT, of_the_gateway=OF_THE_GATEWAY),
+    _storage("503", lambda rig: effects.refused(503), UNAVAILABLE),
+)
+"""Each longer than the storage's timeouts, but for the last: for queries that no broker helps."""
 LASTING = (
     Fault("records deleted", topic_changes.delete_records, DATA_LOSS),
     Fault("retention", topic_changes.retention, DATA_LOSS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,11 +11,13 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self
 
+from tests.archives import archive_options, consumed
 from tests.chaos.checking import Place, Truth, truth
 from tests.chaos.driver import Driver
 from tests.chaos.proxy import FaultProxy, HttpProxy
 from tests.chaos.small_disk import SmallDisk
 from tests.gateway.running import RunningGateway
+from tests.golden import golden
 from tests.stack.broker import KafkaBroker
 from tests.stack.consume import read_topic
 from tests.stack.processes import LONG, wait_until
@@ -25,8 +28,18 @@ from tests.stack.transactions import TransactionalProducer
 PROXIED = "PROXIED"
 """The broker's listener for readers."""
 QUICK_FAILOVER = {"broker.session.timeout.ms": "5000", "broker.heartbeat.interval.ms": "1000"}
+QUICK_GATEWAY = {"kafka.fetch.remote.read.timeout.ms": "1500", "remote.fetch.request.timeout.ms": "3000"}
+"""It has given a storage up before its clients, who wait for 4 s, give it up."""
 LOCAL = {"spark.master": "local[2,3]"}
 """A task may fail twice before its stage does."""
+WITHOUT_RETRIES = {"spark.master": "local[2]"}
+"""The first task that fails ends the query."""
+READ_TIMEOUT_MS = 1500
+"""The storage's, of a query that passing faults strike."""
+REQUEST_TIMEOUT_MS = 10_000
+"""The same, for a request in all."""
+ARCHIVE_BUCKET, ARCHIVED_OFFSETS = "archive", 400
+"""The bucket of archives, and what a micro-batch reads of one."""
 ON_CLUSTER = {"spark.executor.memory": "600m", "spark.executor.cores": "1"}
 
 
@@ -55,6 +68,8 @@ class Query:
     """Whether the topic has more than the present run could see."""
     said: str = field(default="", repr=False)
     """What drivers have logged while they ran it."""
+    archive: str = ""
+    """The golden set that it reads, without brokers."""
 
     def shown(self) -> str:
         where = "cluster" if self.on_cluster else "local"
@@ -68,10 +83,15 @@ class Query:
 
 
 class Rig:
-    """A context manager: everything runs inside it, drivers from when they are first asked for."""
+    """A context manager: everything runs inside it, drivers from when they are first asked for.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        local: settings of the driver without a cluster.
+    """
+
+    def __init__(self, folder: Path, local: Mapping[str, str] = LOCAL) -> None:
         self.folder = folder
+        self._local = local
         self.storage, self.brokers = HttpProxy(), FaultProxy()
         self.stack = TieredStack(
             folder / "stack", listeners={PROXIED: "PLAINTEXT"}, advertised={PROXIED: self.brokers.address},
@@ -83,7 +103,7 @@ class Rig:
         )  # fmt: skip
         self.storage.upstream = self.stack.s3proxy.port
         self.brokers.upstream = int(self.stack.broker.address(PROXIED).rpartition(":")[2])
-        self.gateway = RunningGateway(folder / "gateway", self.options())
+        self.gateway = RunningGateway(folder / "gateway", {**self.options(), **QUICK_GATEWAY})
         self.small_disk = SmallDisk(folder / "small-disk")
         self.chance = Random()
         self.driver: Driver
@@ -122,24 +142,40 @@ class Rig:
 
     def options_of(self, query: Query) -> dict[str, str]:
         """What the query is started with."""
-        direct = self.options()
+        return {
+            **(self._archive_options(query) if query.archive else self._live_options(query)),
+            "kafka.isolation.level": query.isolation,
+            "failOnDataLoss": str(query.fail_on_data_loss).lower(),
+            "kafka.fetch.remote.read.timeout.ms": str(query.read_timeout_ms),
+            "remote.fetch.request.timeout.ms": str(max(REQUEST_TIMEOUT_MS, query.read_timeout_ms)),
+            "ingest.commit": query.commit,
+        }
+
+    def _live_options(self, query: Query) -> dict[str, str]:
         through_gateway = {
             "kafka.bootstrap.servers": self.gateway.bootstrap_servers,
             "remote.signed.location.hosts": self.storage.url,
         }
         return {
-            **(through_gateway if query.locator == "broker" else direct),
+            **(through_gateway if query.locator == "broker" else self.options()),
             "subscribe": query.topic,
             "startingOffsets": "earliest",
-            "kafka.isolation.level": query.isolation,
-            "failOnDataLoss": str(query.fail_on_data_loss).lower(),
             "remote.log.locator": query.locator,
             "remote.fallback": query.fallback,
             "maxOffsetsPerTrigger": "40",
-            "kafka.fetch.remote.read.timeout.ms": str(query.read_timeout_ms),
             "kafka.request.timeout.ms": "4000",
-            "ingest.commit": query.commit,
         }
+
+    def _archive_options(self, query: Query) -> dict[str, str]:
+        bucket = self.stack.tier_dir.parent / ARCHIVE_BUCKET / query.archive
+        if not bucket.exists():
+            shutil.copytree(golden(query.archive).bucket, bucket)
+        proxied = {**self.stack.s3proxy.options(), "remote.storage.s3.endpoint.url": self.storage.url}
+        return archive_options(
+            query.archive,
+            {"subscribe": query.topic, "maxOffsetsPerTrigger": str(ARCHIVED_OFFSETS), "remote.split.bytes": "100k"},
+            {**proxied, "remote.storage.uri": f"s3://{ARCHIVE_BUCKET}/{query.archive}"},
+        )
 
     def start(self, query: Query) -> None:
         """Let the query's driver, which is made where there is none, start it."""
@@ -167,7 +203,10 @@ class Rig:
         return error
 
     def truth(self, query: Query) -> Truth:
-        """What a consumer has of the topic now."""
+        """What a consumer has of the topic now, or had of it when it was archived."""
+        if query.archive:
+            archived = consumed(query.archive, query.isolation)
+            return truth(row for partition, rows in archived.items() if partition.topic == query.topic for row in rows)
         return truth(read_topic(self.stack.broker, query.topic, query.isolation))
 
     @property
@@ -179,7 +218,7 @@ class Rig:
             driver.kill()
 
     def _new_driver(self, on_cluster: bool) -> Driver:
-        settings: Mapping[str, Any] = LOCAL
+        settings: Mapping[str, Any] = self._local
         if on_cluster:
             if self._cluster is None:
                 self._cluster = self._closing.enter_context(SparkCluster(self.cluster_folder))

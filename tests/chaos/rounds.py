@@ -11,11 +11,13 @@ from random import Random
 
 from rich.console import Console
 
+from tests.archives import consumed
 from tests.chaos.checking import compare
-from tests.chaos.faults import LASTING, PASSING, Fault
-from tests.chaos.rig import Query, Rig
+from tests.chaos.faults import LASTING, PASSING, STALLS, Fault
+from tests.chaos.rig import READ_TIMEOUT_MS, Query, Rig
 from tests.chaos.tally import RECOVERED, RIGHT, WRONG, Tally
 from tests.chaos.topics import fill
+from tests.golden import NAMES
 from tests.stack.consume import READ_COMMITTED, READ_UNCOMMITTED
 
 TABLES = 3
@@ -54,10 +56,13 @@ class Rounds:
 
     Args:
         kinds: the faults to choose from; without it all.
+        alone: only stalls of the storage strike, and only queries that no broker helps: with `remote.fallback=fail`,
+            and of archives.
     """
 
-    def __init__(self, rig: Rig, seed: int, kinds: Sequence[str] = ()) -> None:
+    def __init__(self, rig: Rig, seed: int, kinds: Sequence[str] = (), *, alone: bool = False) -> None:
         self._rig, self._seed = rig, seed
+        self._alone = Deck(STALLS, Random(seed)) if alone else None
         self.tally = Tally(seed)
         passing, lasting = ([each for each in of if not kinds or each.kind in kinds] for of in (PASSING, LASTING))
         self._passing, self._lasting = Deck(passing, Random(seed)), Deck(lasting, Random(seed))
@@ -67,12 +72,29 @@ class Rounds:
         rig, topic = self._rig, f"chaos-{number}"
         rig.chance = Random(f"{self._seed}/{number}")
         fill(rig.stack.broker, topic, rig.chance)
+        if self._alone is not None:
+            self._play_alone(topic, str(number), self._alone)
+            return
         for table in range(TABLES):
             lasting = table == TABLES - 1
             query = self._query(topic, f"{number}-{table}", lasting=lasting)
             query.expected = rig.truth(query)
             deck = self._lasting if lasting else self._passing
             self._land(query, deck, 1 if lasting else FAULTS)
+            self.tally.tables += 1
+            shutil.rmtree(query.checkpoint, ignore_errors=True)
+
+    def _play_alone(self, topic: str, number: str, deck: Deck) -> None:
+        """A live topic, and one of each archive."""
+        chance = self._rig.chance
+        for archive in ("", *NAMES):
+            query = self._query(topic, f"{number}-{archive or 'live'}", lasting=False)
+            query.fallback, query.on_cluster = "fail", False
+            if archive:
+                topics = sorted({partition.topic for partition in consumed(archive, query.isolation)})
+                query.archive, query.locator, query.topic = archive, "archive", chance.choice(topics)
+            query.expected = self._rig.truth(query)
+            self._land(query, deck, FAULTS)
             self.tally.tables += 1
             shutil.rmtree(query.checkpoint, ignore_errors=True)
 
@@ -89,7 +111,7 @@ class Rounds:
             commit=chance.choice(["auto", "spark"]),
             on_cluster=on_cluster,
             fail_on_data_loss=not lasting or chance.random() < 0.5,
-            read_timeout_ms=60_000 if lasting else 1500,
+            read_timeout_ms=60_000 if lasting else READ_TIMEOUT_MS,
             table=rig.folder / "tables" / name,
             checkpoint=(rig.folder / "checkpoints" if on_cluster else rig.small_disk.folder) / name,
             on_small_disk=rig.small_disk.mounted and not on_cluster,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.rig import Rig
+from tests.chaos.rig import WITHOUT_RETRIES, Rig
 from tests.chaos.rounds import Rounds
 
 pytestmark = [pytest.mark.stack, pytest.mark.slow]
@@ -16,6 +16,16 @@ pytestmark = [pytest.mark.stack, pytest.mark.slow]
 def test_a_round_of_faults_loses_and_doubles_nothing_and_ends_in_no_wrong_error(tmp_path: Path) -> None:
     with Rig(tmp_path) as rig:
         rounds = Rounds(rig, seed=1)
+        rounds.play(1)
+    assert rounds.tally.failures == []
+    assert rounds.tally.faults > 10
+
+
+def test_a_round_of_stalls_that_no_broker_helps_with_loses_and_doubles_nothing_and_ends_in_no_wrong_error(
+    tmp_path: Path,
+) -> None:
+    with Rig(tmp_path, WITHOUT_RETRIES) as rig:
+        rounds = Rounds(rig, seed=1, alone=True)
         rounds.play(1)
     assert rounds.tally.failures == []
     assert rounds.tally.faults > 10

@@ -92,6 +92,11 @@ def test_a_stall_lasts_until_the_client_hangs_up(proxy: HttpProxy) -> None:
     assert get(proxy)[0] == 200
 
 
+def test_an_answer_that_drips_comes_whole_to_who_waits(proxy: HttpProxy) -> None:
+    proxy.arm(effects.dripped(0.0))
+    assert get(proxy)[:2] == (200, BODY)
+
+
 def test_a_request_is_held_until_it_is_released(proxy: HttpProxy) -> None:
     release = threading.Event()
     proxy.arm(effects.held(release))

@@ -70,6 +70,13 @@ def test_a_reader_s_option_is_warned_of_and_a_pasted_broker_property_is_not(capl
     assert caplog.messages == ["setting remote.log.locator has no effect on a gateway: remove it"]
 
 
+def test_a_request_to_the_storage_ends_before_clients_give_the_gateway_up() -> None:
+    storage = GatewaySettings.parse(GIVEN).storage
+    assert storage.request_timeout_ms == 20_000 and storage.has_fallback
+    given = {**GIVEN, "Remote.fetch.request.timeout.ms": "90000"}
+    assert GatewaySettings.parse(given).storage.request_timeout_ms == 90_000
+
+
 def test_a_listener_with_tls_needs_its_key(tmp_path: Path) -> None:
     tls = {**GIVEN, "gateway.listener.security.protocol": "SSL"}
     with pytest.raises(ConfigurationError, match=r"keystore\.location"):

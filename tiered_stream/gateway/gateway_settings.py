@@ -19,7 +19,7 @@ from tiered_stream.options import types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
-from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
+from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR, REQUEST_TIMEOUT_MS
 from tiered_stream.options.types import Option, declared_in
 from tiered_stream.options.unknown_names import unknown_setting
 
@@ -183,6 +183,8 @@ _NAMES = {option.name for option in GATEWAY_OPTIONS}
 _KNOWN = {
     name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{each}" for each in CLIENT_PROPERTIES))
 }
+_REQUEST_TIMEOUT_MS = "20000"
+"""Of a request to the storage where nothing is set: Kafka's clients wait for the gateway's response for 30 s."""
 _OF_OUR_OWN_LOGIN = ("ssl.keystore.", "ssl.key.")
 
 
@@ -233,7 +235,8 @@ class GatewaySettings:
         _check_names(raw, given)
         if not given.has(ADVERTISED_HOST):
             raise ConfigurationError("gateway.advertised.host is missing: the host by which clients reach this gateway")
-        storage = parse_storage_options({name: value for name, value in raw.items() if name not in _NAMES})
+        given_to_storage = {name: value for name, value in raw.items() if name not in _NAMES}
+        storage = parse_storage_options({REQUEST_TIMEOUT_MS.name: _REQUEST_TIMEOUT_MS, **given_to_storage})
         if storage.uri is None:
             raise ConfigurationError("remote.storage.uri is missing: it says where the tiered segments are")
         kafka = given.with_prefix("kafka.")
