@@ -14,6 +14,7 @@ from tests.locate.log_model import PARTITION, Log, MemoryBucket, tiered
 from tests.locate.test_log_model import History, ModelLocator
 from tests.reading import options, tier_segments
 from tests.stack.tiered_stack import TieredStack
+from tests.storage.scripted_http import STALL, stalls_at_once
 from tiered_stream.errors import (
     StorageAccessError,
     StorageBucketNotFoundError,
@@ -25,8 +26,11 @@ from tiered_stream.limits import Limit
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import ByteRange, OffsetRange, Split, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.plan.splits import plan_splits
+from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
+from tiered_stream.storage.aiven.encryption import KeyRing
+from tiered_stream.storage.open_fetcher import open_store
 
 SEGMENTS, RECORDS = 40, 10
 ALL = {PARTITION: OffsetRange(0, SEGMENTS * RECORDS)}
@@ -118,6 +122,49 @@ def test_a_storage_that_is_out_of_reach_is_not_asked_for_every_segment(
     found, bucket = located(history, of_segment(*EVERY, error=StorageReadTimeoutError))
     assert found == [] and bucket.asked <= 2 * 16
     assert f"{SEGMENTS} segments of this micro-batch are read from the broker" in caplog.text
+
+
+class _StallingOnce(BaseHTTPRequestHandler):
+    """Gives ranges of a bucket's objects, as S3; the first request for each index stalls."""
+
+    bucket: MemoryBucket
+    stalled: set[str]
+
+    def do_GET(self) -> None:
+        key = self.path.removeprefix("/tier/")
+        if key.endswith(".indexes") and key not in self.stalled:
+            self.stalled.add(key)
+            self.wfile.write(STALL)
+            self.close_connection = True
+            return
+        data, asked = self.bucket.objects[key], self.headers["Range"]
+        if asked:
+            first, last = map(int, asked.removeprefix("bytes=").split("-"))
+            data = data[first : last + 1]
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(self.bucket.objects[key])}")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+def test_an_index_that_stalls_once_does_not_give_its_segment_to_the_broker(
+    history: History, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stalls_at_once(monkeypatch)
+    bucket, stalled = MemoryBucket(history.segments), set[str]()
+    with LocalHttp(type("Handler", (_StallingOnce,), {"bucket": bucket, "stalled": stalled})) as server:
+        options = StorageOptions(
+            uri="s3://tier", s3_endpoint_url=server.url, s3_region="eu-west-1", s3_path_style=True, access_key_id="id",
+            secret_access_key="secret", has_fallback=True, read_timeout_ms=60_000, connect_timeout_ms=60_000,
+        )  # fmt: skip
+        fetcher = AivenLayoutFetcher(open_store(options), "", KeyRing({}))
+        locator = ModelLocator(history, fetcher, IsolationLevel.READ_COMMITTED, falls_back=True)
+        with closing(fetcher), closing(locator):
+            found = [location.offsets.start // RECORDS for location in locator.locate(ALL)[PARTITION]]
+    assert found == list(EVERY) and len(stalled) == SEGMENTS
+    assert not [said for said in caplog.messages if "read from the broker" in said]
 
 
 def test_a_segment_that_cannot_be_cut_stays_whole(history: History, caplog: pytest.LogCaptureFixture) -> None:

@@ -36,7 +36,7 @@ def part(body: bytes, start: int = 0, length: int | None = None) -> bytes:
 
 SILENCE = b""
 """Take the request and never answer."""
-STALL = b"\a"
+STALL = b"\a nothing more comes \a"
 """At the end of an answer: where `stalls_at_once` holds, whoever has received what is before it waits for a timeout."""
 
 
