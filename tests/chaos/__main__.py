@@ -11,7 +11,7 @@ import random
 import sys
 import time
 
-from tests.chaos.faults import LASTING, PASSING
+from tests.chaos.faults import LASTING, PASSING, STALLS
 from tests.chaos.rig import LOCAL, WITHOUT_RETRIES, Rig
 from tests.chaos.rounds import Rounds, console
 from tests.stack.build import ROOT, build_folder
@@ -21,7 +21,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
-    kinds = sorted({fault.kind for fault in (*PASSING, *LASTING)})
+    kinds = sorted({fault.kind for fault in (*PASSING, *STALLS, *LASTING)})
     parser.add_argument("--kind", action="append", choices=kinds, default=[], help="one that strikes; else all do")
     stalls = "stalls of the storage that are longer than its timeouts, and only queries that no broker helps"
     parser.add_argument("--alone", action="store_true", help=stalls)

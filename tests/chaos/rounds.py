@@ -62,8 +62,9 @@ class Rounds:
 
     def __init__(self, rig: Rig, seed: int, kinds: Sequence[str] = (), *, alone: bool = False) -> None:
         self._rig, self._seed = rig, seed
-        self._alone = Deck(STALLS, Random(seed)) if alone else None
         self.tally = Tally(seed)
+        stalls = [each for each in STALLS if not kinds or each.kind in kinds]
+        self._alone = Deck(stalls, Random(seed)) if alone else None
         passing, lasting = ([each for each in of if not kinds or each.kind in kinds] for of in (PASSING, LASTING))
         self._passing, self._lasting = Deck(passing, Random(seed)), Deck(lasting, Random(seed))
 
