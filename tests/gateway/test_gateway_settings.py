@@ -73,8 +73,8 @@ def test_a_reader_s_option_is_warned_of_and_a_pasted_broker_property_is_not(capl
 def test_a_request_to_the_storage_ends_before_clients_give_the_gateway_up() -> None:
     storage = GatewaySettings.parse(GIVEN).storage
     assert storage.request_timeout_ms == 20_000 and storage.has_fallback
-    given = {**GIVEN, "Remote.fetch.request.timeout.ms": "90000"}
-    assert GatewaySettings.parse(given).storage.request_timeout_ms == 90_000
+    for name in ("remote.fetch.request.timeout.ms", "Remote.Fetch.Request.Timeout.ms"):
+        assert GatewaySettings.parse({**GIVEN, name: "90000"}).storage.request_timeout_ms == 90_000
 
 
 def test_a_listener_with_tls_needs_its_key(tmp_path: Path) -> None:

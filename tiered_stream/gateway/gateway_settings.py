@@ -15,11 +15,11 @@ from tiered_stream.broker.config.property_values import ConfigValues
 from tiered_stream.broker.config.tls import tls_context
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway.listener_tls import PREFIX, ListenerFiles, ListenerTls
-from tiered_stream.options import types
+from tiered_stream.options import remote_options, types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
-from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR, REQUEST_TIMEOUT_MS
+from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
 from tiered_stream.options.types import Option, declared_in
 from tiered_stream.options.unknown_names import unknown_setting
 
@@ -235,8 +235,8 @@ class GatewaySettings:
         _check_names(raw, given)
         if not given.has(ADVERTISED_HOST):
             raise ConfigurationError("gateway.advertised.host is missing: the host by which clients reach this gateway")
-        given_to_storage = {name: value for name, value in raw.items() if name not in _NAMES}
-        storage = parse_storage_options({REQUEST_TIMEOUT_MS.name: _REQUEST_TIMEOUT_MS, **given_to_storage})
+        of_storage = {name: value for name, value in raw.items() if name not in _NAMES}
+        storage = parse_storage_options({remote_options.REQUEST_TIMEOUT_MS.name: _REQUEST_TIMEOUT_MS, **of_storage})
         if storage.uri is None:
             raise ConfigurationError("remote.storage.uri is missing: it says where the tiered segments are")
         kafka = given.with_prefix("kafka.")
