@@ -71,7 +71,8 @@ def _passing_stall(kind: str, make: Callable[[Rig], Effect]) -> Fault:
     """A stall of fewer requests than are sent before one is given up: no query may end with an error."""
 
     def strike(rig: Rig, query: Query) -> bool:
-        return _through(rig, rig.storage, make(rig), rig.chance.randint(1, ATTEMPTS - 1))
+        # However many faults of this kind follow one another.
+        return _through(rig, rig.storage, make(rig), rig.chance.randint(1, ATTEMPTS - 1), in_a_row=ATTEMPTS - 1)
 
     return Fault(f"S3: passing {kind}", strike, of_the_gateway=OF_THE_GATEWAY)
 
@@ -85,8 +86,8 @@ def _brokers(kind: str, make: Callable[[Rig], Effect]) -> Fault:
     return Fault(f"broker: {kind}", strike, BROKERS_AWAY)
 
 
-def _through(rig: Rig, proxy: FaultProxy, effect: Effect, times: int) -> bool:
-    proxy.arm(effect, times)
+def _through(rig: Rig, proxy: FaultProxy, effect: Effect, times: int, in_a_row: int = UNTIL_IT_FAILS) -> bool:
+    proxy.arm(effect, times, in_a_row=in_a_row)
     rig.wait(lambda: not proxy.armed, "the proxy's effect")
     proxy.disarm()
     return proxy.struck > 0

@@ -6,8 +6,9 @@ One passes bytes on as they come; `HttpProxy` takes requests apart, so that an a
 from __future__ import annotations
 
 import socket
+import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ _CHUNK = 1 << 16
 class _Armed:
     effect: Effect
     matches: Callable[[bytes], bool]
+    in_a_row: int
 
 
 class FaultProxy:
@@ -34,14 +36,22 @@ class FaultProxy:
         self.struck = 0
         """Answers that an effect was done to, since `arm`."""
         self._armed: deque[_Armed] = deque()
+        self._in_a_row: Counter[bytes] = Counter()
+        """Effects on the answers to a request since it was last answered well, by what it asks for."""
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def arm(self, effect: Effect, times: int = 1, matches: Callable[[bytes], bool] = lambda request: True) -> None:
-        """Do `effect` to the next `times` answers, those to requests that match, where requests are known."""
+    def arm(
+        self, effect: Effect, times: int = 1, matches: Callable[[bytes], bool] = lambda request: True,
+        in_a_row: int = sys.maxsize,
+    ) -> None:  # fmt: skip
+        """Do `effect` to the next `times` answers, those to requests that match, where requests are known.
+
+        The same request is answered well after `in_a_row` effects, whichever they were.
+        """
         with self._lock:
             self.struck = 0
-            self._armed.extend([_Armed(effect, matches)] * times)
+            self._armed.extend([_Armed(effect, matches, in_a_row)] * times)
 
     def disarm(self) -> None:
         """Pass on everything again."""
@@ -63,10 +73,16 @@ class FaultProxy:
             client.sendall(self._answer(Exchange(client, b"", partial(_given, data), gone)))
 
     def _answer(self, exchange: Exchange) -> bytes:
+        asked, armed = _wanted(exchange.request), None
         with self._lock:
-            armed = self._armed.popleft() if self._armed and self._armed[0].matches(exchange.request) else None
+            if self._armed and self._armed[0].matches(exchange.request) and self._has_patience(asked):
+                armed = self._armed.popleft()
             self.struck += armed is not None
+            self._in_a_row[asked] = self._in_a_row[asked] + 1 if armed else 0
         return armed.effect(exchange) if armed else exchange.answer(exchange.request)
+
+    def _has_patience(self, asked: bytes) -> bool:
+        return self._in_a_row[asked] < self._armed[0].in_a_row
 
     def _accept(self) -> None:
         while True:
@@ -110,6 +126,12 @@ class HttpProxy(FaultProxy):
         gone = threading.Event()
         threading.Thread(target=_wait_for_end, args=(client, gone), daemon=True).start()
         client.sendall(self._answer(Exchange(client, request, forward, gone)))
+
+
+def _wanted(request: bytes) -> bytes:
+    """What a request asks for, and so have those that repeat it: its first line, and a range."""
+    lines = request.split(b"\r\n")
+    return b" ".join([lines[0], *(line for line in lines if line.lower().startswith(b"range:"))])
 
 
 def _given(answer: bytes, request: bytes) -> bytes:

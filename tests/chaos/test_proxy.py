@@ -62,6 +62,14 @@ def test_it_strikes_as_often_as_it_is_told(proxy: HttpProxy) -> None:
     assert get(proxy)[0] == 200
 
 
+def test_the_same_request_is_answered_well_after_so_many_effects_in_a_row(proxy: HttpProxy) -> None:
+    for statuses in ([503, 503], [503, 200, 503]):
+        proxy.arm(effects.refused(503), times=2, in_a_row=3)
+        assert [get(proxy)[0] for _ in statuses] == statuses
+    proxy.arm(effects.refused(503), in_a_row=1)
+    assert [get(proxy, path)[0] for path in ("/a.log", "/b.log")] == [200, 503]
+
+
 def test_a_short_body_says_its_own_length(proxy: HttpProxy) -> None:
     proxy.arm(effects.shortened)
     assert get(proxy)[1] == BODY[:512]
