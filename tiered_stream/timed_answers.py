@@ -9,11 +9,15 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from math import inf
 from typing import Any, ClassVar
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context
+
+_LONGEST_WAIT = 1e6
+"""Seconds that a socket takes as a timeout."""
 
 
 def timed_pools(
@@ -35,7 +39,7 @@ def timed_pools(
     plain = type("TimedConnection", (_Connection,), ours)
     pools.pool_classes_by_scheme = {"http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain})}
     if tls is not None:
-        tls.sslsocket_class = _TimedTlsSocket
+        tls.sslsocket_class = TimedTlsSocket
         secure = type("TimedTlsConnection", (_Connection, HTTPSConnection), ours)
         pool = type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure})
         pools.pool_classes_by_scheme["https"] = pool
@@ -49,24 +53,34 @@ def system_tls() -> ssl.SSLContext:
     return tls
 
 
-class _TimedSocket(socket.socket):
-    """A socket that receives until a point in time, whatever its timeout."""
+class TimedSocket(socket.socket):
+    """A socket that receives for so long as there is time left, whatever its timeout."""
 
-    ends = float("inf")
-    now: Callable[[], float] = staticmethod(time.monotonic)
+    time_left: Callable[[], float] = staticmethod(lambda: inf)
+    """In seconds."""
 
     def recv_into(self, *args: Any) -> int:
-        left = self.ends - self.now()
+        left = self.time_left()
         if left <= 0:
             raise TimeoutError("the answer took too long in all")
         timeout = self.gettimeout()
         if timeout is None or left < timeout:
-            self.settimeout(left)
+            self.settimeout(min(left, _LONGEST_WAIT))
         return super().recv_into(*args)
 
 
-class _TimedTlsSocket(_TimedSocket, ssl.SSLSocket):
+class TimedTlsSocket(TimedSocket, ssl.SSLSocket):
     """The same over TLS. Python itself bounds a handshake."""
+
+
+def timed(sock: socket.socket, time_left: Callable[[], float] | None = None) -> TimedSocket:
+    """The socket as one that is timed; it takes its place."""
+    timeout = sock.gettimeout()
+    made = TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
+    made.settimeout(timeout)
+    if time_left is not None:
+        made.time_left = time_left
+    return made
 
 
 class _Connection(HTTPConnection):
@@ -74,13 +88,10 @@ class _Connection(HTTPConnection):
     now: Callable[[], float]
 
     def _new_conn(self) -> socket.socket:
-        sock = super()._new_conn()
-        timeout = sock.gettimeout()
-        timed = _TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
-        timed.settimeout(timeout)
-        return timed
+        return timed(super()._new_conn())
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as urllib3's own
-        assert isinstance(self.sock, _TimedSocket)
-        self.sock.now, self.sock.ends = self.now, self.now() + self.answer_seconds
+        assert isinstance(self.sock, TimedSocket)
+        ends = self.now() + self.answer_seconds
+        self.sock.time_left = lambda: ends - self.now()
         return super().getresponse()

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 
-from tiered_stream.storage.request_time import _TimedSocket
+from tiered_stream.timed_answers import TimedSocket
 
 
 def answer(status: int, body: bytes = b"", length: int | None = None, **headers: str) -> bytes:
@@ -42,9 +42,9 @@ STALL = b"\a nothing more comes \a"
 
 def stalls_at_once(patch: pytest.MonkeyPatch) -> None:
     """Let sockets time out as soon as they come to `STALL`, whatever their timeouts are."""
-    receive = _TimedSocket.recv_into
+    receive = TimedSocket.recv_into
 
-    def receive_or_time_out(sock: _TimedSocket, buffer: memoryview, *others: Any) -> int:
+    def receive_or_time_out(sock: TimedSocket, buffer: memoryview, *others: Any) -> int:
         if sock in stalled:
             raise TimeoutError
         size = receive(sock, buffer, *others)
@@ -53,8 +53,8 @@ def stalls_at_once(patch: pytest.MonkeyPatch) -> None:
         stalled.add(sock)
         return at or receive_or_time_out(sock, buffer, *others)
 
-    stalled: set[_TimedSocket] = set()
-    patch.setattr(_TimedSocket, "recv_into", receive_or_time_out)
+    stalled: set[TimedSocket] = set()
+    patch.setattr(TimedSocket, "recv_into", receive_or_time_out)
 
 
 class ScriptedHttp:

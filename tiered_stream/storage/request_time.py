@@ -1,7 +1,7 @@
 """The time that one GET may take, its repetitions included, and sockets that keep to it.
 
 A socket's read timeout bounds a silence only: a service can stretch a response without end by sending it byte by byte.
-So a socket looks at the clock before each piece that it receives, headers included.
+So a socket looks at the clock before each piece that it receives (`timed_answers.py`), headers included.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ATTEMPTS
+from tiered_stream.timed_answers import TimedTlsSocket, timed
 
 _ATTEMPTS_BEFORE_FALLBACK = 2
 """A lost packet or one slow server must not send a segment's records through a broker; a second stall does."""
@@ -60,17 +61,16 @@ class RequestTime(threading.local):
 
     @property
     def is_over(self) -> bool:
-        return self._now() > self._end
+        return self.left() <= 0
 
     def repeats_after_timeout(self) -> bool:
         """Whether a request that has just timed out is sent again."""
         self._timeouts_left -= 1
         return self._timeouts_left >= 0 and not self.is_over
 
-    def check(self) -> None:
-        """Raises TimeoutError: the time is over."""
-        if self.is_over:
-            raise TimeoutError
+    def left(self) -> float:
+        """In seconds."""
+        return self._end - self._now()
 
     def describe_timeout(self) -> str:
         """Which timeout ended the GET, as the end of a message."""
@@ -89,7 +89,7 @@ class TimedConnection(HTTPConnection):
         context = getattr(self, "ssl_context", None)
         if context is not None:
             context.sslsocket_class = self.tls_sockets
-        return _timed(super()._new_conn(), self.request_time)
+        return timed(super()._new_conn(), self.request_time.left)
 
 
 class TimedTlsConnection(TimedConnection, HTTPSConnection):
@@ -104,32 +104,10 @@ def timed_pools(
     Args:
         plain: the class of connections without TLS, a `TimedConnection`, which gets `attributes`; `tls`: with TLS.
     """
-    tls_sockets = type("TimedTlsSocket", (_TimedTlsSocket,), {"check_time": staticmethod(request_time.check)})
+    tls_sockets = type("RequestTlsSocket", (TimedTlsSocket,), {"time_left": staticmethod(request_time.left)})
     attributes = {"request_time": request_time, "tls_sockets": tls_sockets, **attributes}
     plain_connections, tls_connections = (type(f"Timed{each.__name__}", (each,), attributes) for each in (plain, tls))
     return {
         "http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain_connections}),
         "https": type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": tls_connections}),
     }
-
-
-class _TimedSocket(socket.socket):
-    """A socket that asks, before each piece that it receives, whether there is still time."""
-
-    check_time: Callable[[], None] = staticmethod(lambda: None)
-
-    def recv_into(self, *args: Any) -> int:
-        self.check_time()
-        return super().recv_into(*args)
-
-
-class _TimedTlsSocket(_TimedSocket, ssl.SSLSocket):
-    """The same with TLS."""
-
-
-def _timed(sock: socket.socket, request_time: RequestTime) -> _TimedSocket:
-    timeout = sock.gettimeout()
-    timed = _TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
-    timed.settimeout(timeout)
-    timed.check_time = request_time.check
-    return timed
