@@ -30,7 +30,14 @@ from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until
 from tests.stack.transactions import TransactionalProducer
 from tests.tier_folder import PARTITION, TierFolder, batches_of, record_at, rows_at
 from tiered_stream import read as read_module
-from tiered_stream.errors import CorruptDataError, DataLossError, FetchTimeoutError, StorageObjectNotFoundError
+from tiered_stream.broker.record_fetch import FetchedRecords
+from tiered_stream.errors import (
+    CorruptDataError,
+    DataLossError,
+    FetchTimeoutError,
+    OffsetOutOfRangeError,
+    StorageObjectNotFoundError,
+)
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import (
     AbortedTransaction,
@@ -433,3 +440,103 @@ def test_what_a_broker_sends_is_paced(stack: TieredStack, shortened: str, monkey
     reader = SplitReader(split, parse_options(options(stack, shortened), streaming=False))
     assert len(rows_of(reader.batches())) == 60
     assert sum(paced) == reader.metrics.broker_fetch_bytes > 0
+
+
+class BrokerLog:
+    """A broker's log, one batch a Fetch: it is in place of `read_range` and of the reader of offsets.
+
+    `moves` says at which offset of a read the log start becomes another one. Left out are the wire, topic ids, and
+    transactions.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, batches: list[bytes], start: int = 0) -> None:
+        self.batches = {int.from_bytes(batch[:8], "big"): batch for batch in batches}
+        self.start = start
+        self.moves: dict[int, int] = {}
+        self.asked: list[OffsetRange] = []
+        monkeypatch.setattr("tiered_stream.broker.client.open_client", lambda _: None)
+        monkeypatch.setattr("tiered_stream.broker.range_reader.read_range", self.read_range)
+        monkeypatch.setattr("tiered_stream.broker.list_offsets.BrokerOffsetReader", lambda *_: self)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.start)
+
+    def read_range(self, *arguments: object, **_: object) -> Iterator[FetchedRecords]:
+        _, partition, wanted, _ = arguments
+        assert isinstance(partition, TopicPartition) and isinstance(wanted, OffsetRange)
+        self.asked.append(wanted)
+        at = wanted.start
+        while at < wanted.end:
+            self.start = self.moves.get(at, self.start)
+            if at < self.start:
+                raise OffsetOutOfRangeError(f"the log begins at offset {self.start}")
+            found = [base for base in self.batches if base <= at < base + batch_records(self.batches[base])]
+            if not found:
+                return
+            yield FetchedRecords(partition, at, self.batches[found[0]], 1000, 1000, self.start)
+            at = found[0] + batch_records(self.batches[found[0]])
+
+
+def batch_records(batch: bytes) -> int:
+    count: int = unpack_from(">i", batch, 57)[0]
+    return count
+
+
+@pytest.mark.parametrize(
+    ("fails_at", "given"),
+    [("0:0", range(1)), ("0:4000", range(7, 70)), ("70:0", range(70, 71)), ("70:4000", range(77, 140))],
+)
+def test_a_broker_is_asked_for_no_record_again_that_storage_gave_before_it_failed(
+    tier: TierFolder, monkeypatch: pytest.MonkeyPatch, fails_at: str, given: range
+) -> None:
+    written = [tier.write(batches_of(start, start + 70), start + 70) for start in (0, 70)]
+    broker = BrokerLog(monkeypatch, batches_of(0, 140))
+    parsed = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
+    failing = {"test.tier": str(tier.root), "test.fails.at": fails_at}
+    parsed = replace(parsed, fetcher_class="tests.failing_fetcher.FailingFetcher", kafka={**parsed.kafka, **failing})
+    reader = SplitReader(split_of(*(each.location() for each in written)), parsed)
+    assert rows_of(reader.batches()) == rows_at(*range(140))
+    (asked,) = broker.asked
+    assert asked.start in given and asked.end == 140
+    assert (reader.metrics.remote_fetch_fallbacks, reader.metrics.lost_offsets) == (1, 0)
+
+
+def lenient(tier: TierFolder) -> Options:
+    return offline(tier, **{"kafka.bootstrap.servers": "b:1", "failOnDataLoss": "false"})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "log_start", "held"),
+    [
+        ((0, 90), 40, (40, 90)),
+        ((39, 90), 40, (40, 90)),
+        ((0, 41), 40, (40, 41)),
+        ((0, 40), 40, (0, 0)),
+        ((0, 30), 40, (0, 0)),
+        ((40, 120), 40, (40, 100)),
+        ((110, 120), 40, (0, 0)),
+    ],
+)
+def test_a_read_goes_on_at_the_log_start_and_counts_the_offsets_that_are_lost(
+    tier: TierFolder, monkeypatch: pytest.MonkeyPatch, wanted: tuple[int, int], log_start: int, held: tuple[int, int]
+) -> None:
+    BrokerLog(monkeypatch, batches_of(0, 100), log_start)
+    reader = SplitReader(Split(PARTITION, OffsetRange(*wanted)), lenient(tier))
+    assert rows_of(reader.batches()) == rows_at(*range(*held))
+    assert reader.metrics.lost_offsets == wanted[1] - wanted[0] - len(range(*held))
+
+
+def test_a_log_start_that_moves_twice_during_a_read_costs_only_what_it_passed(
+    tier: TierFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = BrokerLog(monkeypatch, batches_of(0, 100))
+    broker.moves = {14: 40, 56: 70}
+    split = Split(PARTITION, OffsetRange(3, 90))
+    reader = SplitReader(split, lenient(tier))
+    assert rows_of(reader.batches()) == rows_at(*range(3, 14), *range(40, 56), *range(70, 90))
+    assert reader.metrics.lost_offsets == (40 - 14) + (70 - 56)
+    assert broker.asked == [OffsetRange(3, 90), OffsetRange(40, 90), OffsetRange(70, 90)]
+    broker.start = 0
+    strict = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
+    with pytest.raises(DataLossError, match="orders-3: offsets 14 to 90 cannot all be read: the log begins at"):
+        list(read_split(split, strict))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import quote
 from uuid import UUID
 
 import orjson
@@ -75,3 +76,10 @@ def test_a_version_is_known_again_by_its_digest(tmp_path: Path) -> None:
     assert log.digest(3) is not None and log.digest(3) == log.digest(3)
     assert log.digest(3) != log_of(other, '{"add":null}').digest(3)
     assert log.digest(4) is None
+
+
+@pytest.mark.parametrize("action", ["add", "remove"])
+def test_a_data_file_is_found_by_its_name_though_the_log_escapes_it(tmp_path: Path, action: str) -> None:
+    name = "day=2026-01-01 10%3A00/a b+\u00e9.parquet"
+    log = log_of(tmp_path, orjson.dumps({action: {"path": quote(name)}}).decode())
+    assert log.mentioned([name, "a b+\u00e9.parquet"], 3, 3) == {name}

@@ -134,3 +134,30 @@ def test_a_malformed_index_is_named_with_its_segment() -> None:
     fetcher = IndexFetcher({1: [(7, 40, 30, 96)]})
     with pytest.raises(CorruptDataError, match=r"segment A{21}Q of orders-0 from offset 0: transaction index"):
         search(fetcher, *whole(FIRST))
+
+
+@pytest.mark.parametrize(("last_stable", "asked"), [(90, [1]), (89, [1, 2])])
+def test_an_entry_whose_last_stable_offset_is_the_wanted_end_decides_and_one_before_it_does_not(
+    last_stable: int, asked: list[int]
+) -> None:
+    """The last wanted offset, 89, begins a transaction that ends in the next segment."""
+    fetcher = IndexFetcher({1: [(7, 20, 30, last_stable)], 2: [(9, 89, 150, 151)]})
+    later = () if last_stable == 90 else (AbortedTransaction(9, 89, 150),)
+    found = search(fetcher, *whole(FIRST, SECOND))
+    assert found == AbortedSearch((AbortedTransaction(7, 20, 30), *later), None)
+    assert fetcher.asked == asked
+
+
+@pytest.mark.parametrize(("still_open", "asked"), [(90, [1]), (89, [1, 2])])
+def test_a_transaction_open_at_the_segments_end_keeps_the_search_going_if_it_began_at_the_last_wanted_offset(
+    still_open: int, asked: list[int]
+) -> None:
+    fetcher = IndexFetcher({2: [(1, still_open, 150, 151)]}, still_open={1: [still_open], 2: []})
+    found = (AbortedTransaction(1, 89, 150),) if still_open == 89 else ()
+    assert search(fetcher, *whole(FIRST, SECOND)) == AbortedSearch(found, None)
+    assert fetcher.asked == asked
+
+
+def test_a_transaction_that_begins_at_the_last_wanted_offset_touches_the_wanted_offsets() -> None:
+    fetcher = IndexFetcher({1: [(8, 89, 95, 96), (9, 90, 97, 98)]})
+    assert search(fetcher, *whole(FIRST)).found == (AbortedTransaction(8, 89, 95),)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from threading import Barrier
 
@@ -12,8 +14,24 @@ from hypothesis import strategies as st
 
 from tests.golden import NAMES, golden
 from tests.locate.golden_locator import PLAIN, GoldenLocator, expected, read
-from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, TopicPartition
+from tests.locate.segments import PARTITION as SEGMENT_PARTITION
+from tests.locate.segments import segment
+from tests.records.batches import marker_batch, transactional_batch
+from tests.stack.batches import record_batch
+from tests.stack.rows import Record
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
+from tiered_stream.model import (
+    AbortedTransaction,
+    ByteRange,
+    OffsetRange,
+    RemoteLogSegment,
+    SegmentLocation,
+    TopicPartition,
+)
 from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 COMMITTED, UNCOMMITTED = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
 TXN = TopicPartition("s32-txn", 0)
@@ -190,3 +208,103 @@ def test_segments_and_ends_inside_a_range_need_no_storage_request(fresh: GoldenL
         TXN: tuple(visible[2:5]), OPEN: tuple(fresh.visible[OPEN]), BIG: (),
     }  # fmt: skip
     assert not fresh.fetcher.requests
+
+
+P = 7
+"""A producer whose transaction begins at offset 0."""
+EARLIER, LATER = segment(1, 0, 10), segment(2, 10, 20)
+
+
+class MadeUpFetcher(RemoteStorageFetcher):
+    """Logs and transaction indexes of segments, by the segment's number; keeps whose logs were asked for."""
+
+    def __init__(self, logs: dict[int, bytes], aborted: dict[int, bytes]) -> None:
+        self.logs = logs
+        self.aborted = aborted
+        self.asked: list[int] = []
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        self.asked.append(segment.segment_id.int)
+        return self.logs[segment.segment_id.int][start:end]
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        number = segment.segment_id.int
+        return {IndexType.TRANSACTION: self.aborted[number]} if number in self.aborted else {}
+
+
+class MadeUpLocator(SegmentMetadataLocator):
+    """Of one partition; nothing is known beyond the tier."""
+
+    name = "made up"
+
+    def __init__(self, fetcher: RemoteStorageFetcher, isolation: IsolationLevel, *visible: VisibleSegment) -> None:
+        super().__init__(fetcher, isolation)
+        self.visible = VisibleSegments(visible)
+
+    def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, VisibleSegments]:
+        return {SEGMENT_PARTITION: self.visible}
+
+    def _aborted_across(
+        self, seams: Collection[tuple[TopicPartition, int]]
+    ) -> dict[tuple[TopicPartition, int], tuple[()]]:
+        return dict.fromkeys(seams, ())
+
+    def located(self, start: int, end: int) -> tuple[SegmentLocation, ...]:
+        try:
+            return self.locate({SEGMENT_PARTITION: OffsetRange(start, end)})[SEGMENT_PARTITION]
+        finally:
+            self.close()
+
+
+def with_marker(marker: int, claimed: int, producer_id: int = P) -> tuple[MadeUpFetcher, MadeUpLocator]:
+    """Two segments: a transaction of P has its abort marker at `marker`, the transaction index says at `claimed`."""
+    plain = [record_batch([Record(value=b"v")], base_offset=offset) for offset in range(20)]
+    plain[0] = transactional_batch([Record(value=b"v")], 0, P)
+    plain[marker] = marker_batch(marker, P, commit=False)
+    logs = {1: b"".join(plain[:10]), 2: b"".join(plain[10:])}
+    fetcher = MadeUpFetcher(logs, {2: struct.pack(">hqqqq", 0, producer_id, 0, claimed, claimed + 1)})
+    sized = [replace(each, size=len(logs[each.segment_id.int])) for each in (EARLIER, LATER)]
+    visible = [VisibleSegment(each, each.offsets) for each in sized]
+    return fetcher, MadeUpLocator(fetcher, COMMITTED, *visible)
+
+
+@pytest.mark.parametrize("marker", [10, 12, 19])
+def test_an_abort_marker_beyond_the_wanted_offsets_is_looked_for_in_its_segment(marker: int) -> None:
+    fetcher, locator = with_marker(marker, marker)
+    (location,) = locator.located(0, 10)
+    assert location.aborted_transactions == (AbortedTransaction(P, 0, marker),)
+    assert fetcher.asked == [2]
+
+
+@pytest.mark.parametrize(
+    ("marker", "claimed", "producer_id", "end"),
+    [(12, 13, P, 10), (12, 10, P, 10), (12, 12, P + 1, 10), (12, 15, P, 15)],
+    ids=["later", "at the wanted end", "another producer", "at the end within the segment"],
+)
+def test_an_index_that_names_an_abort_marker_that_is_not_there_is_refused(
+    marker: int, claimed: int, producer_id: int, end: int
+) -> None:
+    _, locator = with_marker(marker, claimed, producer_id)
+    with pytest.raises(CorruptDataError, match=f"producer {producer_id} ended a transaction at offset {claimed}, but"):
+        locator.located(0, end)
+
+
+def test_an_abort_marker_that_is_read_with_the_records_is_left_to_their_reader() -> None:
+    fetcher, locator = with_marker(12, 12)
+    assert [each.aborted_transactions for each in locator.located(0, 13)] == [(AbortedTransaction(P, 0, 12),)] * 2
+    assert fetcher.asked == []
+
+
+@pytest.mark.parametrize(
+    ("next_base", "counts_to", "following"),
+    [(10, 15, (15, 15)), (10, 12, (12, 15)), (14, 15, (15, 15)), (15, 15, None)],
+    ids=["overlaps", "counts in part", "overlaps by one offset", "follows"],
+)
+def test_where_segments_overlap_the_first_says_between_which_offsets_its_log_must_end(
+    next_base: int, counts_to: int, following: tuple[int, int] | None
+) -> None:
+    first, second = segment(1, 0, 15), segment(2, next_base, 30)
+    visible = VisibleSegment(first, OffsetRange(0, counts_to)), VisibleSegment(second, OffsetRange(counts_to, 30))
+    for end in (counts_to, 30):
+        found = MadeUpLocator(MadeUpFetcher({}, {}), UNCOMMITTED, *visible).located(0, end)
+        assert [each.following for each in found] == [following, None][: len(found)]

@@ -112,3 +112,11 @@ def test_a_log_that_ends_before_its_given_end_has_lost_records(latest: dict[Topi
     with pytest.raises(DataLossError, match=said):
         ends_within(latest, {T0: 5}, FAIL)
     assert ends_within(latest, {T0: 5}, GO_ON) == latest
+
+
+def test_an_empty_range_outside_of_its_log_is_no_data_loss(caplog: pytest.LogCaptureFixture) -> None:
+    ranges = {T0: OffsetRange(1, 1), T1: OffsetRange(9, 9)}
+    for policy in (FAIL, GO_ON):
+        held = within_log(ranges, {T0: 3, T1: 3}, {T0: 8, T1: 8}, policy)
+        assert held == {T0: OffsetRange(3, 3), T1: OffsetRange(9, 9)}
+    assert caplog.records == []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
-from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.locate.locator import SegmentFilter, every_segment
+from tiered_stream.model import OffsetRange, SegmentLocation, Split, TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.pruning import NeededSegments
 from tiered_stream.plan.splits import counts_of, divide, plan_splits, splits_for
@@ -276,3 +278,29 @@ def test_every_range_has_a_part_and_there_are_about_as_many_as_wanted(sizes: lis
     parts = counts_of(sizes, min_partitions)
     assert len(parts) == len(sizes) and all(count >= 1 for count in parts)
     assert not sizes or abs(sum(parts) - max(min_partitions, len(sizes))) <= len(sizes)
+
+
+class PartlyRecreatedTier(MadeUpTier):
+    """Knows the segments from an offset on as another topic's."""
+
+    def __init__(self, logs: Tiered, new_from: int) -> None:
+        super().__init__(logs)
+        self._new_from = new_from
+
+    def locate(
+        self, ranges: Mapping[TopicPartition, OffsetRange], needed: SegmentFilter = every_segment
+    ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
+        found = super().locate(ranges, needed)
+        return {each: tuple(map(self._renamed, locations)) for each, locations in found.items()}
+
+    def _renamed(self, location: SegmentLocation) -> SegmentLocation:
+        if location.offsets.start < self._new_from:
+            return location
+        return replace(location, segment=replace(location.segment, topic_id=ID))
+
+
+@pytest.mark.parametrize("topic_id", [MADE_UP_ID, ID], ids=["the first is meant", "the last is meant"])
+def test_segments_are_not_read_where_one_at_either_end_is_of_another_topic(topic_id: UUID) -> None:
+    tier = PartlyRecreatedTier({T0: [TieredLog(0, 10), TieredLog(10, 20)]}, new_from=10)
+    (split,) = plan_splits({T0: OffsetRange(0, 20)}, tier, split_bytes=MIB, topic_ids={"t": topic_id})
+    assert (split.offsets, split.locations) == (OffsetRange(0, 20), ())

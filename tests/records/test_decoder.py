@@ -342,3 +342,21 @@ def test_a_compressed_batch_after_a_plain_one_waits_for_room(codec: str) -> None
         for offset, value in enumerate(values)
     ]
     assert [row[4] for row in rows_of(decode([b"".join(batches)]))] == values
+
+
+LATEST_MS = (2**63 - 1) // 1000
+
+
+@pytest.mark.contract("2.48")
+@pytest.mark.parametrize("latest", [LATEST_MS, -LATEST_MS], ids=["late", "early"])
+def test_timestamps_are_read_up_to_the_last_that_microseconds_hold_and_refused_beyond_it(latest: int) -> None:
+    def stamped(milliseconds: int) -> list[bytes]:
+        batch = record_batch([Record(b"k", b"v")])
+        v2 = with_crc(batch[:27] + milliseconds.to_bytes(8, "big", signed=True) + batch[35:])
+        return [v2, hostile.message(1, b"v", timestamp=milliseconds)]
+
+    for log in stamped(latest):
+        assert [batch["timestamp"].cast(pa.int64()).to_pylist() for batch in decode([log])] == [[1000 * latest]]
+    for log in stamped(latest + (1 if latest > 0 else -1)):
+        with pytest.raises(CorruptDataError, match="microseconds"):
+            decode([log])

@@ -146,3 +146,9 @@ def test_any_bytes_give_entries_or_our_own_error(data: bytes) -> None:
     ):
         with suppress(CorruptDataError, UnsupportedDataError):
             parse()
+
+
+def test_the_offset_after_the_batches_before_an_entry_lies_between_its_neighbours_last_offsets() -> None:
+    index = parse_offset_index(offset_index((10, 500), (20, 900), (21, 1000)), BASE, SIZE)
+    found = [index.following(position) for position in (500, 900, 1000)]
+    assert found == [(0, BASE + 10), (BASE + 11, BASE + 20), (BASE + 21, BASE + 21)]

@@ -12,7 +12,7 @@ import pytest
 
 import tiered_stream
 from tests.records import hostile
-from tests.stack.batches import record_batch
+from tests.stack.batches import CODECS, record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import DataLimitError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
@@ -142,3 +142,13 @@ def test_no_more_is_decoded_together_than_the_target_and_the_batch_that_reaches_
     units = list(RecordBatchDecoder("topic", 3, 0, count, max_rows=count).feed(log))
     assert [offset for unit in units for offset in unit["offset"].to_pylist()] == list(range(count))
     assert max(unit["value"].buffers()[2].size for unit in units) <= TARGET_BYTES + size
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_has_no_more_records_than_the_limit_whether_compressed_or_not(codec: str) -> None:
+    log = record_batch(TEN, codec, base_offset=7)
+    with pytest.raises(
+        DataLimitError, match=r"topic-3 at offset 7: the batch's records: 10.*remote\.max\.batch\.records"
+    ):
+        read(log, limits(batch_records=9))
+    assert read(log, limits(batch_records=10)) == 10

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.records.batches import marker_batch, read_by_kafka_python, with_crc
 from tests.records.test_decoder import damaged, logs
-from tests.stack.batches import record_batch
+from tests.stack.batches import CODECS, record_batch
 from tests.stack.rows import Record
-from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.errors import CorruptDataError, DataLimitError, UnsupportedDataError
+from tiered_stream.limits import DEFAULT_LIMITS
 from tiered_stream.records.values import Value
 from tiered_stream.records.values import read_values as read_batches
 
@@ -74,3 +77,12 @@ def test_a_count_of_more_records_than_there_are_is_told() -> None:
     log = record_batch([Record(value=b"value")])
     with pytest.raises(CorruptDataError, match="too short for its 2147483647 records"):
         read_values(with_crc(log[:57] + (2**31 - 1).to_bytes(4, "big") + log[61:]))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_of_an_internal_topic_has_no_more_records_than_the_limit(codec: str) -> None:
+    log = record_batch([Record(value=b"v")] * 10, codec, base_offset=7)
+    most = replace(DEFAULT_LIMITS, batch_records=replace(DEFAULT_LIMITS.batch_records, most=9))
+    with pytest.raises(DataLimitError, match="the batch at offset 7: its records: 10"):
+        next(read_batches(log, most))
+    assert len(read_values(log)[0]) == 10
