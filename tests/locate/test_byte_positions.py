@@ -12,7 +12,7 @@ import pytest
 
 from tests.locate.segments import segment
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.locate.byte_positions import SegmentPositions
+from tiered_stream.locate.byte_positions import SegmentPositions, touching
 from tiered_stream.locate.index_cache import IndexCache
 from tiered_stream.model import AbortedTransaction, ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -126,3 +126,60 @@ def test_a_batch_that_contradicts_its_index_is_refused(
     log.shift, log.length = shift, length
     with pytest.raises(CorruptDataError, match=message):
         positions(log, executor).cut(location(1000, 1200, 0, 2000), 500)
+
+
+class TimedLog(MadeUpLog):
+    """Records up to offset 1039 are no newer than 100 ms, up to 1099 no newer than 200 ms. Counts index requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.indexes: list[set[IndexType]] = []
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        self.indexes.append(set(types))
+        times = b"".join(struct.pack(">qi", *entry) for entry in ((100, 39), (200, 99), (300, 199)))
+        return {**super().fetch_indexes(segment, types), IndexType.TIMESTAMP: times}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first_byte", "end_byte", "requests"),
+    [((1000, 1200), 0, 2000, 0), ((1000, 1105), 0, 1200, 1), ((1055, 1200), 400, 2000, 1)],
+    ids=["all of it", "to an offset inside", "from an offset inside"],
+)
+def test_an_index_tells_each_end_of_a_part_that_lies_inside_the_segment(
+    executor: ThreadPoolExecutor, wanted: tuple[int, int], first_byte: int, end_byte: int, requests: int
+) -> None:
+    log = TimedLog()
+    found = positions(log, executor).location(SEGMENT, OffsetRange(*wanted))
+    assert (found.offsets, found.bytes) == (OffsetRange(*wanted), ByteRange(first_byte, end_byte))
+    assert (found.following is None, len(log.indexes)) == (end_byte == 2000, requests)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "start", "first_byte"),
+    [(100, 1000, 0), (101, 1039, 200), (200, 1039, 200), (201, 1099, 800), (300, 1099, 800), (301, 1199, 1800)],
+)
+def test_what_is_as_new_as_a_time_begins_behind_the_last_entry_that_is_older(
+    executor: ThreadPoolExecutor, timestamp: int, start: int, first_byte: int
+) -> None:
+    aborted = AbortedTransaction(7, 900, 1038), AbortedTransaction(8, 1000, 1199)
+    whole = replace(location(1000, 1200, 0, 2000), aborted_transactions=aborted)
+    found = positions(TimedLog(), executor).since(whole, timestamp)
+    assert found is not None
+    assert (found.offsets, found.bytes) == (OffsetRange(start, 1200), ByteRange(first_byte, 2000))
+    assert found.aborted_transactions == aborted[start > 1038 :]
+
+
+def test_a_part_that_begins_or_ends_where_new_records_begin_stays_as_it_is_or_goes(
+    executor: ThreadPoolExecutor,
+) -> None:
+    by_index = positions(TimedLog(), executor)
+    begins, ends = location(1099, 1200, 900, 2000), location(1000, 1099, 0, 1000)
+    assert by_index.since(begins, 201) == begins
+    assert by_index.since(ends, 201) is None
+    assert by_index.since(replace(ends, offsets=OffsetRange(1000, 1100)), 201) is not None
+
+
+def test_a_transaction_touches_offsets_if_it_has_one_of_them() -> None:
+    before, first, last, after = (AbortedTransaction(7, *ends) for ends in ((0, 9), (5, 10), (19, 30), (20, 25)))
+    assert touching((before, first, last, after), 10, 20) == (first, last)

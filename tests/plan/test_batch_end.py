@@ -95,3 +95,16 @@ def test_a_batch_waits_for_the_least_offsets_or_the_delay(
     latest: dict[TopicPartition, int], waited_ms: int, waits: bool
 ) -> None:
     assert must_wait({T0: 0}, latest, 15, waited_ms=waited_ms, delay_ms=5000) is waits
+
+
+def test_a_share_that_is_empty_or_has_no_start_does_not_move_back() -> None:
+    assert limited_ranges({T0: 5}, {T0: 5, T1: 3}, {T0: 8, T1: 9}) == {}
+
+
+def test_an_end_never_moves_on_to_a_later_segment_end() -> None:
+    assert ends_at_segments({T0: 70, T1: 20}, {T0: (30, 60, 90), T1: (30,)}) == {T0: 60, T1: 20}
+
+
+def test_only_offsets_beyond_the_start_count_as_new() -> None:
+    for end, waits in ((114, True), (115, False)):
+        assert must_wait({T0: 100}, {T0: end}, 15, waited_ms=0, delay_ms=5000) is waits

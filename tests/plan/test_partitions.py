@@ -120,3 +120,13 @@ def test_an_empty_range_outside_of_its_log_is_no_data_loss(caplog: pytest.LogCap
         held = within_log(ranges, {T0: 3, T1: 3}, {T0: 8, T1: 8}, policy)
         assert held == {T0: OffsetRange(3, 3), T1: OffsetRange(9, 9)}
     assert caplog.records == []
+
+
+def test_a_micro_batch_without_anything_new_in_a_partition_is_no_data_loss() -> None:
+    assert offset_ranges({T0: 5}, {T0: 5}, {}, FAIL) == {T0: OffsetRange(5, 5)}
+
+
+def test_a_log_that_is_gone_holds_not_even_the_offset_0() -> None:
+    with pytest.raises(DataLossError, match=r"t-0 \(1, not there\)"):
+        ends_within({}, {T0: 1}, FAIL)
+    assert ends_within({}, {T0: 0}, FAIL) == {}

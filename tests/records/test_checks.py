@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from tests.records.batches import marker_batch, transactional_batch
+from tests.records import hostile
+from tests.records.batches import marker_batch, transactional_batch, with_attributes
 from tests.stack.batches import ProducerState, record_batch
 from tests.stack.rows import Record
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.model import AbortedTransaction
 from tiered_stream.records.checks import PartBounds, PartCheck
 from tiered_stream.records.decoder import RecordBatchDecoder
+from tiered_stream.records.header import CONTROL_BIT
 
 ANYWHERE = PartBounds(0, 1 << 40)
 P, Q = 5, 6
@@ -136,3 +140,43 @@ def test_a_transaction_whose_first_batch_was_compacted_away_is_read(batches: tup
 def test_a_commit_marker_inside_an_aborted_transaction_is_refused() -> None:
     with pytest.raises(CorruptDataError, match="producer 5's transaction at offset 1"):
         read(plain(0), commit(P, 1), aborted=(AbortedTransaction(P, 0, 90),))
+
+
+def test_a_transaction_that_begins_before_the_offsets_or_goes_on_behind_them_is_looked_for_inside_alone() -> None:
+    log = by(P, 2), plain(3), abort(P, 4), by(Q, 5), plain(6)
+    aborted = AbortedTransaction(P, 0, 4), AbortedTransaction(Q, 5, 7), AbortedTransaction(P, 7, 9)
+    assert read(*log, aborted=aborted, offsets=(2, 7)) == [3, 6]
+
+
+def test_a_marker_is_missed_also_at_the_first_of_the_offsets() -> None:
+    with pytest.raises(CorruptDataError, match="producer 5's marker at offset 2"):
+        read(plain(2), plain(3), aborted=(AbortedTransaction(P, 0, 2),), offsets=(2, 4))
+    assert read(abort(P, 2), plain(3), aborted=(AbortedTransaction(P, 0, 2),), offsets=(2, 4)) == [3]
+
+
+def test_a_marker_of_another_kind_ends_no_transaction() -> None:
+    """Kafka has control records that are neither COMMIT nor ABORT, such as LEADER_CHANGE."""
+    record = transactional_batch([Record(struct.pack(">hh", 0, 2), b"")], 1, P)
+    other = with_attributes(record, int.from_bytes(record[21:23], "big") | CONTROL_BIT)
+    log = by(P, 0), other, by(P, 2), abort(P, 3), plain(4)
+    assert read(*log, aborted=(AbortedTransaction(P, 0, 3),), offsets=(0, 5)) == [4]
+
+
+def test_a_commit_marker_whose_records_lie_before_the_part_is_read() -> None:
+    assert read(commit(P, 3), plain(4), offsets=(3, 5)) == [4]
+
+
+def test_an_abort_marker_is_refused_if_its_transaction_is_said_to_end_beyond_the_part() -> None:
+    with pytest.raises(CorruptDataError, match="producer 5's transaction at offset 6"):
+        read(by(P, 1), abort(P, 6), plain(7), aborted=(AbortedTransaction(P, 1, 9),), offsets=(0, 8))
+
+
+@pytest.mark.parametrize("following", [(15, 15), (15, 16), (14, 15)])
+def test_the_batches_may_end_at_either_of_the_offsets_between_which_they_must_end(following: tuple[int, int]) -> None:
+    assert read(plain(13, 2), bounds=PartBounds(10, 20, following=following)) == [13, 14]
+
+
+def test_an_old_message_set_has_the_offset_of_its_last_message_and_may_begin_before_the_first_wanted() -> None:
+    messages = b"".join(hostile.message(1, b"v", offset=offset) for offset in range(3))
+    log = hostile.message_set(1, messages, 12)
+    assert read(log, bounds=PartBounds(10, 20, first=11), offsets=(11, 13)) == [11, 12]

@@ -152,3 +152,17 @@ def test_the_offset_after_the_batches_before_an_entry_lies_between_its_neighbour
     index = parse_offset_index(offset_index((10, 500), (20, 900), (21, 1000)), BASE, SIZE)
     found = [index.following(position) for position in (500, 900, 1000)]
     assert found == [(0, BASE + 10), (BASE + 11, BASE + 20), (BASE + 21, BASE + 21)]
+
+
+def test_the_least_that_an_index_may_say_is_read() -> None:
+    offsets = parse_offset_index(offset_index((0, 0), (1, 1)), BASE, 2)
+    assert (offsets.offsets.tolist(), offsets.positions.tolist()) == ([BASE, BASE + 1], [0, 1])
+    times = parse_time_index(time_index((0, 0), (1, 0)), BASE)
+    assert (times.timestamps.tolist(), times.offsets.tolist()) == ([0, 1], [BASE, BASE])
+    (only,) = parse_transaction_index(transaction_index((0, 7, 0, 0, 0)), 0)
+    assert (only.transaction, only.last_stable_offset) == (AbortedTransaction(7, 0, 0), 0)
+
+
+def test_an_index_of_zeros_alone_has_no_entries() -> None:
+    assert parse_offset_index(bytes(24), BASE, SIZE).offsets.tolist() == []
+    assert parse_time_index(bytes(24), BASE).offsets.tolist() == []
