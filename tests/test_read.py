@@ -24,7 +24,7 @@ from tests.stack.batches import CODECS, record_batch
 from tests.stack.consume import read_topic
 from tests.stack.processes import wait_until
 from tests.stack.produce import RawProducer
-from tests.stack.rows import Row
+from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import KEEP_LOCAL, create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
@@ -36,6 +36,7 @@ from tiered_stream.errors import (
     DataLossError,
     FetchTimeoutError,
     OffsetOutOfRangeError,
+    StorageFormatError,
     StorageObjectNotFoundError,
 )
 from tiered_stream.locate.log_source import open_log_source
@@ -540,3 +541,32 @@ def test_a_log_start_that_moves_twice_during_a_read_costs_only_what_it_passed(
     strict = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
     with pytest.raises(DataLossError, match="orders-3: offsets 14 to 90 cannot all be read: the log begins at"):
         list(read_split(split, strict))
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+def test_each_segment_of_a_split_must_end_with_a_whole_batch(tier: TierFolder, cut: int) -> None:
+    parts = [tier.write(batches_of(start, start + 70), start + 70).location() for start in (0, 70)]
+    parts[cut] = replace(parts[cut], bytes=replace(parts[cut].bytes, end=parts[cut].bytes.end - 1))
+    with pytest.raises(CorruptDataError, match=f"orders-3 at offset {70 * cut + 63}"):
+        list(read_split(split_of(*parts), offline(tier)))
+
+
+def test_a_segment_of_an_unknown_storage_format_is_left_to_the_broker_if_there_is_one(
+    tier: TierFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, other = (tier.write(batches_of(start, start + 70), start + 70).location() for start in (0, 70))
+    split = split_of(known, replace(other, storage_format="parquet"))
+    with pytest.raises(StorageFormatError, match="is stored as 'parquet'"):
+        list(read_split(split, offline(tier)))
+    broker = BrokerLog(monkeypatch, batches_of(0, 140))
+    with_broker = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
+    reader = SplitReader(split, with_broker)
+    assert rows_of(reader.batches()) == rows_at(*range(140))
+    assert (broker.asked, reader.metrics.remote_fetch_requests) == ([OffsetRange(0, 140)], 0)
+
+
+def test_the_latest_timestamp_stays_known_though_an_older_record_follows(tier: TierFolder) -> None:
+    batches = [record_batch([Record(timestamp_ms=at)], base_offset=offset) for offset, at in enumerate((5000, 3000))]
+    reader = SplitReader(split_of(tier.write(batches, 2).location()), offline(tier), max_rows=1)
+    assert [row.timestamp_ms for row in rows_of(reader.batches())] == [5000, 3000]
+    assert reader.metrics.record_timestamp_max == 5000

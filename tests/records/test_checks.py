@@ -180,3 +180,7 @@ def test_an_old_message_set_has_the_offset_of_its_last_message_and_may_begin_bef
     messages = b"".join(hostile.message(1, b"v", offset=offset) for offset in range(3))
     log = hostile.message_set(1, messages, 12)
     assert read(log, bounds=PartBounds(10, 20, first=11), offsets=(11, 13)) == [11, 12]
+
+
+def test_the_first_batch_may_begin_at_the_offset_that_was_looked_for() -> None:
+    assert read(plain(11, 2), bounds=PartBounds(10, 20, first=11), offsets=(11, 13)) == [11, 12]
