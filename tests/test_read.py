@@ -471,11 +471,12 @@ class BrokerLog:
             self.start = self.moves.get(at, self.start)
             if at < self.start:
                 raise OffsetOutOfRangeError(f"the log begins at offset {self.start}")
-            found = [base for base in self.batches if base <= at < base + batch_records(self.batches[base])]
-            if not found:
+            following = {base: each for base, each in self.batches.items() if at < base + batch_records(each)}
+            if not following:
                 return
-            yield FetchedRecords(partition, at, self.batches[found[0]], 1000, 1000, self.start)
-            at = found[0] + batch_records(self.batches[found[0]])
+            base = min(following)
+            yield FetchedRecords(partition, at, following[base], 1000, 1000, self.start)
+            at = base + batch_records(following[base])
 
 
 def batch_records(batch: bytes) -> int:
@@ -499,7 +500,8 @@ def test_a_broker_is_asked_for_no_record_again_that_storage_gave_before_it_faile
     assert rows_of(reader.batches()) == rows_at(*range(140))
     (asked,) = broker.asked
     assert asked.start in given and asked.end == 140
-    assert (reader.metrics.remote_fetch_fallbacks, reader.metrics.lost_offsets) == (1, 0)
+    metrics = reader.metrics
+    assert (metrics.remote_fetch_errors, metrics.remote_fetch_fallbacks, metrics.lost_offsets) == (1, 1, 0)
 
 
 def lenient(tier: TierFolder) -> Options:
@@ -570,3 +572,22 @@ def test_the_latest_timestamp_stays_known_though_an_older_record_follows(tier: T
     reader = SplitReader(split_of(tier.write(batches, 2).location()), offline(tier), max_rows=1)
     assert [row.timestamp_ms for row in rows_of(reader.batches())] == [5000, 3000]
     assert reader.metrics.record_timestamp_max == 5000
+
+
+def test_a_segment_whose_last_offsets_have_no_record_is_not_read_again_where_the_next_one_fails(
+    tier: TierFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tier.write(batches_of(0, 35), 60), tier.write(batches_of(60, 95), 95)
+    second.path.unlink()
+    broker = BrokerLog(monkeypatch, [*batches_of(0, 35), *batches_of(60, 95)])
+    with_broker = offline(tier, **{"kafka.bootstrap.servers": "b:1"})
+    found = rows_of(read_split(split_of(first.location(), second.location()), with_broker))
+    assert found == rows_at(*range(35), *range(60, 95))
+    assert [asked.start for asked in broker.asked] == [35]
+
+
+def test_the_seconds_of_decoding_are_some_of_those_that_reading_takes(tier: TierFolder) -> None:
+    reader = SplitReader(split_of(tier.write(batches_of(0, 70), 70).location()), offline(tier))
+    began = time.perf_counter()
+    assert len(rows_of(reader.batches())) == 70
+    assert 0 < reader.metrics.decode_seconds < time.perf_counter() - began
