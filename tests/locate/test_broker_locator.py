@@ -230,3 +230,83 @@ def test_a_segment_to_the_last_offset_there_is_is_refused() -> None:
     made, _ = locator(lambda _: located(whole(0, base_offset=0, last_offset=last, end_offset=last), end=last))
     with pytest.raises(CorruptDataError, match="names a segment wrongly"):
         made.locate({PARTITION: OffsetRange(0, last)})
+
+
+FIRST_PART = whole(0, end_offset=40, end_position=400)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [whole(0, start_offset=40, start_position=400)],
+        [FIRST_PART],
+        [FIRST_PART, whole(7, base_offset=0, last_offset=99, start_offset=40, end_offset=100)],
+    ],
+    ids=["none any more", "not the first offset", "not the last offset", "the rest in another segment"],
+)
+def test_parts_that_are_not_exactly_the_location_leave_it_whole(parts: list[Any]) -> None:
+    def answer(message: Any) -> Any:
+        return located(*(parts if message.remote_log_segment_part_bytes == 400 else [whole(0)]), end=100)
+
+    made, _ = locator(answer)
+    (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
+    assert made.cut(location, 400) == [location]
+
+
+def test_a_segment_that_ends_for_the_log_before_its_own_end_has_that_end() -> None:
+    made, _ = locator(lambda _: located(whole(0, end_offset=90), whole(1, base_offset=80, start_offset=90)))
+    assert made.segment_ends(ALL) == {PARTITION: (90, 200)}
+
+
+def test_where_all_locations_are_signed_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    made, _ = locator(lambda _: located(whole(0), whole(1)), signed_only=True)
+    assert len(made.locate(ALL)[PARTITION]) == 2
+    assert caplog.records == []
+
+
+def test_a_url_of_another_segment_at_the_same_offsets_is_not_the_location_s() -> None:
+    entries = iter([whole(0), whole(7, base_offset=0, last_offset=99, start_offset=0, end_offset=100)])
+    made, _ = locator(lambda _: located(next(entries), end=100))
+    (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
+    assert made.signed_url(location) is None
+
+
+def test_who_may_not_read_is_told_also_where_others_are_left_to_the_brokers() -> None:
+    made, _ = locator(lambda message: located(error_code=29), falls_back=True)
+    with pytest.raises(BrokerAuthorizationError):
+        made.locate(ALL)
+
+
+@pytest.mark.parametrize(
+    ("entries", "end", "said"),
+    [([], 400, "located up to 400, though asked from 500"), ([whole(4)], 1000, "names offsets outside of")],
+    ids=["ends before the range", "begins before the range"],
+)
+def test_an_answer_about_offsets_before_the_range_is_corrupt(entries: list[Any], end: int, said: str) -> None:
+    made, _ = locator(lambda _: located(*entries, end=end))
+    with pytest.raises(CorruptDataError, match=said):
+        made.locate({PARTITION: OffsetRange(500, 1000)})
+
+
+def test_an_answer_with_a_list_of_no_segments_is_corrupt() -> None:
+    def empty(_: Any) -> Any:
+        answer = located(whole(0))
+        (topic,) = answer.responses
+        (partition,) = topic.partitions
+        named = replace(partition, remote_log_segments=encode_segments([]))
+        return replace(answer, responses=[replace(topic, partitions=[named])])
+
+    with pytest.raises(CorruptDataError, match="a list of no segments"):
+        locator(empty)[0].locate(ALL)
+
+
+def test_an_empty_range_is_asked_of_nobody() -> None:
+    made, client = locator(lambda _: located(whole(0)))
+    assert made.locate({PARTITION: OffsetRange(5, 5)}) == {PARTITION: ()}
+    assert client.asked(LocationFetchRequest) == []
+
+
+def test_the_offset_that_follows_a_location_may_be_as_low_as_0() -> None:
+    made, _ = locator(lambda _: located(whole(0, following_offset_min=0, following_offset_max=100)))
+    assert [each.following for each in made.locate(ALL)[PARTITION]] == [(0, 100)]
