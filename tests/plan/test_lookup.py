@@ -8,7 +8,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import Subscription
-from tiered_stream.plan.lookup import OffsetLookup, assigned
+from tiered_stream.plan.lookup import NO_TOPIC_ID, OffsetLookup, assigned
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -136,3 +136,9 @@ def test_bounds_are_asked_for_only_where_something_is_to_be_read() -> None:
 def test_a_partition_that_is_gone_has_no_bounds() -> None:
     gone = TopicPartition("gone", 0)
     assert lookup(reader()).bounds({gone: 3, T0: 2}, {gone: 3, T0: 5}).latest == {T0: 5, T1: 0}
+
+
+def test_a_broker_that_knows_no_topic_ids_gives_none() -> None:
+    offsets = reader()
+    offsets.ids["t"] = NO_TOPIC_ID
+    assert assigned(Subscription(topics=("t", "u")), offsets).topic_ids == {"u": offsets.ids["u"]}

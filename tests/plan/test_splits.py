@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
+from tiered_stream.errors import DataLossError
 from tiered_stream.locate.locator import SegmentFilter, every_segment
 from tiered_stream.model import OffsetRange, SegmentLocation, Split, TopicPartition
 from tiered_stream.options.parsing import parse_options
@@ -304,3 +305,23 @@ def test_segments_are_not_read_where_one_at_either_end_is_of_another_topic(topic
     tier = PartlyRecreatedTier({T0: [TieredLog(0, 10), TieredLog(10, 20)]}, new_from=10)
     (split,) = plan_splits({T0: OffsetRange(0, 20)}, tier, split_bytes=MIB, topic_ids={"t": topic_id})
     assert (split.offsets, split.locations) == (OffsetRange(0, 20), ())
+
+
+def test_offsets_that_an_archive_lacks_are_data_loss_and_give_no_split() -> None:
+    tier = MadeUpTier({T0: [TieredLog(0, 10), TieredLog(20, 30)]})
+    given = {"subscribe": "t", "remote.log.locator": "archive", "remote.storage.uri": "file:///archive"}
+    strict = parse_options(given, streaming=False)
+    with pytest.raises(DataLossError, match=r"t-0: no segment in the archive holds the offsets 10 to 19\."):
+        splits_for({T0: OffsetRange(0, 30)}, strict, tier, {})
+    assert len(splits_for({T0: OffsetRange(20, 30)}, strict, tier, {})) == 1
+    lenient = parse_options({**given, "failOnDataLoss": "false"}, streaming=False)
+    splits = splits_for({T0: OffsetRange(0, 30)}, lenient, tier, {})
+    assert [split.offsets for split in splits] == [OffsetRange(0, 10), OffsetRange(20, 30)]
+
+
+@pytest.mark.parametrize(("given", "first"), [({}, 0), ({"remote.from.timestamp": "41"}, 10)])
+def test_the_options_times_leave_out_segments_that_are_older(given: dict[str, str], first: int) -> None:
+    tier = MadeUpTier({T0: [TieredLog(0, 10, max_timestamp=40), TieredLog(10, 20, max_timestamp=41)]})
+    options = parse_options({"kafka.bootstrap.servers": "b:9092", "subscribe": "t", **given}, streaming=False)
+    (split,) = splits_for({T0: OffsetRange(0, 20)}, options, tier, {})
+    assert split.offsets == OffsetRange(first, 20)
