@@ -194,12 +194,35 @@ class SegmentLocation:
 PartitionLocations = dict[TopicPartition, tuple[SegmentLocation, ...]]
 
 
+def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -> tuple[AbortedTransaction, ...]:
+    """Those with an offset from `start` (inclusive) to `end` (exclusive)."""
+    if not transactions:
+        return ()
+    return tuple(t for t in transactions if t.first_offset < end and t.last_offset >= start)
+
+
 def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
     """What of the locations lies in the range."""
     for location in locations:
-        common = location.offsets.intersect(offsets)
-        if len(common):
+        common = offsets.intersect(location.offsets)
+        if common is location.offsets:
+            yield location
+        elif len(common):
             yield replace(location, offsets=common)
+
+
+def merged(before: SegmentLocation, after: SegmentLocation) -> SegmentLocation | None:
+    """Two neighbours as one location, if they are parts of one segment whose bytes meet or overlap."""
+    if before.segment.segment_id != after.segment.segment_id or before.offsets.end != after.offsets.start:
+        return None
+    if not before.bytes.start <= after.bytes.start <= before.bytes.end <= after.bytes.end:
+        return None
+    return replace(
+        after,
+        offsets=OffsetRange(before.offsets.start, after.offsets.end),
+        bytes=ByteRange(before.bytes.start, after.bytes.end),
+        aborted_transactions=tuple(sorted({*before.aborted_transactions, *after.aborted_transactions})),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +14,16 @@ import pytest
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
 from tests.broker.test_location_messages import segment
 from tiered_stream.broker.flexible_versions import Reader
-from tiered_stream.broker.location_messages import LocationFetchRequest, LocationFetchResponse, encode_segments
+from tiered_stream.broker.location_messages import (
+    FetchTopic,
+    LocatedPartition,
+    LocationFetchRequest,
+    LocationFetchResponse,
+    encode_segments,
+)
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, CorruptDataError
 from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.locate.locator import SegmentShare
 from tiered_stream.model import AbortedTransaction, ByteRange, LeaderEpoch, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
@@ -204,6 +213,107 @@ def test_parts_that_are_not_of_the_segment_leave_it_whole() -> None:
     made, _ = locator(answer)
     (location,) = made.locate({PARTITION: OffsetRange(0, 100)})[PARTITION]
     assert made.cut(location, 400) == [location]
+
+
+class Cluster:
+    """Of each partition one segment: a thousand offsets of 100 bytes each, in batches of ten; it says how it is cut."""
+
+    def __init__(self, partitions: int) -> None:
+        self.client = ScriptedClient(self.answer)
+        self.partitions = [TopicPartition("t", number) for number in range(partitions)]
+        self.locator = BrokerLocator(self.client, IsolationLevel.READ_COMMITTED, part_bytes=1 << 20)
+
+    def answer(self, node_id: int, message: Any) -> Any:
+        if isinstance(message, MetadataRequest):
+            return metadata(partitions=len(self.partitions))
+        (topic,) = message.topics
+        cut = partial(self._partition, part_bytes=message.remote_log_segment_part_bytes or 1 << 20)
+        return LocationFetchResponse(0, 0, 0, [FetchTopic(topic.topic_id, [cut(each) for each in topic.partitions])])
+
+    def _partition(self, wanted: Any, part_bytes: int) -> LocatedPartition:
+        start, end = wanted.fetch_offset, min(wanted.remote_log_segment_end_offset, 1000)
+        step = max(10, part_bytes // 1000 * 10)
+        edges = [start, *range(start - start % 10 + step, end, step), end]
+        entries = [
+            whole(
+                0, remote_log_segment_id=UUID(int=wanted.partition + 1), last_offset=999, size_in_bytes=100_000,
+                start_offset=first, end_offset=last, start_position=first // 10 * 1000,
+                end_position=-(-last // 10) * 1000,
+            )
+            for first, last in pairwise(edges)
+        ]  # fmt: skip
+        return LocatedPartition(
+            wanted.partition, 0, 1000, 1000, 0, remote_log_segments=encode_segments(entries), located_end_offset=end
+        )
+
+    def asked(self) -> int:
+        """How many questions since this was last asked."""
+        count = len(self.client.asked(LocationFetchRequest))
+        self.client.requests.clear()
+        return count
+
+
+def test_the_ends_of_many_shares_take_a_question_for_each_order_of_magnitude() -> None:
+    cluster = Cluster(400)
+    located = cluster.locator.locate({each: OffsetRange(0, 1000) for each in cluster.partitions})
+    cluster.asked()
+    shares = {
+        each: SegmentShare(found[0].segment, OffsetRange(100, 1000), 20_000 + 10 * each.partition)
+        for each, found in located.items()
+    }
+    shares[cluster.partitions[0]] = replace(shares[cluster.partitions[0]], bytes=5000)
+    ends = cluster.locator.ends_inside(shares)
+    assert cluster.asked() == 2
+    assert ends.pop(cluster.partitions[0]) == 150
+    assert ends.keys() == set(cluster.partitions[1:]) and all(250 < end <= 300 for end in ends.values())
+
+
+def test_a_share_smaller_than_a_batch_ends_behind_it() -> None:
+    cluster = Cluster(1)
+    (partition,) = cluster.partitions
+    (location,) = cluster.locator.locate({partition: OffsetRange(0, 1000)})[partition]
+    share = SegmentShare(location.segment, OffsetRange(0, 1000), 1)
+    assert cluster.locator.ends_inside({partition: share}) == {partition: 10}
+
+
+def test_the_parts_of_many_locations_take_one_question() -> None:
+    cluster = Cluster(400)
+    located = cluster.locator.locate({each: OffsetRange(5, 1000) for each in cluster.partitions})
+    cluster.asked()
+    cuts = [(found[0], 20_000 + each.partition) for each, found in located.items()]
+    parts = cluster.locator.cut_all(cuts)
+    assert cluster.asked() == 1
+    for (location, _), of in zip(cuts, parts, strict=True):
+        assert [each.segment for each in of] == [location.segment] * 5
+        assert [each.offsets.start for each in of] == [5, 200, 400, 600, 800]
+
+
+def test_the_locations_of_one_partition_are_cut_in_one_question_where_they_are_neighbours() -> None:
+    cluster = Cluster(1)
+    (partition,) = cluster.partitions
+    locations = [
+        cluster.locator.locate({partition: OffsetRange(start, end)})[partition][0]
+        for start, end in ((0, 200), (200, 400), (700, 1000))
+    ]
+    cluster.asked()
+    parts = cluster.locator.cut_all([(each, 10_000) for each in locations])
+    assert cluster.asked() == 2
+    assert [[each.offsets.start for each in of] for of in parts] == [[0, 100], [200, 300], [700, 800, 900]]
+
+
+def test_pieces_at_any_offsets_take_one_question_and_few_bytes_more() -> None:
+    cluster = Cluster(40)
+    located = cluster.locator.locate({each: OffsetRange(0, 1000) for each in cluster.partitions})
+    cluster.asked()
+    starts = range(99, 1000, 99)
+    pieces = cluster.locator.cut_at([(found[0], [0, *starts, 2000]) for found in located.values()])
+    assert cluster.asked() == 1
+    for found, of in zip(located.values(), pieces, strict=True):
+        assert [each.offsets for each in of] == [OffsetRange(*each) for each in pairwise([0, *starts, 1000])]
+        for each in of:
+            assert each.segment == found[0].segment
+            assert each.bytes.start <= 100 * each.offsets.start and 100 * each.offsets.end <= each.bytes.end
+            assert len(each.bytes) <= 100 * len(each.offsets) + 2 * 3000
 
 
 def test_a_location_is_signed_anew_or_gone() -> None:

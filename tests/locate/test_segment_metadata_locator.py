@@ -88,11 +88,15 @@ def test_the_parts_of_a_cut_are_exactly_the_location(data: st.DataObject, commit
     (big,) = (partition for partition in committed.visible if partition.topic.endswith("-big"))
     first = data.draw(st.integers(0, tier_end(committed, big) - 1))
     (location, *_) = committed.locate({big: OffsetRange(first, tier_end(committed, big))})[big]
+    asked = committed.fetcher.requests["log"]
     parts = committed.cut(location, data.draw(st.sampled_from([50_000, 300_000, 1 << 20, 1 << 30])))
     assert (parts[0].offsets.start, parts[-1].offsets.end) == (location.offsets.start, location.offsets.end)
     assert (parts[0].bytes.start, parts[-1].bytes.end) == (location.bytes.start, location.bytes.end)
+    assert committed.fetcher.requests["log"] == asked
     for before, after in pairwise(parts):
-        assert (before.offsets.end, before.bytes.end) == (after.offsets.start, after.bytes.start)
+        assert before.offsets.end == after.offsets.start
+        # An interval of the index is 4 KiB and a batch.
+        assert before.bytes.start < after.bytes.start < before.bytes.end <= after.bytes.start + (32 << 10)
     rows = [row for part in parts for row in read(committed.fetcher, part)]
     assert rows == expected(committed.golden_name, big, location.offsets.start, location.offsets.end, COMMITTED)
 

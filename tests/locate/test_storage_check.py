@@ -8,7 +8,7 @@ import pytest
 
 from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
+from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.locate.storage_check import CheckedStorage
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.storage.file_store import FileStore
@@ -43,8 +43,17 @@ class MadeUpLocator(Locator):
     ) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         return dict.fromkeys(ranges, ())
 
+    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
+        return {}
+
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         return [location]
+
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        return [[location] for location, _ in cuts]
+
+    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
+        return [[location] for location, _ in cuts]
 
 
 def checked(folder: Path) -> CheckedStorage:

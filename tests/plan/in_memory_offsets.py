@@ -6,13 +6,15 @@ timestamps out of order, and time: what a test changes is seen by the next quest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from uuid import UUID, uuid4
 
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import TieredStreamError, UnknownTopicError
-from tiered_stream.model import TopicDescription, TopicPartition
+from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicDescription, TopicPartition
 
 
 @dataclass
@@ -97,8 +99,11 @@ class SegmentEnds:
     def __init__(self, ends: Mapping[TopicPartition, Collection[int]]) -> None:
         self.ends = ends
 
-    def segment_ends(self, ranges):  # type: ignore[no-untyped-def]
-        return {
-            partition: tuple(end for end in sorted(self.ends.get(partition, ())) if asked.start < end <= asked.end)
-            for partition, asked in ranges.items()
-        }
+    def segments(self, ranges):  # type: ignore[no-untyped-def]
+        return {partition: tuple(self._segments(partition, wanted)) for partition, wanted in ranges.items()}
+
+    def _segments(self, partition: TopicPartition, wanted: OffsetRange) -> Iterator[VisibleSegment]:
+        for start, end in pairwise([0, *sorted(self.ends.get(partition, ()))]):
+            offsets = OffsetRange(start, end)
+            if len(offsets.intersect(wanted)):
+                yield VisibleSegment(RemoteLogSegment(partition, UUID(int=1), uuid4(), start, end - 1, 1), offsets)

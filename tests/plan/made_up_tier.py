@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from uuid import UUID
 
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
+from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
 
 MADE_UP_ID = UUID(int=1)
@@ -50,7 +51,7 @@ class MadeUpTier(Locator):
     ) -> dict[TopicPartition, tuple[SegmentLocation, ...]]:
         return {
             partition: tuple(
-                SegmentLocation(segment, common, log.bytes_of(common), signed_url=SIGNED_URL)
+                self._location(segment, log, common)
                 for segment, log in self._logs.get(partition, {}).items()
                 if len(common := segment.offsets.intersect(wanted))
             )
@@ -77,6 +78,13 @@ class MadeUpTier(Locator):
             for partition, wanted in ranges.items()
         }
 
+    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
+        ends = {}
+        for partition, share in shares.items():
+            location = self._location(share.segment, self.log(share.segment), share.offsets)
+            ends[partition] = self.cut(location, share.bytes)[0].offsets.end
+        return ends
+
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         log = self.log(location.segment)
         step = max(1, target_bytes // log.batch_bytes) * log.batch_bytes
@@ -84,8 +92,24 @@ class MadeUpTier(Locator):
         parts = [ByteRange(start, min(start + step, location.bytes.end)) for start in starts]
         return [replace(location, offsets=self._offsets(log, part, location.offsets), bytes=part) for part in parts]
 
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        return [self.cut(*each) for each in cuts]
+
+    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
+        return [
+            [
+                self._location(location.segment, self.log(location.segment), OffsetRange(start, end))
+                for start, end in pairwise((location.offsets.start, *starts, location.offsets.end))
+            ]
+            for location, starts in cuts
+        ]
+
     def log(self, segment: RemoteLogSegment) -> TieredLog:
         return self._logs[segment.topic_partition][segment]
+
+    @staticmethod
+    def _location(segment: RemoteLogSegment, log: TieredLog, offsets: OffsetRange) -> SegmentLocation:
+        return SegmentLocation(segment, offsets, log.bytes_of(offsets), signed_url=SIGNED_URL)
 
     @staticmethod
     def _offsets(log: TieredLog, part: ByteRange, wanted: OffsetRange) -> OffsetRange:

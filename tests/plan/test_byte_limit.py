@@ -11,6 +11,7 @@ from tests.plan.in_memory_offsets import InMemoryOffsets, Log
 from tests.plan.made_up_tier import MadeUpTier, TieredLog
 from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, TopicPartition
 from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.backlog import Backlog
 from tiered_stream.plan.byte_limit import ends_by_bytes
 from tiered_stream.plan.stream import StreamPlanner
 
@@ -20,7 +21,7 @@ HUNDREDS = [TieredLog(0, 100), TieredLog(100, 200), TieredLog(200, 300)]
 
 
 def ends(limit: int, start: int = 0, latest: int = 300, logs: list[TieredLog] = HUNDREDS) -> int:
-    return ends_by_bytes({T0: start}, {T0: latest}, limit, MadeUpTier({T0: logs}))[T0]
+    return ends_by_bytes(Backlog({T0: start}, {T0: latest}, MadeUpTier({T0: logs})), limit)[T0]
 
 
 @pytest.mark.parametrize(
@@ -57,8 +58,8 @@ def test_a_batch_ends_with_the_last_segment_that_fits_or_inside_of_the_first(lim
 def test_what_is_not_tiered_is_as_dense_as_the_segments() -> None:
     assert ends(1500, start=300, latest=1000) == 450
     assert ends(3500, latest=1000) == 300
-    assert ends_by_bytes({T0: 0}, {T0: 100}, 10 * ASSUMED_RECORD_BYTES, MadeUpTier({})) == {T0: 10}
-    assert ends_by_bytes({T0: 0}, {T0: 100}, 1, None) == {T0: 1}
+    assert ends_by_bytes(Backlog({T0: 0}, {T0: 100}, MadeUpTier({})), 10 * ASSUMED_RECORD_BYTES) == {T0: 10}
+    assert ends_by_bytes(Backlog({T0: 0}, {T0: 100}, None), 1) == {T0: 1}
 
 
 def test_a_gap_before_a_segment_counts_too() -> None:
@@ -68,28 +69,40 @@ def test_a_gap_before_a_segment_counts_too() -> None:
 
 def test_partitions_share_the_bytes_in_proportion() -> None:
     tier = MadeUpTier({T0: HUNDREDS, T1: [TieredLog(0, 100)]})
-    assert ends_by_bytes({T0: 0, T1: 0}, {T0: 300, T1: 100}, 2000, tier) == {T0: 100, T1: 50}
+    assert ends_by_bytes(Backlog({T0: 0, T1: 0}, {T0: 300, T1: 100}, tier), 2000) == {T0: 100, T1: 50}
 
 
 def test_partitions_with_nothing_to_read_or_without_a_start_end_at_the_log_s_end() -> None:
-    assert ends_by_bytes({T0: 5}, {T0: 5, T1: 7}, 1, None) == {T0: 5, T1: 7}
-    assert ends_by_bytes({T0: 9}, {T0: 5}, 1, None) == {T0: 5}
+    assert ends_by_bytes(Backlog({T0: 5}, {T0: 5, T1: 7}, None), 1) == {T0: 5, T1: 7}
+    assert ends_by_bytes(Backlog({T0: 9}, {T0: 5}, None), 1) == {T0: 5}
 
 
 class Asked(MadeUpTier):
-    """Keeps which offsets were located."""
+    """Keeps which offsets were asked for, and how many times."""
 
-    def locate(self, ranges):  # type: ignore[no-untyped-def]
-        self.ranges = ranges
-        return super().locate(ranges)
+    times = 0
+
+    def ends_inside(self, shares):  # type: ignore[no-untyped-def]
+        self.times += 1
+        self.ranges = {partition: share.offsets for partition, share in shares.items()}
+        return super().ends_inside(shares)
 
 
 def test_of_a_large_segment_only_what_is_around_a_small_share_is_located() -> None:
     tier = Asked({T0: [TieredLog(0, 1 << 20, 1, 1 << 10)]})  # 1 GiB
-    assert ends_by_bytes({T0: 0}, {T0: 1 << 20}, 64 << 10, tier) == {T0: 64}
+    assert ends_by_bytes(Backlog({T0: 0}, {T0: 1 << 20}, tier), 64 << 10) == {T0: 64}
     assert tier.ranges == {T0: OffsetRange(0, 2 << 10)}
-    assert ends_by_bytes({T0: 0}, {T0: 1 << 20}, 64 << 20, tier) == {T0: 64 << 10}
+    assert ends_by_bytes(Backlog({T0: 0}, {T0: 1 << 20}, tier), 64 << 20) == {T0: 64 << 10}
     assert tier.ranges == {T0: OffsetRange(0, 128 << 10)}
+
+
+@pytest.mark.parametrize("partitions", [1, 400])
+def test_one_question_tells_where_all_partitions_end_inside_of_segments(partitions: int) -> None:
+    numbers = [TopicPartition("t", number) for number in range(partitions)]
+    tier = Asked(dict.fromkeys(numbers, HUNDREDS))
+    backlog = Backlog(dict.fromkeys(numbers, 0), dict.fromkeys(numbers, 300), tier)
+    assert ends_by_bytes(backlog, 250 * partitions) == dict.fromkeys(numbers, 20)
+    assert tier.times == 1
 
 
 def test_inside_of_a_real_segment_a_batch_ends_where_record_batches_do() -> None:
@@ -100,7 +113,7 @@ def test_inside_of_a_real_segment_a_batch_ends_where_record_batches_do() -> None
     start, end = 0, len(segment.offsets)
     found = []
     while start < end:
-        start = ends_by_bytes({big: start}, {big: end}, share, locator)[big]
+        start = ends_by_bytes(Backlog({big: start}, {big: end}, locator), share)[big]
         found.append(start)
     (last,) = locator.locate({big: OffsetRange(found[-2], end)})[big]
     parts = [locator.locate({big: OffsetRange(first, until)})[big][0].bytes for first, until in pairwise([0, *found])]
@@ -118,7 +131,7 @@ class Unasked(MadeUpTier):
 
 
 def test_of_a_few_records_nobody_has_to_be_asked_how_large_they_are() -> None:
-    assert ends_by_bytes({T0: 0}, {T0: 1000}, 1000 << 20, Unasked({})) == {T0: 1000}
+    assert ends_by_bytes(Backlog({T0: 0}, {T0: 1000}, Unasked({})), 1000 << 20) == {T0: 1000}
 
 
 @given(

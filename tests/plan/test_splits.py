@@ -6,7 +6,8 @@ Spark's numbers are those of its `KafkaOffsetRangeCalculatorSuite`.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from uuid import UUID
 
@@ -14,10 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.golden import NAMES
+from tests.locate.golden_locator import GoldenLocator, expected, read
 from tests.plan.made_up_tier import MADE_UP_ID, SIGNED_URL, MadeUpTier, TieredLog
 from tiered_stream.errors import DataLossError
 from tiered_stream.locate.locator import SegmentFilter, every_segment
-from tiered_stream.model import OffsetRange, SegmentLocation, Split, TopicPartition
+from tiered_stream.model import ByteRange, OffsetRange, SegmentLocation, Split, TopicPartition
+from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.pruning import NeededSegments
 from tiered_stream.plan.splits import counts_of, divide, plan_splits, splits_for
@@ -107,6 +111,23 @@ def test_min_partitions_divide_what_max_records_has_cut_as_in_spark() -> None:
     assert [split.offsets.start for split in splits] == [1, 10, 20, 30]
 
 
+def test_neighbours_in_one_split_have_no_byte_twice() -> None:
+    class Overlapping(MadeUpTier):
+        """Cuts into parts of half the size, each of which has the batch before it, too."""
+
+        def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+            first, *others = super().cut(location, target_bytes // 2)
+            return [first, *(replace(each, bytes=ByteRange(each.bytes.start - 100, each.bytes.end)) for each in others)]
+
+    tier = Overlapping({T0: [TieredLog(0, 130), TieredLog(130, 140)]})
+    splits = plan_splits({T0: OffsetRange(0, 140)}, tier, split_bytes=800)
+    assert [[(each.bytes.start, each.bytes.end) for each in split.locations] for split in splits] == [
+        [(0, 800)],
+        [(700, 1300), (0, 100)],
+    ]
+    assert [split.offsets for split in splits] == [OffsetRange(0, 80), OffsetRange(80, 140)]
+
+
 @pytest.mark.contract("1.7 fewest pieces")
 def test_small_segments_share_a_split() -> None:
     tier = MadeUpTier({T0: [TieredLog(start, start + 10) for start in range(0, 100, 10)]})
@@ -143,6 +164,29 @@ def test_more_splits_than_there_are_batches_read_a_batch_more_than_once() -> Non
     splits = plan_splits({T0: OffsetRange(0, 10)}, tier, split_bytes=MIB, min_partitions=4)
     assert sizes_of(splits) == [[2, 2, 3, 3]]
     assert [split.storage_bytes for split in splits] == [100] * 4
+
+
+def test_pieces_for_so_many_records_are_cut_from_what_was_located_once() -> None:
+    class Asked(MadeUpTier):
+        def __init__(self) -> None:
+            super().__init__({T0: [TieredLog(0, 1000), TieredLog(1000, 2000)], T1: [TieredLog(0, 1000)]})
+            self.asked: list[str] = []
+
+        def locate(self, ranges, needed):  # type: ignore[no-untyped-def]
+            self.asked.append("locate")
+            return super().locate(ranges, needed)
+
+        def cut_at(self, cuts):  # type: ignore[no-untyped-def]
+            self.asked.append("cut_at")
+            return super().cut_at(cuts)
+
+    tier = Asked()
+    splits = plan_splits(
+        {T0: OffsetRange(5, 2100), T1: OffsetRange(0, 1000)}, tier, split_bytes=MIB, max_records_per_partition=10
+    )
+    assert tier.asked == ["locate", "cut_at"]
+    assert len(splits) == 310
+    assert all(len(split.offsets) <= 10 and split.storage_bytes <= 200 for split in splits)
 
 
 def test_segments_without_a_record_that_is_new_enough_are_left_out() -> None:
@@ -184,6 +228,24 @@ def test_a_split_is_small_survives_pickling_and_shows_no_signed_url() -> None:
     assert len(pickled) < 10_000
     assert len(split.locations) == 10 and split.locations[0].signed_url == SIGNED_URL
     assert "do-not-show" not in repr(split) and "do-not-show" not in str(split)
+
+
+@pytest.mark.parametrize("limits", [{}, {"min_partitions": 60}, {"max_records_per_partition": 37}], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_real_segments_are_planned_by_their_indexes_alone_and_each_record_is_read_once(
+    name: str, limits: dict[str, int]
+) -> None:
+    with closing(GoldenLocator(name)) as locator:
+        ends = {partition: visible[-1].offsets.end for partition, visible in locator.visible.items()}
+        ranges = {partition: OffsetRange(0, end) for partition, end in ends.items()}
+        splits = plan_splits(ranges, locator, split_bytes=300_000, **limits)
+        assert locator.fetcher.requests["log"] == 0 < locator.fetcher.requests["indexes"]
+        assert_exactly(splits, ranges)
+        assert len(splits) > len(ranges)
+        for partition, end in ends.items():
+            of = [location for split in splits if split.topic_partition == partition for location in split.locations]
+            rows = [row for location in of for row in read(locator.fetcher, location, checked=True)]
+            assert rows == expected(name, partition, 0, end, IsolationLevel.READ_COMMITTED)
 
 
 @st.composite

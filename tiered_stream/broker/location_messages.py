@@ -9,7 +9,8 @@ in the KIPs.
         1254  SupportedStorageFormatVersions      []string
         1255  MaxRemoteLogSegments *              int32, how many segments one answer may name
         1256  LocalSegmentsWanted *               bool, also those that the broker still has on its own disk
-        1257  RemoteLogSegmentPartBytes *         int64, cut larger segments at batch starts into parts of about so many
+        1257  RemoteLogSegmentPartBytes *         int64, cut larger segments where batches begin into parts of about so
+                                                  many bytes; neighbours may share some of them
         1258  OffsetsOnly *                       bool, no byte positions, aborted transactions or signed locations
     FetchRequest, partition
         1248  RemoteLogSegmentEndOffset *         int64, exclusive

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, starmap
+from typing import TypeVar
 from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
@@ -13,7 +16,7 @@ from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, 
 from tiered_stream.broker.location_messages import RemoteLogSegmentLocation, decode_segments
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
+from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import (
     AbortedTransaction,
     ByteRange,
@@ -24,6 +27,7 @@ from tiered_stream.model import (
     RemoteLogSegment,
     SegmentLocation,
     TopicPartition,
+    touching,
 )
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.process import collection_paused
@@ -32,6 +36,8 @@ log = logging.getLogger(__name__)
 
 _MOST_ROUNDS = 10_000
 _OFFSETS = 1 << 63  # that an int64 can tell
+
+T = TypeVar("T")
 
 Locations = tuple[SegmentLocation, ...]
 
@@ -101,15 +107,66 @@ class BrokerLocator(Locator):
         found = self._ask(ranges, self._ends_terms)
         return {each: tuple(VisibleSegment(of.segment, of.offsets) for of in found[each]) for each in ranges}
 
+    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
+        """Shares of about one size are asked for in one round, in parts of a quarter of the smallest."""
+        ends = {}
+        for some in _of_like_sizes([(each, share.bytes) for each, share in shares.items()]):
+            part_bytes = max(1, min(size for _, size in some) // 4)
+            ranges = {partition: shares[partition].offsets for partition, _ in some}
+            found = self._ask(ranges, replace(self._terms, part_bytes=part_bytes))
+            for partition, size in some:
+                parts = [each for each in found[partition] if _is_part(each, shares[partition])]
+                fitting = [each for each in parts if each.bytes.end - parts[0].bytes.start <= size] or parts[:1]
+                if fitting:
+                    ends[partition] = fitting[-1].offsets.end
+        return ends
+
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        if len(location.bytes) <= target_bytes:
-            return [location]
-        partition = location.segment.topic_partition
-        terms = replace(self._terms, part_bytes=target_bytes)
-        parts = self._ask({partition: location.offsets}, terms)[partition]
-        whole = parts and parts[0].offsets.start == location.offsets.start
-        same = all(part.segment.segment_id == location.segment.segment_id for part in parts)
-        return parts if whole and same and parts[-1].offsets.end == location.offsets.end else [location]
+        (parts,) = self.cut_all([(location, target_bytes)])
+        return parts
+
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        """Cuts into parts of about one size are asked for in one round, in the smallest of the sizes."""
+        parts: list[Sequence[SegmentLocation]] = [[location] for location, _ in cuts]
+        large = [(at, size) for at, (location, size) in enumerate(cuts) if len(location.bytes) > size]
+        for some in _of_like_sizes(large):
+            terms = replace(self._terms, part_bytes=min(size for _, size in some))
+            for round_ in _one_of_each_partition([at for at, _ in some], [location for location, _ in cuts]):
+                self._cut_round(round_, terms, parts)
+        return parts
+
+    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
+        """By cuts into parts of a quarter of what the offsets are apart on the average."""
+        inside = [
+            [each for each in offsets if location.offsets.start < each < location.offsets.end]
+            for location, offsets in cuts
+        ]
+        sizes = [
+            max(1, len(location.bytes) // (4 * (len(starts) + 1))) if starts else len(location.bytes)
+            for (location, _), starts in zip(cuts, inside, strict=True)
+        ]
+        fine = self.cut_all([(location, size) for (location, _), size in zip(cuts, sizes, strict=True)])
+        return [
+            _pieces(location, parts, starts) for (location, _), parts, starts in zip(cuts, fine, inside, strict=True)
+        ]
+
+    def _cut_round(
+        self,
+        runs: Mapping[TopicPartition, Sequence[int]],
+        terms: LocationTerms,
+        parts: list[Sequence[SegmentLocation]],
+    ) -> None:
+        """Replace those of `parts` whose numbers are given, neighbours of one partition, by what the brokers say."""
+        ranges = {
+            partition: OffsetRange(parts[of[0]][0].offsets.start, parts[of[-1]][0].offsets.end)
+            for partition, of in runs.items()
+        }
+        for partition, found in self._ask(ranges, terms).items():
+            for number in runs[partition]:
+                (location,) = parts[number]
+                own = [each for each in found if location.offsets.start <= each.offsets.start < location.offsets.end]
+                if own and _is_cut_of(location, own):
+                    parts[number] = own
 
     def signed_url(self, location: SegmentLocation) -> str | None:
         """The location's URL, signed anew; None: the segment is not there any more, or is not signed.
@@ -163,6 +220,59 @@ class BrokerLocator(Locator):
         if locations[0].offsets.start < wanted.start or locations[-1].offsets.end > wanted.end:
             raise CorruptDataError(f"{partition}: the broker names offsets outside of {wanted}")
         return locations
+
+
+def _is_part(found: SegmentLocation, share: SegmentShare) -> bool:
+    return found.segment.segment_id == share.segment.segment_id
+
+
+def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> bool:
+    """Whether the parts are exactly the location, of the same segment."""
+    whole = OffsetRange(parts[0].offsets.start, parts[-1].offsets.end) == location.offsets
+    return whole and all(part.segment.segment_id == location.segment.segment_id for part in parts)
+
+
+def _of_like_sizes(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
+    """In groups, within each of which no size is twice as large as another, or is larger."""
+    groups: dict[int, list[tuple[T, int]]] = defaultdict(list)
+    for each in sizes:
+        groups[each[1].bit_length()].append(each)
+    return list(groups.values())
+
+
+def _one_of_each_partition(
+    numbers: Sequence[int], locations: Sequence[SegmentLocation]
+) -> list[dict[TopicPartition, list[int]]]:
+    """The locations of these numbers in rounds, in each of which only neighbours are of the same partition."""
+    runs: dict[TopicPartition, list[list[int]]] = defaultdict(list)
+    for number in numbers:
+        of_partition = runs[locations[number].segment.topic_partition]
+        if of_partition and locations[of_partition[-1][-1]].offsets.end == locations[number].offsets.start:
+            of_partition[-1].append(number)
+        else:
+            of_partition.append([number])
+    rounds = max(map(len, runs.values()), default=0)
+    return [{each: of[at] for each, of in runs.items() if at < len(of)} for at in range(rounds)]
+
+
+def _pieces(
+    location: SegmentLocation, parts: Sequence[SegmentLocation], starts: Sequence[int]
+) -> Sequence[SegmentLocation]:
+    """The location in pieces that begin with `starts`, each with the bytes of the `parts` that hold its offsets."""
+    pieces = []
+    for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
+        first = bisect_right(parts, start, key=lambda part: part.offsets.start) - 1
+        last = bisect_left(parts, end, key=lambda part: part.offsets.end)
+        pieces.append(
+            replace(
+                location,
+                offsets=OffsetRange(start, end),
+                bytes=ByteRange(parts[first].bytes.start, parts[last].bytes.end),
+                aborted_transactions=touching(location.aborted_transactions, start, end),
+                following=parts[last].following,
+            )
+        )
+    return pieces
 
 
 def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Locations:

@@ -1,32 +1,41 @@
-"""From offsets to bytes of a segment, and where a big location may be cut.
+"""From offsets to bytes of a segment, and where a big location may be cut, by the offset index alone.
 
-An offset index says only between which offsets the batch at a position begins, so its header is read, too.
+An index entry tells the last offset of the batches that begin at its position. So offset + 1 is where another batch
+begins, but not at which byte: somewhere from the entry's position up to the next entry's. Two parts that meet at that
+offset both read this interval, and the decoder gives each its own records.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import replace
 from itertools import pairwise
+from uuid import UUID
 
 import numpy as np
+from cachetools import LRUCache
 
-from tiered_stream.errors import CorruptDataError, naming
+from tiered_stream.errors import naming
 from tiered_stream.locate.index_cache import IndexCache
-from tiered_stream.model import AbortedTransaction, ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation
-from tiered_stream.records.header import HEADER_SIZE, LENGTH_END, MAGIC, START
+from tiered_stream.locate.locator import SegmentShare
+from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, touching
 from tiered_stream.records.indexes import OffsetIndex, parse_offset_index, parse_time_index
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
+_REMEMBERED = 1 << 15
+"""Locations up to an end that was chosen here. The plan asks for them next, perhaps of more segments than the cache of
+indexes holds."""
+
 
 class SegmentPositions:
-    """Byte ranges within segments by their offset indexes; `executor` reads batch headers side by side."""
+    """Byte ranges within segments by their offset indexes. Serves many threads."""
 
-    def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache, executor: Executor) -> None:
+    def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache) -> None:
         self._fetcher = fetcher
         self._cache = cache
-        self._executor = executor
+        self._lock = threading.Lock()
+        self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_REMEMBERED)
 
     def location(self, segment: RemoteLogSegment, wanted: OffsetRange) -> SegmentLocation:
         """The bytes in which the batches with `wanted` begin and end; no request where the whole segment is wanted.
@@ -37,11 +46,27 @@ class SegmentPositions:
         """
         if wanted.start <= segment.base_offset and wanted.end > segment.end_offset:
             return SegmentLocation(segment, wanted, ByteRange(0, segment.size))
+        with self._lock:
+            known = self._remembered.get((segment.segment_id, wanted))
+        return known or _location(segment, wanted, self._offset_index(segment))
+
+    def end_of(self, share: SegmentShare) -> int:
+        """The offset behind about `share.bytes` of the share's offsets, and behind at least one batch of them.
+
+        Raises: as `location`.
+        """
+        segment, offsets = share.segment, share.offsets
         index = self._offset_index(segment)
-        start = index.start_position(wanted.start)
-        end = max(start, index.end_position(wanted.end, segment.size))
-        following = index.following(end) if start < end < segment.size else None
-        return SegmentLocation(segment, wanted, ByteRange(start, end), following=following)
+        until = index.start_position(offsets.start) + share.bytes
+        # What ends with an entry's offset is read up to the next entry's position.
+        fitting = int(np.searchsorted(index.positions, until, side="right")) - 2
+        entry = max(fitting, int(np.searchsorted(index.offsets, offsets.start, side="left")))
+        whole = until >= segment.size or entry >= len(index.offsets)
+        end = offsets.end if whole else min(offsets.end, int(index.offsets[entry]) + 1)
+        chosen = OffsetRange(offsets.start, end)
+        with self._lock:
+            self._remembered[segment.segment_id, chosen] = _location(segment, chosen, index)
+        return end
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
         """`location` from a batch on before which no record is at or after `timestamp` (ms); None: none of it is.
@@ -66,71 +91,59 @@ class SegmentPositions:
         )
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """`location` in parts of about `target_bytes`, each beginning with a batch: together, exactly it.
+        """Cut `location` where batches begin, into parts of about `target_bytes` that have exactly its offsets.
 
-        Raises: as `byte_range`.
+        Neighbours share the bytes of one interval of the offset index.
+
+        Raises: as `location`.
         """
         if len(location.bytes) <= target_bytes:
             return [location]
         index = self._offset_index(location.segment)
-        entries = self._entries(location, index, target_bytes)
-        headers = self._executor.map(lambda entry: self._base_offset(location.segment, index, entry), entries)
-        edges = [
-            (location.offsets.start, location.bytes.start, None),
-            *(
-                (base_offset, position, (index.following(position)[0], base_offset))
-                for position, base_offset in zip(index.positions[entries].tolist(), headers, strict=True)
-                if base_offset is not None and location.offsets.start < base_offset < location.offsets.end
-            ),
-            (location.offsets.end, location.bytes.end, location.following),
-        ]
-        return [
-            replace(
-                location,
-                offsets=OffsetRange(start, end),
-                bytes=ByteRange(first_byte, end_byte),
-                aborted_transactions=touching(location.aborted_transactions, start, end),
-                following=following,
-            )
-            for (start, first_byte, _), (end, end_byte, following) in pairwise(edges)
-        ]
+        return _parts(location, index, self._places(location, index, target_bytes))
+
+    def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
+        """`location` in parts that begin with those of the ascending `offsets` that lie inside of it; else as `cut`."""
+        inside = [each for each in offsets if location.offsets.start < each < location.offsets.end]
+        return _parts(location, self._offset_index(location.segment), inside) if inside else [location]
 
     def _offset_index(self, segment: RemoteLogSegment) -> OffsetIndex:
         data = self._cache.get(segment, (IndexType.OFFSET,)).get(IndexType.OFFSET, b"")
         with naming(segment):
             return parse_offset_index(data, segment.base_offset, segment.size)
 
-    def _entries(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
-        """Index entries to cut at: the first at or after the start of each range that the layout likes to request."""
+    def _places(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
+        """Return offsets to cut at, by the first entry at or after the start of each range that the layout prefers."""
         # Far more ranges than entries would give no more parts.
         target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
         ranges = self._fetcher.request_ranges(location.segment, location.bytes, target_bytes)
         starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]
         entries = np.unique(np.searchsorted(index.positions, starts))
-        found: list[int] = entries[entries < np.searchsorted(index.positions, location.bytes.end)].tolist()
-        return found
-
-    def _base_offset(self, segment: RemoteLogSegment, index: OffsetIndex, entry: int) -> int | None:
-        """The base offset of the batch at an index entry; None where the batch's format does not tell it."""
-        position, last = int(index.positions[entry]), int(index.offsets[entry])
-        after = int(index.offsets[entry - 1]) if entry else segment.base_offset - 1
-        end = min(position + HEADER_SIZE, segment.size)
-        header = self._fetcher.fetch_log_segment(segment, position, end)
-        where = f"{segment}: the batch at byte {position}"
-        if len(header) < START.size:
-            raise CorruptDataError(f"{where} breaks off after {len(header)} bytes")
-        base_offset, length, magic = START.unpack_from(header)
-        if magic < MAGIC:
-            return None
-        if not after < base_offset <= last:
-            raise CorruptDataError(f"{where} begins at offset {base_offset}, its index says {after + 1} to {last}")
-        if length < HEADER_SIZE - LENGTH_END or position + LENGTH_END + length > segment.size:
-            raise CorruptDataError(f"{where} has {length} bytes in a segment of {segment.size}")
-        return int(base_offset)
+        after: list[int] = (index.offsets[entries[entries < len(index.positions)]] + 1).tolist()
+        return [each for each in after if location.offsets.start < each < location.offsets.end]
 
 
-def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -> tuple[AbortedTransaction, ...]:
-    """Those with an offset from `start` (inclusive) to `end` (exclusive)."""
-    if not transactions:
-        return ()
-    return tuple(t for t in transactions if t.first_offset < end and t.last_offset >= start)
+def _location(segment: RemoteLogSegment, wanted: OffsetRange, index: OffsetIndex) -> SegmentLocation:
+    start = index.start_position(wanted.start)
+    end = max(start, index.end_position(wanted.end, segment.size))
+    following = index.following(end) if start < end < segment.size else None
+    return SegmentLocation(segment, wanted, ByteRange(start, end), following=following)
+
+
+def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
+    """A location in parts that begin with `starts`, ascending and inside of it; the bytes of each lie in its bytes."""
+    whole, parts = location.bytes, []
+    for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
+        part = _location(location.segment, OffsetRange(start, end), index)
+        first = whole.start if start == location.offsets.start else max(whole.start, part.bytes.start)
+        last = whole.end if end == location.offsets.end else min(whole.end, part.bytes.end)
+        parts.append(
+            replace(
+                location,
+                offsets=part.offsets,
+                bytes=ByteRange(first, last),
+                aborted_transactions=touching(location.aborted_transactions, start, end),
+                following=location.following if last == whole.end else part.following,
+            )
+        )
+    return parts

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import (
+    OffsetRange,
     PartitionLocations,
     PartitionRanges,
     RemoteLogSegment,
@@ -20,6 +22,15 @@ SegmentFilter = Callable[[RemoteLogSegment], bool]
 def every_segment(_segment: RemoteLogSegment) -> bool:
     """Each is needed."""
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShare:
+    """About so many `bytes` of these offsets of a segment, from their start on."""
+
+    segment: RemoteLogSegment
+    offsets: OffsetRange
+    bytes: int
 
 
 class Locator(ABC):
@@ -66,15 +77,35 @@ class Locator(ABC):
         """
 
     @abstractmethod
-    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """`location` cut at batch starts into parts of about `target_bytes`, in order: together, exactly it.
+    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
+        """By partition, the offset that ends its share: behind at least one batch, and where a batch ends.
+
+        All partitions are asked for together, and nothing but positions. Those are left out of which nobody tells.
 
         Raises: as `locate`.
         """
 
+    @abstractmethod
+    def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        """Cut `location` where batches begin, into parts of about `target_bytes` that have exactly its offsets.
+
+        Neighbours may share some bytes, of one interval of the offset index at the most.
+
+        Raises: as `locate`.
+        """
+
+    @abstractmethod
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """`cut` of each location with its bytes. Raises: as `locate`."""
-        return [self.cut(location, target_bytes) for location, target_bytes in cuts]
+        """`cut` of each location with its bytes, together. Raises: as `locate`."""
+
+    @abstractmethod
+    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
+        """Each location cut at those of the ascending offsets that lie inside of it; the bytes as of `cut`.
+
+        A location stays whole where nobody tells which of its bytes hold the parts.
+
+        Raises: as `locate`.
+        """
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
         """Let go of connections."""
@@ -99,11 +130,17 @@ class WrappedLocator(Locator):
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         return self.wrapped.segments(ranges)
 
+    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
+        return self.wrapped.ends_inside(shares)
+
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         return self.wrapped.cut(location, target_bytes)
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         return self.wrapped.cut_all(cuts)
+
+    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
+        return self.wrapped.cut_at(cuts)
 
     def close(self) -> None:
         self.wrapped.close()

@@ -5,18 +5,18 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
 from tiered_stream.errors import CorruptDataError, StorageError, naming
 from tiered_stream.locate.aborted_transactions import find_aborted
-from tiered_stream.locate.byte_positions import SegmentPositions, touching
+from tiered_stream.locate.byte_positions import SegmentPositions
 from tiered_stream.locate.fallback import SegmentsLeftOut
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
-from tiered_stream.locate.locator import Locator, SegmentFilter, every_segment
+from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import (
     AbortedTransaction,
     ByteRange,
@@ -25,6 +25,7 @@ from tiered_stream.model import (
     PartitionRanges,
     SegmentLocation,
     TopicPartition,
+    touching,
 )
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.process import collection_paused
@@ -62,11 +63,18 @@ class SegmentMetadataLocator(Locator):
         self.committed = isolation is IsolationLevel.READ_COMMITTED
         self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
         self._cache = IndexCache(fetcher, cache_bytes)
-        self._positions = SegmentPositions(fetcher, self._cache, self._executor)
+        self._positions = SegmentPositions(fetcher, self._cache)
 
     @abstractmethod
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         """The segments that count, sorted and disjoint, by partition."""
+
+    def _saw(self, visible: Mapping[TopicPartition, Visible]) -> None:
+        """Take in what `segments` told, by which a micro-batch is planned."""
+
+    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+        """As `visible_of`, or what was seen just now."""
+        return self.visible_of(partitions)
 
     @abstractmethod
     def _aborted_across(
@@ -83,7 +91,7 @@ class SegmentMetadataLocator(Locator):
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
+        visible = self._visible_again([partition for partition, wanted in ranges.items() if len(wanted)])
         parts = {each: overlapping(visible[each], wanted) for each, wanted in ranges.items() if each in visible}
         located = self._locate_all(visible, parts, ranges, needed)
         seams = {each: {seam for _, seam in found if seam is not None} for each, found in located.items()}
@@ -120,28 +128,51 @@ class SegmentMetadataLocator(Locator):
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
+        self._saw(visible)
         return {
             partition: tuple(found[at] for at in overlapping(found, wanted))
             for partition, wanted in ranges.items()
             for found in [visible.get(partition, ())]
         }
 
+    def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
+        """By the offset indexes: the brokers are not asked, nor which transactions were aborted."""
+        shared = {each: [VisibleSegment(share.segment, share.offsets)] for each, share in shares.items()}
+        left_out = SegmentsLeftOut(self._fetcher, shared)
+
+        def end_of(share: SegmentShare) -> int | None:
+            ask = partial(self._positions.end_of, share)
+            # `locate` meets the same failure, and logs it.
+            return left_out.unless_storage_fails(share.segment, ask) if self.falls_back else ask()
+
+        ends = zip(shares, self._executor.map(end_of, shares.values()), strict=True)
+        return {partition: end for partition, end in ends if end is not None}
+
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
+        return self._cut(location, lambda: self._positions.cut(location, target_bytes))
+
+    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
+        """Side by side: each waits for an index."""
+        return list(self._executor.map(lambda each: self.cut(*each), cuts))
+
+    def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
+        """As `cut_all`."""
+
+        def cut(location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
+            return self._cut(location, lambda: self._positions.cut_at(location, offsets))
+
+        return list(self._executor.map(lambda each: cut(*each), cuts))
+
+    def _cut(
+        self, location: SegmentLocation, cut: Callable[[], Sequence[SegmentLocation]]
+    ) -> Sequence[SegmentLocation]:
         try:
-            return self._positions.cut(location, target_bytes)
+            return cut()
         except StorageError as error:
             if not self.falls_back:
                 raise
             log.warning("segment %s stays in one split: %s", location.segment.segment_id, error)
             return [location]
-
-    def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Side by side: each waits for an index, and then for headers."""
-        if len(cuts) < 2:
-            return super().cut_all(cuts)
-        # A pool of its own: the headers wait in the other one.
-        with ThreadPoolExecutor(min(INDEX_REQUESTS_IN_FLIGHT, len(cuts)), thread_name_prefix="cut") as pool:
-            return list(pool.map(lambda each: self.cut(*each), cuts))
 
     def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
         """Ask together what `location` of these offsets asks one by one; it asks again where that fails."""

@@ -42,7 +42,7 @@ def ends_at_segments(
 ) -> dict[TopicPartition, int]:
     """`ends`, each moved back to its partition's last segment end, if there is one.
 
-    `segment_ends` are those inside the partition's range, as `Locator.segment_ends` gives them for `limited_ranges`:
+    `segment_ends` are those inside the partition's range, as `Backlog.segment_ends` gives them for `limited_ranges`:
     all lie above its start, so that a batch always gets on; where there is none, the share ends inside a segment.
     """
     return {

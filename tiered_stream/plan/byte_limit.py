@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tiered_stream.locate.lineage import VisibleSegment
-from tiered_stream.locate.locator import Locator
-from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, PartitionOffsets, TopicPartition
+from tiered_stream.locate.locator import SegmentShare
+from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, RemoteLogSegment, TopicPartition
+from tiered_stream.plan.backlog import Backlog
 
 _LARGEST_BATCH = 1 << 20
 """In bytes, unless `message.max.bytes` is raised: of a few offsets nobody has to be asked how large they are."""
@@ -23,33 +24,63 @@ class _Stretch:
 
     offsets: OffsetRange
     bytes: int
-    tiered: bool
+    segment: RemoteLogSegment | None = None
 
 
-def ends_by_bytes(
-    start: PartitionOffsets, latest: PartitionOffsets, limit: int, locator: Locator | None
-) -> dict[TopicPartition, int]:
+@dataclass(frozen=True, slots=True)
+class _EndInside:
+    """A batch ends inside of a stretch, behind about so many bytes of it."""
+
+    stretch: _Stretch
+    share: int
+
+    def estimated(self, size: int | None = None) -> int:
+        """The end behind `size` bytes, if the stretch is as dense everywhere; behind at least one offset."""
+        offsets = self.stretch.offsets
+        size = self.share if size is None else size
+        return min(offsets.end, offsets.start + max(1, size * len(offsets) // self.stretch.bytes))
+
+    def asked(self) -> SegmentShare | None:
+        """What an index can tell of it."""
+        if self.stretch.segment is None:
+            return None
+        # Not all of the segment: of a small share there would be very many parts.
+        end = self.estimated(max(2 * self.share, 2 * _LARGEST_BATCH))
+        return SegmentShare(self.stretch.segment, OffsetRange(self.stretch.offsets.start, end), self.share)
+
+
+def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
     """Each partition's end when about `limit` bytes are shared out in proportion to what it has to read.
 
-    A partition ends where its last segment ends that its share holds, or else inside of a segment, behind at least one
-    record batch. Who has no `start`, or one at or beyond its end, ends at `latest`.
+    A partition ends where its last segment ends that its share holds, or else inside of a segment: behind at least one
+    record batch where an index tells where batches are, else behind at least one offset. Who has no start, or one at or
+    beyond its end, ends at its latest offset. However many partitions end inside of segments, the locator is asked
+    once.
 
     Raises:
         StorageError, BrokerError, CorruptDataError: as `Locator.locate`.
     """
-    ranges = {each: OffsetRange(start[each], end) for each, end in latest.items() if start.get(each, end) < end}
-    if sum(map(len, ranges.values())) * _LARGEST_BATCH <= limit:
-        return dict(latest)
-    # The segment before the start, too: it tells how dense what is not tiered is.
-    with_one_before = {each: OffsetRange(max(0, wanted.start - 1), wanted.end) for each, wanted in ranges.items()}
-    segments = locator.segments(with_one_before) if locator else {}
-    stretches = {each: list(_stretches(wanted, segments.get(each, ()))) for each, wanted in ranges.items()}
+    ends = dict(backlog.latest)
+    if sum(map(len, backlog.ranges.values())) * _LARGEST_BATCH <= limit:
+        return ends
+    segments = backlog.segments
+    stretches = {each: list(_stretches(wanted, segments.get(each, ()))) for each, wanted in backlog.ranges.items()}
     lags = {partition: sum(each.bytes for each in found) for partition, found in stretches.items()}
     total = sum(lags.values())
-    ends = dict(latest)
+    inside: dict[TopicPartition, _EndInside] = {}
     for partition, found in stretches.items():
-        ends[partition] = _end(partition, found, max(1, limit * lags[partition] // total), locator)
-    return ends
+        end = _end(found, max(1, limit * lags[partition] // total))
+        if isinstance(end, _EndInside):
+            inside[partition] = end
+        else:
+            ends[partition] = end
+    return ends | _ends_inside(backlog, inside)
+
+
+def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> dict[TopicPartition, int]:
+    asked = {partition: share for partition, each in inside.items() if (share := each.asked()) is not None}
+    told = backlog.locator.ends_inside(asked) if backlog.locator and asked else {}
+    return {partition: told.get(partition) or each.estimated() for partition, each in inside.items()}
 
 
 def _stretches(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Stretch]:
@@ -59,7 +90,7 @@ def _stretches(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Itera
     offsets, size = (offsets, size) if size else (1, ASSUMED_RECORD_BYTES)
 
     def untiered(start: int, end: int) -> _Stretch:
-        return _Stretch(OffsetRange(start, end), _share(end - start, offsets, size), tiered=False)
+        return _Stretch(OffsetRange(start, end), _share(end - start, offsets, size))
 
     position = wanted.start
     for each in segments:
@@ -67,7 +98,7 @@ def _stretches(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Itera
         if part.start > position:
             yield untiered(position, part.start)
         if len(part):
-            yield _Stretch(part, _share(len(part), len(segment.offsets), segment.size), tiered=True)
+            yield _Stretch(part, _share(len(part), len(segment.offsets), segment.size), segment)
             position = part.end
     if position < wanted.end:
         yield untiered(position, wanted.end)
@@ -78,27 +109,12 @@ def _share(part: int, whole: int, size: int) -> int:
     return max(1, -(-part * size // whole))
 
 
-def _end(partition: TopicPartition, stretches: Sequence[_Stretch], share: int, locator: Locator | None) -> int:
+def _end(stretches: Sequence[_Stretch], share: int) -> int | _EndInside:
     segment_end = None
     for each in stretches:
         if each.bytes > share:
-            return _end_inside(partition, each, share, locator) if segment_end is None else segment_end
+            return _EndInside(each, share) if segment_end is None else segment_end
         share -= each.bytes
-        if each.tiered:
+        if each.segment is not None:
             segment_end = each.offsets.end
     return stretches[-1].offsets.end
-
-
-def _end_inside(partition: TopicPartition, stretch: _Stretch, share: int, locator: Locator | None) -> int:
-    """Behind at least one batch where the index tells where batches are, else behind at least one offset."""
-    start = stretch.offsets.start
-
-    def estimated(size: int) -> int:
-        return min(stretch.offsets.end, start + max(1, size * len(stretch.offsets) // stretch.bytes))
-
-    if locator is not None and stretch.tiered:
-        # Not all of the segment: of a small share there would be very many parts.
-        around = OffsetRange(start, estimated(max(2 * share, 2 * _LARGEST_BATCH)))
-        for location in locator.locate({partition: around}).get(partition, ())[:1]:
-            return locator.cut(location, max(1, share))[0].offsets.end
-    return estimated(share)

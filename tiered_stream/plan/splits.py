@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -14,6 +15,7 @@ from tiered_stream.model import (
     SegmentLocation,
     Split,
     TopicPartition,
+    merged,
     within,
 )
 from tiered_stream.options.choices import LocatorName
@@ -79,10 +81,16 @@ def plan_splits(
     `max_records_per_partition` and `min_partitions` ask for more splits, as in Spark's `KafkaOffsetRangeCalculator`.
     """
     needed = needed or NeededSegments()
+    wanted = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
+    pieces = {partition: divided(offsets, max_records_per_partition) for partition, offsets in wanted.items()}
+    located: PartitionLocations = {}
+    if locator is not None:
+        located = _cut_to(pieces, _located(locator, wanted, topic_ids or {}, needed), locator, needed)
     uncut = [
         split
-        for some in _of_at_most(max_records_per_partition, ranges)
-        for split in _uncut(some, locator, topic_ids or {}, needed)
+        for partition, of in pieces.items()
+        for piece in of
+        for split in _uncut(partition, piece, located.get(partition, ()), locator, needed)
     ]
     counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
     splits = _cut(uncut, locator, split_bytes, counts)
@@ -101,38 +109,68 @@ def _located(
     return {each: found for each, found in locator.locate(ranges, needed).items() if found and meant(each, found)}
 
 
-def _of_at_most(max_records: int | None, ranges: PartitionRanges) -> Iterator[dict[TopicPartition, OffsetRange]]:
-    """The ranges, cut so that none holds more than `max_records` offsets; one of each partition at a time."""
-    divided = {
-        topic_partition: divide(wanted, -(-len(wanted) // max_records) if max_records else 1)
-        for topic_partition, wanted in ranges.items()
-        if len(wanted)
+def divided(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
+    """`offsets` in as few nearly equal ranges as hold at most `max_records` offsets each."""
+    return divide(offsets, -(-len(offsets) // max_records) if max_records else 1)
+
+
+def _cut_to(
+    pieces: Mapping[TopicPartition, Sequence[OffsetRange]],
+    located: PartitionLocations,
+    locator: Locator,
+    needed: NeededSegments,
+) -> PartitionLocations:
+    """The locations, cut where pieces begin; the locator is asked for all of them at once."""
+    begins = {partition: [piece.start for piece in of] for partition, of in pieces.items() if len(of) > 1}
+    cuts = {
+        (partition, number): (location, starts)
+        for partition, ascending in begins.items()
+        for number, location in enumerate(located.get(partition, ()))
+        if needed(location.segment) and (starts := _inside(ascending, location.offsets))
     }
-    for index in range(max(map(len, divided.values()), default=0)):
-        yield {each: found[index] for each, found in divided.items() if index < len(found)}
+    if not cuts:
+        return located
+    parts = dict(zip(cuts, locator.cut_at(list(cuts.values())), strict=True))
+    return located | {
+        partition: tuple(
+            part
+            for number, location in enumerate(located.get(partition, ()))
+            for part in parts.get((partition, number), (location,))
+        )
+        for partition in begins
+    }
+
+
+def _inside(ascending: Sequence[int], offsets: OffsetRange) -> Sequence[int]:
+    """Those behind the first of the offsets."""
+    return ascending[bisect_right(ascending, offsets.start) : bisect_left(ascending, offsets.end)]
 
 
 def _uncut(
-    ranges: PartitionRanges, locator: Locator | None, topic_ids: Mapping[str, UUID], needed: NeededSegments
+    topic_partition: TopicPartition,
+    wanted: OffsetRange,
+    located: Sequence[SegmentLocation],
+    locator: Locator | None,
+    needed: NeededSegments,
 ) -> Iterator[Split]:
-    """Each range as splits from storage and from the broker in turn, as large as they come."""
-    located = _located(locator, ranges, topic_ids, needed) if locator else {}
-    for topic_partition, wanted in ranges.items():
-        position = wanted.start
-        adjacent: list[SegmentLocation] = []
-        for location in located.get(topic_partition, ()):
-            wanted_too = needed(location.segment)
-            if location.offsets.start > position or not wanted_too:
-                yield from _tiered(topic_partition, adjacent)
-                adjacent = []
-            if location.offsets.start > position:
-                yield Split(topic_partition, OffsetRange(position, location.offsets.start))
-            if wanted_too:
-                adjacent += [location] if adjacent else _new_enough(location, locator, needed)
-            position = location.offsets.end
-        yield from _tiered(topic_partition, adjacent)
-        if position < wanted.end:
-            yield Split(topic_partition, OffsetRange(position, wanted.end))
+    """A range as splits from storage and from the broker in turn, as large as they come."""
+    position = wanted.start
+    adjacent: list[SegmentLocation] = []
+    first = bisect_right(located, wanted.start, key=lambda location: location.offsets.end)
+    end = bisect_left(located, wanted.end, key=lambda location: location.offsets.start)
+    for location in within(located[first:end], wanted):
+        wanted_too = needed(location.segment)
+        if location.offsets.start > position or not wanted_too:
+            yield from _tiered(topic_partition, adjacent)
+            adjacent = []
+        if location.offsets.start > position:
+            yield Split(topic_partition, OffsetRange(position, location.offsets.start))
+        if wanted_too:
+            adjacent += [location] if adjacent else _new_enough(location, locator, needed)
+        position = location.offsets.end
+    yield from _tiered(topic_partition, adjacent)
+    if position < wanted.end:
+        yield Split(topic_partition, OffsetRange(position, wanted.end))
 
 
 def _new_enough(location: SegmentLocation, locator: Locator | None, needed: NeededSegments) -> list[SegmentLocation]:
@@ -219,7 +257,12 @@ def _joined(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[
         if joined and size + len(location.bytes) / 2 > target:
             yield joined
             joined, size = [], 0
-        joined.append(location)
+        one = merged(joined[-1], location) if joined else None
+        if one is None:
+            joined.append(location)
+        else:  # or the bytes that both have would be fetched twice
+            size -= len(joined[-1].bytes)
+            joined[-1] = location = one
         size += len(location.bytes)
     yield joined
 

@@ -15,6 +15,7 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
 from tiered_stream.plan.available_now import check_target
+from tiered_stream.plan.backlog import Backlog
 from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
 from tiered_stream.plan.byte_limit import ends_by_bytes
 from tiered_stream.plan.data_loss import DataLossPolicy
@@ -142,12 +143,13 @@ class StreamPlanner:
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
         """`maxOffsetsPerTrigger` and `maxBytesPerTrigger`: the lower end of the two."""
         known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
-        ends = ends_by_bytes(known, latest, self._options.max_bytes_per_trigger, self._locator)
+        backlog = Backlog(known, latest, self._locator)
+        ends = ends_by_bytes(backlog, self._options.max_bytes_per_trigger)
         most_offsets = self._options.max_offsets_per_trigger
         if most_offsets is None:
             return ends
         by_offsets = proportional_ends(known, latest, most_offsets)
         ends = {partition: min(end, by_offsets[partition]) for partition, end in ends.items()}
-        if self._locator is None or not self._options.segment_aligned_ends:
+        if not self._options.segment_aligned_ends:
             return ends
-        return ends_at_segments(ends, self._locator.segment_ends(limited_ranges(known, ends, latest)))
+        return ends_at_segments(ends, backlog.segment_ends(limited_ranges(known, ends, latest)))

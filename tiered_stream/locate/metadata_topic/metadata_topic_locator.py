@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ _SEAM_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
 """So large batches at seams are asked for, where many are: of most topics they are small."""
+_SEEN_SECONDS = 60.0
+"""So long what `segments` told counts for the `locate` that follows it: in between, Spark writes the offsets down."""
 _MAY_BE_LEFT_OUT = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
 
 
@@ -85,6 +88,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._views: dict[TopicPartition, View] = {}
         self._epochs: dict[TopicPartition, tuple[Segments, set[int]]] = {}
         self._seams: dict[TopicPartition, tuple[tuple[UUID, int], tuple[AbortedTransaction, ...]]] = {}
+        self._seen: tuple[float, Mapping[TopicPartition, Visible]] | None = None
 
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
         answer = self.look(partitions)
@@ -93,6 +97,15 @@ class MetadataTopicLocator(SegmentMetadataLocator):
                 raise fault
             log.warning("%s is read from the broker, what is tiered of it is not known: %s", partition, fault)
         return {partition: view.visible for partition, view in answer.found.items()}
+
+    def _saw(self, visible: Mapping[TopicPartition, Visible]) -> None:
+        self._seen = time.monotonic(), visible
+
+    def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
+        seen, self._seen = self._seen, None
+        if seen and time.monotonic() - seen[0] < _SEEN_SECONDS and seen[1].keys() >= set(partitions):
+            return seen[1]
+        return self.visible_of(partitions)
 
     def look(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
         """What is tiered of each partition, now.
