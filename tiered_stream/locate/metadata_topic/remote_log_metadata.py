@@ -49,6 +49,10 @@ _OFFSETS_AND_TIMES = Struct(">qqiqq")
 _LEADER_EPOCH = Struct(">iqx")
 _AFTER_NAME = 16 + 4 + 1
 """Bytes of a topic's id, a partition, and no tagged fields."""
+_NAME_AT = 4
+"""Of the topic: frame version, api key, version and length before it are a byte each, as long as they are small."""
+_ONE_BYTE = 0x7F
+"""The largest varint of one byte, and the largest first byte of a number that is not negative."""
 _SIZE = Struct(">i")
 _UPDATE = Struct(">iq")
 _STATE = Struct(">b")
@@ -157,6 +161,21 @@ def encode_remote_log_metadata(metadata: SegmentMetadata | PartitionDelete) -> b
         compact_bytes(segment.custom_metadata), _STATE.pack(metadata.state),
         bytes((1, _TRANSACTION_INDEX_EMPTY_TAG, 1, 1)) if segment.transaction_index_empty else NO_TAGS,
     ))  # fmt: skip
+
+
+def topic_id_of(value: bytes) -> bytes | None:
+    """The id of the topic that a record names, as bytes; None: the record does not begin as one does.
+
+    Of very many records most tell of other topics, and need no more than this.
+    """
+    if len(value) <= _NAME_AT or max(value[:_NAME_AT]) > _ONE_BYTE or value[1] >= _SNAPSHOT_API_KEY:
+        return None
+    id_at = _NAME_AT + value[_NAME_AT - 1] - 1
+    end = id_at + _AFTER_NAME
+    if id_at <= _NAME_AT or len(value) < end or not value[_NAME_AT:id_at].isascii():
+        return None
+    topic_id, partition = value[id_at : id_at + 16], value[id_at + 16]
+    return topic_id if any(topic_id) and partition <= _ONE_BYTE and not value[end - 1] else None
 
 
 def partition_of(value: bytes) -> TopicIdPartition | None:

@@ -18,6 +18,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     decode_remote_log_metadata,
     encode_remote_log_metadata,
     partition_of,
+    topic_id_of,
 )
 from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.model import TopicPartition
@@ -54,8 +55,7 @@ class ToldTopic:
 
 def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: int, value: bytes) -> None:
     """Let the topic of which the record tells know, by its id's bytes, unless it was told before."""
-    # A record names its topic's id, so that most of the others' need no decoding.
-    named = [topic_id for topic_id in topics if topic_id in value and offset >= topics[topic_id].position]
+    named = [each for each in _named(topics, value) if offset >= topics[each].position]
     if not named:
         return
     try:
@@ -68,6 +68,14 @@ def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: in
     else:
         if metadata is not None and metadata.partition.topic_id.bytes in named:
             topics[metadata.partition.topic_id.bytes].table.apply(metadata)
+
+
+def _named(topics: Mapping[bytes, ToldTopic], value: bytes) -> list[bytes]:
+    """The topics whom a record may concern: the one that it names, or all whose ids it holds where it is malformed."""
+    topic_id = topic_id_of(value)
+    if topic_id is None:
+        return [each for each in topics if each in value]
+    return [topic_id] if topic_id in topics else []
 
 
 def told_again(values: Iterator[OffsetValue], topic_id: bytes, where: TopicPartition, position: int) -> ToldTopic:
