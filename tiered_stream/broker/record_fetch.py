@@ -35,7 +35,8 @@ class FetchedRecords:
     `records` are batches as they are in the log: the first may begin below `fetch_offset`, the last may be cut off.
     Where they are many bytes, they are a view of the broker's answer, which can only be read. Under read_committed they
     end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
-    (producer id, first offset) for them; under read_uncommitted there are none.
+    (producer id, first offset) for them; under read_uncommitted there are none. `throttled`: a broker may have sent
+    nothing because the client is beyond its quota (KIP-219).
     """
 
     topic_partition: TopicPartition
@@ -45,14 +46,15 @@ class FetchedRecords:
     last_stable_offset: int
     log_start_offset: int
     aborted_transactions: tuple[tuple[int, int], ...] = ()
+    throttled: bool = False
 
 
-def fetched_records(partition: TopicPartition, offset: int, answer: Any) -> FetchedRecords:
+def fetched_records(partition: TopicPartition, offset: int, answer: Any, *, throttled: bool = False) -> FetchedRecords:
     """What a Fetch's answer says of a partition that was asked for from the offset on."""
     return FetchedRecords(
         partition, offset, answer.records or b"",
         answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
-        tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()),
+        tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()), throttled,
     )  # fmt: skip
 
 
@@ -197,14 +199,19 @@ class _Fetch(LeaderRequest[_Answer]):
         return int(response.error_code)
 
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, _Answer]]:
+        throttled = response.throttle_time_ms > 0
         return [
-            (TopicPartition(self.partition.topic, answer.partition_index), answer.error_code, self._answer(answer))
+            (
+                TopicPartition(self.partition.topic, answer.partition_index),
+                answer.error_code,
+                _Answer(
+                    fetched_records(self.partition, self._offset, answer, throttled=throttled),
+                    answer.preferred_read_replica,
+                ),
+            )
             for topic in response.responses or ()
             for answer in topic.partitions or ()
         ]
-
-    def _answer(self, answer: Any) -> _Answer:
-        return _Answer(fetched_records(self.partition, self._offset, answer), answer.preferred_read_replica)
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._offset}"

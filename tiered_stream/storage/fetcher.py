@@ -56,6 +56,13 @@ class RemoteStorageFetcher(ABC):
         """
         return cut(wanted, request_bytes)
 
+    def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
+        """What the storage itself keeps of a segment of which only topic, partition, id and base offset are known.
+
+        None: this storage keeps nothing that tells it. Raises: as `fetch_log_segment`.
+        """
+        return None
+
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """A URL with which anyone may GET ranges of the log's bytes for so many seconds (KIP-1248); it is a credential.
 

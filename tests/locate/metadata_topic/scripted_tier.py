@@ -37,6 +37,8 @@ METADATA_PARTITIONS = 4
 METADATA_TOPIC_ID = UUID(int=1)
 OFFSETS = 10
 LOG_END = 10_000
+COMPACTED_AWAY = b""
+"""In place of a record's value in `values`: compaction took the record away."""
 _LATEST = -1
 
 
@@ -71,6 +73,7 @@ class ScriptedTier:
         self.silent: set[int] = set()
         self.late = 0
         """So many records came to each metadata partition after its end was told."""
+        self.throttle_ms = 0
         self.cluster_id = "c"
         self.refused = False
         """Whether the user may not READ the metadata topic."""
@@ -180,7 +183,9 @@ class ScriptedTier:
         of_metadata = topic.topic == REMOTE_LOG_METADATA_TOPIC
         values = self.values[wanted.partition][wanted.fetch_offset :] if of_metadata else []
         batches = (
-            record_batch([Record(None, each)], base_offset=at) for at, each in enumerate(values, wanted.fetch_offset)
+            record_batch([Record(None, each)], base_offset=at)
+            for at, each in enumerate(values, wanted.fetch_offset)
+            if each != COMPACTED_AWAY
         )
         if wanted.partition_max_bytes == 1:
             batches = islice(batches, 1)
@@ -192,6 +197,6 @@ class ScriptedTier:
             records=b"".join(batches) if of_metadata else record_batch([Record()]),
         )  # fmt: skip
         return FetchResponse(
-            version=17, throttle_time_ms=0, error_code=0, session_id=0,
+            version=17, throttle_time_ms=self.throttle_ms, error_code=0, session_id=0,
             responses=[kind(version=17, topic_id=topic.topic_id, partitions=[partition])],
         )  # fmt: skip

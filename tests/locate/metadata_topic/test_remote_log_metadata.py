@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -16,6 +17,7 @@ from tests.locate.metadata_topic.messages import (
     RemotePartitionDeleteMetadataRecord,
 )
 from tests.locate.segments import PARTITION, TOPIC_ID
+from tiered_stream.broker.flexible_versions import tagged_fields
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
@@ -24,6 +26,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     SegmentMetadataUpdate,
     TopicIdPartition,
     decode_remote_log_metadata,
+    encode_remote_log_metadata,
     metadata_partition,
 )
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
@@ -106,7 +109,34 @@ def test_what_kafka_s_definitions_write_is_read(version: int, custom_metadata: b
     )  # fmt: skip
     metadata = decode_remote_log_metadata(bytes([1, 1, version]) + changed.encode(version=version, header=False))
     state = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-    assert metadata == SegmentMetadataUpdate(partition, UUID(int=3), state, custom_metadata)
+    end_offset = 6 if version else None
+    assert metadata == SegmentMetadataUpdate(partition, UUID(int=3), state, custom_metadata, end_offset)
+    assert decode_remote_log_metadata(encode_remote_log_metadata(metadata)) == metadata
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ((-2).to_bytes(8, "big", signed=True), "end offset -2"),
+        (b"\x7f" + b"\xff" * 7, "end offset 9"),
+        (b"\0", "of 1 bytes"),
+    ],
+)
+def test_an_end_offset_that_none_can_be_is_refused(end: bytes, message: str) -> None:
+    update = SegmentMetadataUpdate(TopicIdPartition(TOPIC_ID, PARTITION), UUID(int=3), FINISHED, None)
+    whole = encode_remote_log_metadata(update)
+    assert decode_remote_log_metadata(whole) == update
+    with pytest.raises(CorruptDataError, match=message):
+        decode_remote_log_metadata(whole[:-1] + tagged_fields({1: end}))
+
+
+def test_tags_of_a_version_that_has_none_say_nothing() -> None:
+    update = SegmentMetadataUpdate(TopicIdPartition(TOPIC_ID, PARTITION), UUID(int=3), FINISHED, None, 9)
+    whole = encode_remote_log_metadata(update)
+    assert decode_remote_log_metadata(whole[:2] + b"\0" + whole[3:]) == replace(update, end_offset=None)
+
+
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 def test_tombstones_and_snapshot_records_say_nothing() -> None:

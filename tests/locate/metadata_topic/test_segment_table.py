@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.locate.golden_locator import golden_table
 from tests.locate.segments import PARTITION, TOPIC_ID, segment
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     PartitionDelete,
+    RemoteLogMetadata,
     RemoteLogSegmentState,
     SegmentMetadata,
     SegmentMetadataUpdate,
@@ -58,6 +60,44 @@ def test_an_update_of_an_unknown_segment_says_nothing() -> None:
     made = SegmentTable()
     made.apply(SegmentMetadataUpdate(HERE, FIRST.segment_id, FINISHED, None))
     assert made.segments(HERE) == ()
+
+
+def update(number: int, end_offset: int | None, state: RemoteLogSegmentState = FINISHED) -> SegmentMetadataUpdate:
+    return SegmentMetadataUpdate(HERE, UUID(int=number), state, b"custom", end_offset)
+
+
+def told_of(*records: RemoteLogMetadata) -> SegmentTable:
+    made = SegmentTable()
+    for each in records:
+        made.apply(each)
+    return made
+
+
+def test_an_update_alone_says_that_a_segment_is_there_and_which_it_follows() -> None:
+    made = told_of(update(3, 299), SegmentMetadata(HERE, segment(1, 0, 100), FINISHED), update(2, 199), update(4, None))
+    assert [(each.update.segment_id.int, each.end_before) for each in made.alone(HERE)] == [
+        (4, None),
+        (2, 99),
+        (3, 199),
+    ]
+    assert told_of(update(2, 199)).alone(HERE)[0].end_before is None
+    assert made.alone(HERE._replace(topic_id=UUID(int=9))) == ()
+
+
+def test_an_update_alone_is_none_any_more_when_more_is_said() -> None:
+    for state in (DELETING, DELETED):
+        assert not told_of(update(1, 99), update(1, 99, state)).alone(HERE)
+        assert not told_of(update(1, 99, state)).alone(HERE)
+    made = told_of(update(1, 99), SegmentMetadata(HERE, FIRST, STARTED))
+    assert made.segments(HERE) == (replace(FIRST, custom_metadata=b"custom"),) and not made.alone(HERE)
+    assert not table(DELETING, FINISHED).alone(HERE)
+    assert not told_of(update(1, 99), PartitionDelete(HERE)).alone(HERE)
+
+
+def test_a_summary_keeps_updates_that_are_alone() -> None:
+    made = told_of(update(1, 99), update(2, None), SegmentMetadata(HERE, segment(3, 200, 300), FINISHED))
+    again = told_of(*made.summary())
+    assert again.alone(HERE) == made.alone(HERE) and again.segments(HERE) == made.segments(HERE)
 
 
 def test_a_deleted_partition_has_no_segments_whatever_is_said_later() -> None:

@@ -31,7 +31,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     TopicIdPartition,
     metadata_partition,
 )
-from tiered_stream.locate.metadata_topic.segment_table import SegmentTable, TrackedSegment
+from tiered_stream.locate.metadata_topic.segment_table import FinishedAlone, SegmentTable, TrackedSegment
 from tiered_stream.locate.metadata_topic.told_topic import ToldTopic, take_in, told_again
 from tiered_stream.model import PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
@@ -51,7 +51,7 @@ _SCANNED_RECORDS = 100_000
 """From so many on, the start of the compiled scan costs less than to read them in plain Python."""
 _KEPT_RECORDS = 1_000
 """So many of a metadata partition are worth a file, which spares the next query their reading."""
-_EMPTY_ANSWERS = 5  # in a row, below the high watermark, before it is given up
+_EMPTY_ANSWERS = 5  # in a row, below the high watermark, before it is taken to be so
 
 # As the internal topic's own records are not transactional; the high watermark is their end.
 _ISOLATION = IsolationLevel.READ_UNCOMMITTED
@@ -139,6 +139,18 @@ class MetadataLog:
         told = self._tables(partitions, topic_id, partition_count)
         return PartialAnswer({each: table.segments(each) for each, table in told.found.items()}, told.faults)
 
+    def alone(
+        self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
+    ) -> dict[TopicIdPartition, tuple[FinishedAlone, ...]]:
+        """The finished copies of which only an update is known, as `segments` has read them; without a request."""
+        found = {}
+        for each in partitions:
+            read = self._logs.get((topic_id, partition_count, metadata_partition(each, partition_count)))
+            topic = read.topics.get(each.topic_id.bytes) if read else None
+            if topic and (alone := topic.table.alone(each)):
+                found[each] = alone
+        return found
+
     def tracked(
         self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
     ) -> PartialAnswer[TopicIdPartition, tuple[TrackedSegment, ...]]:
@@ -210,14 +222,17 @@ class MetadataLog:
         if not all(wanted.start <= topic.position <= end for topic in read.topics.values()):
             read = self._logs[key] = _ReadLog({topic_id: ToldTopic(wanted.start) for topic_id in read.topics})
         while (position := min(topic.position for topic in read.topics.values())) < end:
-            following = min(_apply(read, where, self._fetch(where, position), end, scans=wanted.scans), end)
+            fetched = self._fetch(where, position)
+            following = end if fetched is None else min(_apply(read, where, fetched, end, scans=wanted.scans), end)
             for topic in read.topics.values():
                 topic.position = max(topic.position, following)
             read.not_kept += following - position
         self._keep(key, read, where, end)
         return read
 
-    def _fetch(self, where: TopicPartition, position: int) -> FetchedRecords:
+    def _fetch(self, where: TopicPartition, position: int) -> FetchedRecords | None:
+        """Fetch from `position` on; None: compaction has left nothing from there on (KIP-1266)."""
+        fetched = None
         for _ in range(_EMPTY_ANSWERS):
             fetched = fetch_records(
                 self._client, where, position, isolation=_ISOLATION,
@@ -225,6 +240,8 @@ class MetadataLog:
             )  # fmt: skip
             if fetched.records:
                 return fetched
+        if fetched and fetched.high_watermark > position and not fetched.throttled:
+            return None
         raise BrokerUnavailableError(f"{where}: the broker gives no records from offset {position} on, below their end")
 
     def _known_before(self, key: _LogKey, new: Collection[UUID], wanted: _Wanted) -> dict[bytes, ToldTopic]:

@@ -18,6 +18,7 @@ from tiered_stream.errors import BrokerError, BrokerUnavailableError, CorruptDat
 from tiered_stream.locate.broker_lineage import BrokerLineages
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import Lineage, VisibleSegments, visible_segments
+from tiered_stream.locate.metadata_topic.finished_alone import FinishedAloneSegments
 from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, Segments
 from tiered_stream.locate.metadata_topic.metadata_snapshots import MetadataSnapshots
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC, TopicIdPartition
@@ -83,6 +84,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._patience_ms = patience_ms
         self._offsets = BrokerOffsetReader(client, isolation)
         self._log = MetadataLog(client, patience_ms, snapshots)
+        self._alone = FinishedAloneSegments(fetcher, self._executor, falls_back=falls_back)
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}
@@ -122,6 +124,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         topics = self._describe({partition.topic for partition in partitions})
         ids = {partition: topics[partition.topic].topic_id for partition in partitions}
         told = self._told(ids, topics)
+        told.found.update(self._completed(ids, topics, told.found))
         tiered = {partition: segments for partition, segments in told.found.items() if segments}
         lineages = self._lineages.of(
             {partition: self._epochs_of(partition, segments) for partition, segments in tiered.items()},
@@ -152,6 +155,25 @@ class MetadataTopicLocator(SegmentMetadataLocator):
             {each.topic_partition: segments for each, segments in told.found.items()},
             {each.topic_partition: fault for each, fault in told.faults.items()},
         )
+
+    def _completed(
+        self,
+        ids: Mapping[TopicPartition, UUID],
+        topics: Mapping[str, TopicMetadata],
+        told: Mapping[TopicPartition, Segments],
+    ) -> dict[TopicPartition, Segments]:
+        """The segments of those partitions of which some are told by an update alone, with these."""
+        metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
+        partitions = [TopicIdPartition(ids[partition], partition) for partition in told]
+        alone = self._log.alone(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
+        if not alone:
+            return {}
+        first = [each.topic_partition for each, of in alone.items() if any(one.end_before is None for one in of)]
+        starts = self._offsets.each(EARLIEST, first, self._patience_ms).found if first else {}
+        return {
+            partition: (*told[partition], *segments)
+            for partition, segments in self._alone.complete(alone, starts).items()
+        }
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
         """The topics and the metadata topic as they are now."""

@@ -1,6 +1,8 @@
 """The records of KIP-405's internal topic `__remote_log_metadata`, decoded, and the partition in which each belongs.
 
-A record has no key. Its value (Kafka: `RemoteLogMetadataSerde`, `AbstractApiMessageSerde`):
+A record has no key, or one that repeats what the value says (KIP-1266, which makes the topic compacted). It is passed
+over, and so is a record without a value, a tombstone: what it stands for was said to be deleted before. A value (Kafka:
+`RemoteLogMetadataSerde`, `AbstractApiMessageSerde`):
 
     frame version   unsigned varint   1
     api key         unsigned varint   0 segment, 1 segment update, 2 partition delete, 3 segment snapshot
@@ -13,7 +15,8 @@ with tagged fields behind them. What follows, tagged fields left out that say no
     segment           start offset int64, end offset int64, broker int32, largest timestamp int64, event time int64,
                       array of (leader epoch int32, start offset int64), size int32, custom metadata nullable bytes,
                       state int8, tagged field 0: whether the transaction index is empty
-    segment update    broker int32, event time int64, custom metadata nullable bytes, state int8
+    segment update    broker int32, event time int64, custom metadata nullable bytes, state int8; of version 1 tagged
+                      field 0: broker leader epoch int32, tagged field 1: the segment's end offset int64
     partition delete  broker int32, event time int64, state int8; names no segment
 
 Api key 3 belongs to the brokers' own snapshot files and names no partition: it says nothing here and is passed over.
@@ -32,7 +35,14 @@ from uuid import UUID
 
 from kafka.partitioner.default import murmur2
 
-from tiered_stream.broker.flexible_versions import NO_TAGS, Reader, compact_bytes, compact_string, uvarint
+from tiered_stream.broker.flexible_versions import (
+    NO_TAGS,
+    Reader,
+    compact_bytes,
+    compact_string,
+    tagged_fields,
+    uvarint,
+)
 from tiered_stream.errors import CorruptDataError, UnsupportedDataError
 from tiered_stream.model import LeaderEpoch, RemoteLogSegment, TopicPartition
 
@@ -58,6 +68,7 @@ _UPDATE = Struct(">iq")
 _STATE = Struct(">b")
 _DELETE = Struct(">iqb")
 _TRANSACTION_INDEX_EMPTY_TAG = 0
+_END_OFFSET_TAG, _END_OFFSET = 1, Struct(">q")
 
 
 class RemoteLogSegmentState(IntEnum):
@@ -90,12 +101,13 @@ class SegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadataUpdate:
-    """The segment `segment_id` changed to `state`."""
+    """The segment `segment_id` changed to `state`. `end_offset` is the segment's last, where the record tells it."""
 
     partition: TopicIdPartition
     segment_id: UUID
     state: RemoteLogSegmentState
     custom_metadata: bytes | None
+    end_offset: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +149,7 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
         decode = _RECORDS.get(api_key)
         if frame != _FRAME_VERSION or decode is None or version > _LAST_VERSION:
             raise UnsupportedDataError(f"frame version {frame}, record type {api_key}, version {version} is not known")
-        metadata = decode(reader)
+        metadata = decode(reader, version)
     except ValueError as error:
         raise CorruptDataError(f"it breaks off or has a malformed field ({error})") from error
     if reader.position != len(value):
@@ -145,13 +157,19 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
     return metadata
 
 
-def encode_remote_log_metadata(metadata: SegmentMetadata | PartitionDelete) -> bytes:
+def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
     """A record's value that says the same, but for what is not kept of one: brokers and the times of events."""
     partition = metadata.partition
     name = compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
     name += _PARTITION.pack(partition.topic_partition.partition) + NO_TAGS
     if isinstance(metadata, PartitionDelete):
         return bytes((_FRAME_VERSION, 2, 0)) + name + _DELETE.pack(-1, -1, 0) + NO_TAGS
+    if isinstance(metadata, SegmentMetadataUpdate):
+        end = {} if metadata.end_offset is None else {_END_OFFSET_TAG: _END_OFFSET.pack(metadata.end_offset)}
+        return b"".join((
+            bytes((_FRAME_VERSION, 1, 1)), name, metadata.segment_id.bytes, NO_TAGS, _UPDATE.pack(-1, -1),
+            compact_bytes(metadata.custom_metadata), _STATE.pack(metadata.state), tagged_fields(end),
+        ))  # fmt: skip
     segment = metadata.segment
     epochs = b"".join(_LEADER_EPOCH.pack(each.epoch, each.start_offset) for each in segment.leader_epochs)
     return b"".join((
@@ -189,7 +207,7 @@ def partition_of(value: bytes) -> TopicIdPartition | None:
         return None
 
 
-def _segment_metadata(reader: Reader) -> SegmentMetadata:
+def _segment_metadata(reader: Reader, _version: int) -> SegmentMetadata:
     partition, segment_id = _segment_name(reader)
     start_offset, end_offset, _, max_timestamp, _ = reader.unpack(_OFFSETS_AND_TIMES)
     epochs = _leader_epochs(starmap(LeaderEpoch, reader.structs(_LEADER_EPOCH)))
@@ -214,23 +232,31 @@ def _segment_metadata(reader: Reader) -> SegmentMetadata:
     return SegmentMetadata(partition, segment, state)
 
 
-def _segment_metadata_update(reader: Reader) -> SegmentMetadataUpdate:
+def _segment_metadata_update(reader: Reader, version: int) -> SegmentMetadataUpdate:
     partition, segment_id = _segment_name(reader)
     reader.unpack(_UPDATE)
     custom_metadata = reader.compact_bytes()
     state = _state(reader)
-    reader.tags()
-    return SegmentMetadataUpdate(partition, segment_id, state, custom_metadata)
+    tags = reader.tags()
+    told = tags.get(_END_OFFSET_TAG) if version else None
+    if told is not None and len(told) != _END_OFFSET.size:
+        raise CorruptDataError(f"segment {segment_id}: an end offset of {len(told)} bytes")
+    end_offset: int | None = None if told is None else _END_OFFSET.unpack(told)[0]
+    if end_offset is not None and not -1 <= end_offset < _NO_OFFSET:
+        raise CorruptDataError(f"segment {segment_id}: end offset {end_offset}")
+    return SegmentMetadataUpdate(
+        partition, segment_id, state, custom_metadata, None if end_offset == -1 else end_offset
+    )
 
 
-def _partition_delete(reader: Reader) -> PartitionDelete:
+def _partition_delete(reader: Reader, _version: int) -> PartitionDelete:
     partition = _topic_id_partition(reader)
     reader.unpack(_DELETE)
     reader.tags()
     return PartitionDelete(partition)
 
 
-_RECORDS: dict[int, Callable[[Reader], RemoteLogMetadata]] = {
+_RECORDS: dict[int, Callable[[Reader, int], RemoteLogMetadata]] = {
     0: _segment_metadata,
     1: _segment_metadata_update,
     2: _partition_delete,

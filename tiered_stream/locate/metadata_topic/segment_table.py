@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -19,23 +20,38 @@ from tiered_stream.model import RemoteLogSegment
 TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 
 
+@dataclass(frozen=True, slots=True)
+class FinishedAlone:
+    """An update that says that a copy is finished, and the end offset of the known segment before it (None: of none).
+
+    Brokers copy segments without a gap between them, so the segment begins after that.
+    """
+
+    update: SegmentMetadataUpdate
+    end_before: int | None
+
+
 @dataclass(slots=True)
 class _PartitionState:
     copying: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     deleting: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
+    alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
+    """What says that the copy of a segment is finished of which nothing else is known."""
     deleted: bool = False
 
     def forget(self, segment_id: UUID) -> None:
         for segments in (self.copying, self.finished, self.deleting):
             segments.pop(segment_id, None)
+        self.alone.pop(segment_id, None)
 
 
 class SegmentTable:
     """By partition, the segments that may be read, of all partitions that records name.
 
-    A segment whose deletion has started never becomes readable again; it is forgotten when that is finished, and an
-    update of an unknown segment says nothing. So memory is bounded by the segments that exist.
+    A segment whose deletion has started never becomes readable again; it is forgotten when that is finished. Of updates
+    of unknown segments only those are kept that say that a copy is finished: compaction may have taken away what said
+    that it started (KIP-1266), or retention. So memory is bounded by the segments that exist.
     """
 
     def __init__(self) -> None:
@@ -59,18 +75,32 @@ class SegmentTable:
         else:
             _update(state, metadata)
 
-    def summary(self) -> Iterator[SegmentMetadata | PartitionDelete]:
+    def summary(self) -> Iterator[RemoteLogMetadata]:
         """The fewest records that add up to this table."""
         for partition, state in self._partitions.items():
             if state.deleted:
                 yield PartitionDelete(partition)
             for segment, at in self.tracked(partition):
                 yield SegmentMetadata(partition, segment, at)
+            yield from state.alone.values()
 
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
         """The segments whose copy is finished and whose deletion has not begun, in no order."""
         state = self._partitions.get(partition)
         return tuple(state.finished.values()) if state else ()
+
+    def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
+        """The finished copies of which only an update is known, by their end offsets."""
+        state = self._partitions.get(partition)
+        if state is None or not state.alone:
+            return ()
+        known = [
+            segment for segments in (state.finished, state.copying, state.deleting) for segment in segments.values()
+        ]
+        told = [update.end_offset for update in state.alone.values() if update.end_offset is not None]
+        ends = sorted({*(segment.end_offset for segment in known), *told})
+        finished = (FinishedAlone(update, _end_before(update, ends)) for update in state.alone.values())
+        return tuple(sorted(finished, key=lambda each: (each.update.end_offset or -1, each.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
         """Every segment of which there may be something in the storage, and how far it has come; in no order."""
@@ -85,16 +115,27 @@ class SegmentTable:
         return tuple((segment, at) for segments, at in states for segment in tuple(segments.values()))
 
 
+def _end_before(update: SegmentMetadataUpdate, ends: Sequence[int]) -> int | None:
+    at = 0 if update.end_offset is None else bisect_left(ends, update.end_offset)
+    return ends[at - 1] if at else None
+
+
 def _update(state: _PartitionState, update: SegmentMetadataUpdate) -> None:
     segment = state.copying.get(update.segment_id) or state.finished.get(update.segment_id)
     if segment is not None:
         _move(state, replace(segment, custom_metadata=update.custom_metadata), update.state)
-    elif update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-        state.forget(update.segment_id)
+    elif update.state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        if update.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
+            state.forget(update.segment_id)
+        state.alone.pop(update.segment_id, None)
+    elif update.segment_id not in state.deleting:
+        state.alone[update.segment_id] = update
 
 
 def _move(state: _PartitionState, segment: RemoteLogSegment, target: RemoteLogSegmentState) -> None:
     if target is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
+        if (finished := state.alone.pop(segment.segment_id, None)) is not None:
+            state.finished[segment.segment_id] = replace(segment, custom_metadata=finished.custom_metadata)
         if segment.segment_id not in state.finished:
             state.forget(segment.segment_id)
             state.copying[segment.segment_id] = segment

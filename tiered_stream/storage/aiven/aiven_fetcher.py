@@ -12,7 +12,7 @@ it, before any transformation.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cramjam
 import numpy as np
@@ -90,6 +90,15 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
     def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
         manifest = self._open(segment).manifest
         return cut(wanted, request_bytes, manifest.chunks.original_chunk_size if manifest.is_transformed else 1)
+
+    def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
+        key = self._key(segment, ".rsm-manifest")
+        told = self._open_segments.get(key, lambda: self._read_manifest(key)).manifest.segment
+        if told is None:  # an early plugin version wrote it
+            return None
+        if (told.segment_id, told.topic_id) != (segment.segment_id, segment.topic_id):
+            raise CorruptDataError(f"{self._store.describe(key)} is of another segment: {told.segment_id}")
+        return replace(told, custom_metadata=segment.custom_metadata)
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
         """None also where the log was compressed or encrypted: the URL's reader could not undo it."""
