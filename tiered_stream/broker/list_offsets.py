@@ -11,6 +11,7 @@ from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
 from tiered_stream.broker.offset_messages import FIRST_FLEXIBLE, ListOffsetsRequest, WantedPartition, WantedTopic
 from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.broker.topic_configs import topic_configs
 from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -61,6 +62,9 @@ class BrokerOffsetReader(OffsetReader):
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_UNCOMMITTED)
+
+    def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
+        return topic_configs(self._client, topics, names) if topics else {}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """As the base says; each answer is asked for twice.

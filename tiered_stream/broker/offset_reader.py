@@ -55,5 +55,9 @@ class OffsetReader(ABC):
         """By partition, the offset that a consumer group has committed; None: it has committed none."""
         raise ConfigurationError(f"consumer group {group!r}: only brokers know what a group has committed")
 
+    def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
+        """By topic, its settings of these names. Topics are left out of which nothing is told, as by an archive."""
+        return {}
+
     def close(self) -> None:  # noqa: B027 - a reader without connections has nothing to close
         """Let go of connections."""

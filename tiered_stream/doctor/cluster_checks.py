@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.client import open_client, supported_feature
@@ -18,6 +17,7 @@ from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.topic_configs import topic_configs
 from tiered_stream.doctor.broker_mends import asking_mends, kafka_tool, login_mends
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
@@ -31,6 +31,7 @@ from tiered_stream.errors import (
     StorageError,
     UnknownTopicError,
 )
+from tiered_stream.inspect.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
@@ -40,7 +41,6 @@ from tiered_stream.options.parsing import Options
 from tiered_stream.plan.lookup import assigned
 
 _TIERED = "remote.storage.enable"
-_TOPIC_RESOURCE = 2
 _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
 _MOST_BROKERS, _AT_ONCE = 1_000, 32
@@ -220,21 +220,8 @@ def _some(names: Iterable[str]) -> str:
 
 
 def _look_at_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Seen[bool]:
-    kind = DescribeConfigsRequest.DescribeConfigsResource
-    answer = open_client(job.options.kafka).ask_any_broker(
-        lambda: DescribeConfigsRequest(
-            resources=[
-                kind(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=[_TIERED])
-                for topic in sorted(topics)
-            ]
-        )
-    )
-    told = {
-        result.resource_name: {each.name: each.value for each in result.configs}.get(_TIERED, "false")
-        for result in answer.results
-        if not result.error_code
-    }
-    plain = [topic for topic, value in told.items() if value != "true"]
+    told = topic_configs(open_client(job.options.kafka), topics, (_TIERED, *COPY_LAG_CONFIGS))
+    plain = [topic for topic, configs in told.items() if configs.get(_TIERED, "false") != "true"]
     if plain:
         return Seen(
             True,
@@ -249,7 +236,19 @@ def _look_at_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Seen[bool
         raise NotNeededError(
             f"unknown of {_some(topics.keys() - told)}: the user lacks DESCRIBE_CONFIGS, which no job needs"
         )
-    return Seen(True, f"{_TIERED}=true")
+    lags = {topic: lag for topic, configs in told.items() if (lag := copy_lag(configs)) is not None}
+    return _seen_lags(lags, job.options)
+
+
+def _seen_lags(lags: Mapping[str, CopyLag], options: Options) -> Seen[bool]:
+    """That the topics are tiered, and which of them only later than their segments close."""
+    shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
+    more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
+    found = "; ".join([f"{_TIERED}=true", *shown, *more])
+    if any(lag.is_for_ever for lag in lags.values()):
+        alter = f"--alter --entity-type topics --entity-name NAME --add-config {LAG_MS}=0"
+        return Seen(True, found, kafka_tool("kafka-configs", options.kafka, alter))
+    return Seen(True, found)
 
 
 def _probe_topics(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Seen[bool]:

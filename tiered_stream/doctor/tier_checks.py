@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -23,8 +23,8 @@ from tiered_stream.errors import (
 )
 from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
-from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator
-from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation
+from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
+from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
@@ -103,10 +103,12 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Seen[Located]:
     locator = _innermost(source.locator) if source.locator else None
     if locator is None:
         raise NotNeededError("nobody locates segments, see the check of the locator")
+    from_brokers = ""
     with warnings_of_ours() as warned:
         if isinstance(locator, SegmentMetadataLocator):
             visible = locator.visible_of(list(ranges))
             located = Located(tuple(each.segment for partition in sorted(visible) for each in visible[partition]))
+            from_brokers = _not_tiered(ranges, visible)
         else:  # it is asked of a cluster's every segment by many requests: the first of each partition will do
             first = {each: OffsetRange(of.start, of.start + 1) for each, of in ranges.items() if len(of)}
             locations = [location for found in locator.locate(first).values() for location in found]
@@ -121,7 +123,20 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Seen[Located]:
         return Seen(located, "nothing is tiered yet", mend)
     size = sum(segment.size for segment in located.segments)
     count = len({segment.topic_partition for segment in located.segments})
-    return Seen(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}")
+    return Seen(located, f"{len(located.segments):,} segments, {size:,} bytes; partitions: {count:,}{from_brokers}")
+
+
+def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visible]) -> str:
+    """How many of the offsets are not tiered, and so come from the brokers."""
+    total = sum(map(len, ranges.values()))
+    tiered = sum(
+        len(each.offsets.intersect(wanted))
+        for partition, wanted in ranges.items()
+        for each in visible.get(partition, ())
+    )
+    if tiered >= total:
+        return ""
+    return f"; {total - tiered:,} of {total:,} offsets ({(total - tiered) / total:.1%}) come from the brokers"
 
 
 def _innermost(locator: Locator) -> Locator:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.inspect.checkpoint import CommittedBatch
-from tiered_stream.inspect.read_cost import PartitionCost
+from tiered_stream.inspect.read_cost import PartitionCost, from_brokers
 from tiered_stream.inspect.read_plan import cost_of
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, Split, TopicPartition
@@ -238,8 +238,7 @@ def _lines(report: LagReport) -> Iterator[tuple[str, str]]:
             )
         if each.high_watermark > each.end:
             yield f"{each.partition}: a transaction is open, the log goes on to {each.high_watermark:,}", ""
-    for reason in sorted({each.unread.broker_reason or "" for each in report.partitions} - {""}):
-        yield f"From brokers: {reason}.", ""
+    yield from ((line, "") for line in from_brokers(each.unread for each in report.partitions))
     for partition in report.gone:
         yield f"{partition} is in the checkpoint, and does not exist any more", "red"
     yield from ((fault, "red") for fault in report.faults)

@@ -5,6 +5,7 @@ Added up from the splits that a run's own planner makes, so that bytes and GETs 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, TypeVar
@@ -15,6 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tiered_stream.inspect.copy_lag import copy_lags
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import ASSUMED_RECORD_BYTES, Split, TopicPartition
 from tiered_stream.options.choices import Prefer
@@ -100,7 +102,26 @@ def add_up(
     segments: set[UUID] = set()
     for split in splits:
         costs[split.topic_partition].add(split, options, source, segments)
+    waiting = {partition.topic for partition, cost in costs.items() if cost.broker_reason == NOT_TIERED_YET}
+    lags = copy_lags(source.offset_reader, waiting) if waiting else {}
+    for partition, cost in costs.items():
+        if cost.broker_reason == NOT_TIERED_YET and partition.topic in lags:
+            cost.broker_reason = f"{NOT_TIERED_YET}; {lags[partition.topic]}"
     return tuple(costs[each] for each in sorted(costs))
+
+
+def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
+    """How many of the offsets come from brokers, a line for each reason."""
+    total = 0
+    reasons: Counter[str] = Counter()
+    for each in costs:
+        total += each.offsets
+        if each.broker_reason and each.broker_offsets:
+            reasons[each.broker_reason] += each.broker_offsets
+    return [
+        f"From brokers: {count:,} of {total:,} offsets ({count / total:.1%}): {reason}."
+        for reason, count in sorted(reasons.items())
+    ]
 
 
 def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
@@ -175,9 +196,9 @@ def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> Render
         add_row(f"{each.topic}-{each.partition}", offsets, *figures, each.broker_offsets)
     table.add_section()
     add_row("all", "", *map(cost.total, ("offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets")))
-    prices, reasons = cost.prices, {each.broker_reason for each in cost.partitions if each.broker_reason}
+    prices = cost.prices
     lines = [
-        *(f"From brokers: {reason}." for reason in sorted(reasons)),
+        *from_brokers(cost.partitions),
         *(f"{note}." for note in notes),
         f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
         f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "

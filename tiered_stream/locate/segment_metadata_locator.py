@@ -61,7 +61,7 @@ class SegmentMetadataLocator(Locator):
         self.falls_back = falls_back
         self._fetcher = fetcher
         self.committed = isolation is IsolationLevel.READ_COMMITTED
-        self._executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
+        self.executor = ThreadPoolExecutor(INDEX_REQUESTS_IN_FLIGHT, thread_name_prefix="locate")
         self._cache = IndexCache(fetcher, cache_bytes)
         self._positions = SegmentPositions(fetcher, self._cache)
 
@@ -145,7 +145,7 @@ class SegmentMetadataLocator(Locator):
             # `locate` meets the same failure, and logs it.
             return left_out.unless_storage_fails(share.segment, ask) if self.falls_back else ask()
 
-        ends = zip(shares, self._executor.map(end_of, shares.values()), strict=True)
+        ends = zip(shares, self.executor.map(end_of, shares.values()), strict=True)
         return {partition: end for partition, end in ends if end is not None}
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
@@ -153,7 +153,7 @@ class SegmentMetadataLocator(Locator):
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
         """Side by side: each waits for an index."""
-        return list(self._executor.map(lambda each: self.cut(*each), cuts))
+        return list(self.executor.map(lambda each: self.cut(*each), cuts))
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
         """As `cut_all`."""
@@ -161,7 +161,7 @@ class SegmentMetadataLocator(Locator):
         def cut(location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
             return self._cut(location, lambda: self._positions.cut_at(location, offsets))
 
-        return list(self._executor.map(lambda each: cut(*each), cuts))
+        return list(self.executor.map(lambda each: cut(*each), cuts))
 
     def _cut(
         self, location: SegmentLocation, cut: Callable[[], Sequence[SegmentLocation]]
@@ -199,7 +199,7 @@ class SegmentMetadataLocator(Locator):
         return with_aborted(location, self._aborted_across([seam])[seam])
 
     def close(self) -> None:
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        self.executor.shutdown(wait=True, cancel_futures=True)
 
     def _locate_all(
         self,
@@ -224,7 +224,7 @@ class SegmentMetadataLocator(Locator):
         unknown = [
             (partition, index) for partition, found in located.items() for index, one in enumerate(found) if one is None
         ]
-        for (partition, index), one in zip(unknown, self._executor.map(locate, unknown), strict=True):
+        for (partition, index), one in zip(unknown, self.executor.map(locate, unknown), strict=True):
             located[partition][index] = one
         left_out.tell()
         return {partition: [one for one in found if one is not None] for partition, found in located.items()}

@@ -84,7 +84,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         self._patience_ms = patience_ms
         self._offsets = BrokerOffsetReader(client, isolation)
         self._log = MetadataLog(client, patience_ms, snapshots)
-        self._alone = FinishedAloneSegments(fetcher, self._executor, falls_back=falls_back)
+        self._alone = FinishedAloneSegments(fetcher, self.executor, falls_back=falls_back)
         self._lineages = BrokerLineages(client, patience_ms)
         self._topic_ids: dict[str, UUID] = {}
         self._views: dict[TopicPartition, View] = {}

@@ -1,0 +1,44 @@
+"""Settings of topics by DescribeConfigs; against a real broker they are asked for in `tests/cli`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+
+from tests.broker.scripted import MetadataRequest, ScriptedClient, metadata
+from tiered_stream.broker.topic_configs import topic_configs
+
+TOPIC_AUTHORIZATION_FAILED = 29
+
+
+def answer(node_id: int, message: Any) -> Any:
+    if isinstance(message, MetadataRequest):
+        return metadata()
+    kind = DescribeConfigsResponse.DescribeConfigsResult
+    config = kind.DescribeConfigsResourceResult
+    return DescribeConfigsResponse(
+        version=4,
+        throttle_time_ms=0,
+        results=[
+            kind(
+                version=4, error_code=TOPIC_AUTHORIZATION_FAILED * (each.resource_name == "secret"), error_message=None,
+                resource_type=2, resource_name=each.resource_name,
+                configs=[
+                    config(
+                        version=4, name=name, value=value, read_only=False, config_source=5, is_sensitive=False,
+                        synonyms=[], config_type=5, documentation=None,
+                    )
+                    for name, value in (("retention.ms", "7"), ("empty", None)) if name in each.configuration_keys
+                ],
+            )
+            for each in message.resources
+        ],
+    )  # fmt: skip
+
+
+def test_topics_are_asked_for_together_and_those_that_are_refused_left_out() -> None:
+    client = ScriptedClient(answer)
+    found = topic_configs(client, ["t", "secret"], ["retention.ms", "empty", "remote.copy.lag.ms"])
+    assert found == {"t": {"retention.ms": "7"}}
+    assert len(client.asked(DescribeConfigsRequest)) == 1

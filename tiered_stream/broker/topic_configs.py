@@ -1,0 +1,33 @@
+"""Topics' own settings, as far as the user may be told them (Kafka: DescribeConfigs)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kafka.protocol.admin import DescribeConfigsRequest
+
+from tiered_stream.broker.client import BrokerClient
+
+_TOPIC_RESOURCE = 2
+
+
+def topic_configs(client: BrokerClient, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
+    """By topic, the values of the settings that the brokers know; without topics of which they tell the user nothing.
+
+    Raises:
+        BrokerError: no broker answers, or none speaks DescribeConfigs.
+    """
+    kind = DescribeConfigsRequest.DescribeConfigsResource
+    answer = client.ask_any_broker(
+        lambda: DescribeConfigsRequest(
+            resources=[
+                kind(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names))
+                for topic in sorted(topics)
+            ]
+        )
+    )
+    return {
+        result.resource_name: {each.name: each.value for each in result.configs if each.value is not None}
+        for result in answer.results
+        if not result.error_code
+    }

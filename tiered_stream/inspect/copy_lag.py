@@ -1,0 +1,90 @@
+"""For how long brokers keep a closed segment before they copy it to the tier (KIP-1241, Kafka 4.4).
+
+Until then its offsets are read through the brokers. A topic's `remote.copy.lag.ms` and `remote.copy.lag.bytes` say how
+long that is: 0 copies the segment at once, -1 when the brokers would delete it from their own disks. A segment is
+copied when it is old enough or when the log from its start on is large enough, whichever comes first. Brokers before
+4.4 know neither setting, and copy at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.errors import BrokerError
+
+LAG_MS, LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
+COPY_LAG_CONFIGS = (
+    LAG_MS, LAG_BYTES, "local.retention.ms", "local.retention.bytes", "retention.ms", "retention.bytes",
+)  # fmt: skip
+_AS_KEPT_LOCALLY, _AS_KEPT_AT_ALL = -1, -2
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class CopyLag:
+    """Age (ms) and bytes of log at which a topic's closed segments are copied; None: without that bound.
+
+    `settings` are the topic's own that say it.
+    """
+
+    ms: int | None
+    bytes: int | None
+    settings: str
+
+    @property
+    def is_for_ever(self) -> bool:
+        """Whether no segment is ever copied."""
+        return self.ms is None and self.bytes is None
+
+    def __str__(self) -> str:
+        if self.is_for_ever:
+            return f"brokers copy no segment, as they keep all of them locally for ever ({self.settings})"
+        reached = [] if self.ms is None else [f"are {_duration(self.ms)} old"]
+        reached += [] if self.bytes is None else [f"have {self.bytes:,} bytes of log from their start on"]
+        return f"brokers keep closed segments until they {' or '.join(reached)} ({self.settings})"
+
+
+def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
+    """What a topic's settings say; None: closed segments are copied at once, as by brokers that do not know them."""
+    raw_ms, raw_bytes = (_number(configs, name) for name in (LAG_MS, LAG_BYTES))
+    if raw_ms is None or raw_bytes is None:
+        return None
+    ms, size = _effective(raw_ms, configs, "ms"), _effective(raw_bytes, configs, "bytes")
+    if 0 in (ms, size):
+        return None
+    settings = f"{LAG_MS}={raw_ms}, {LAG_BYTES}={raw_bytes}"
+    return CopyLag(ms if ms > 0 else None, size if size > 0 else None, settings)
+
+
+def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLag]:
+    """Of those topics whose segments wait, as far as the user may know: no job needs DESCRIBE_CONFIGS."""
+    try:
+        configs = reader.topic_configs(topics, COPY_LAG_CONFIGS)
+    except BrokerError:
+        return {}
+    return {topic: lag for topic, each in configs.items() if (lag := copy_lag(each)) is not None}
+
+
+def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
+    """Below 0: without a bound."""
+    if lag != _AS_KEPT_LOCALLY:
+        return lag
+    local = _number(configs, f"local.retention.{unit}")
+    if local is None or local == _AS_KEPT_AT_ALL:
+        local = _number(configs, f"retention.{unit}")
+    return -1 if local is None else local
+
+
+def _number(configs: Mapping[str, str], name: str) -> int | None:
+    try:
+        return int(configs[name])
+    except (KeyError, ValueError):
+        return None
+
+
+def _duration(ms: int) -> str:
+    """In the largest unit that it is whole in."""
+    size, unit = next((size, unit) for size, unit in _UNITS if not ms % size)
+    return f"{ms // size:,} {unit}"
