@@ -1,4 +1,4 @@
-"""What doctor says of a longer tail at the brokers (KIP-1241); no broker that it knows of speaks it yet."""
+"""What doctor says of a longer tail at the brokers (KIP-1241); a broker says it in `tests/cli/test_copy_lag.py`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tiering(monkeypatch: pytest.MonkeyPatch, told: dict[str, dict[str, str]], *t
 def test_segments_that_wait_for_their_copy_are_told_with_their_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = tiering(monkeypatch, {"slow": {**TIERED, "remote.copy.lag.ms": "7200000"}, "quick": TIERED})
     assert seen.found == (
-        "remote.storage.enable=true; slow: brokers keep closed segments until they are 2 h old "
+        "remote.storage.enable=true; slow: brokers keep closed segments from the tier until they are 2 h old "
         "(remote.copy.lag.ms=7200000, remote.copy.lag.bytes=-1)"
     )
     assert not seen.mend

@@ -55,7 +55,8 @@ def test_segments_are_copied_at_once_where_nothing_says_otherwise(configs: dict[
 def test_it_is_said_with_its_settings() -> None:
     lag = copy_lag({**OF_4_4, "remote.copy.lag.ms": "21600000", "remote.copy.lag.bytes": "5000000000"})
     assert str(lag) == (
-        "brokers keep closed segments until they are 6 h old or have 5,000,000,000 bytes of log from their start on "
+        "brokers keep closed segments from the tier until they are 6 h old or have 5,000,000,000 bytes of newer log "
+        "behind them "
         "(remote.copy.lag.ms=21600000, remote.copy.lag.bytes=5000000000)"
     )
     assert "until they are 90 s old (" in str(copy_lag({**OF_4_4, "remote.copy.lag.ms": "90000"}))

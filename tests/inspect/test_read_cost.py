@@ -44,8 +44,8 @@ def shown(source: LogSource) -> list[str]:
 def test_how_much_comes_from_brokers_is_said_with_the_settings_that_keep_it_there() -> None:
     assert shown(LogSource(Told(), TIER)) == [
         f"From brokers: 10 of 300 offsets (3.3%): {NOT_TIERED_YET}.",
-        f"From brokers: 150 of 300 offsets (50.0%): {NOT_TIERED_YET}; brokers keep closed segments until they are 1 h "
-        "old (remote.copy.lag.ms=3600000, remote.copy.lag.bytes=-1).",
+        f"From brokers: 150 of 300 offsets (50.0%): {NOT_TIERED_YET}; brokers keep closed segments from the tier "
+        "until they are 1 h old (remote.copy.lag.ms=3600000, remote.copy.lag.bytes=-1).",
     ]
     assert shown(LogSource(Told(), None)) == [f"From brokers: 300 of 300 offsets (100.0%): {NO_LOCATOR}."]
 

@@ -2,8 +2,8 @@
 
 Until then its offsets are read through the brokers. A topic's `remote.copy.lag.ms` and `remote.copy.lag.bytes` say how
 long that is: 0 copies the segment at once, -1 when the brokers would delete it from their own disks. A segment is
-copied when it is old enough or when the log from its start on is large enough, whichever comes first. Brokers before
-4.4 know neither setting, and copy at once.
+copied when it is old enough or when enough newer log lies behind it, whichever comes first. Brokers before 4.4 know
+neither setting, and copy at once.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class CopyLag:
         if self.is_for_ever:
             return f"brokers copy no segment, as they keep all of them locally for ever ({self.settings})"
         reached = [] if self.ms is None else [f"are {_duration(self.ms)} old"]
-        reached += [] if self.bytes is None else [f"have {self.bytes:,} bytes of log from their start on"]
-        return f"brokers keep closed segments until they {' or '.join(reached)} ({self.settings})"
+        reached += [] if self.bytes is None else [f"have {self.bytes:,} bytes of newer log behind them"]
+        return f"brokers keep closed segments from the tier until they {' or '.join(reached)} ({self.settings})"
 
 
 def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
