@@ -118,6 +118,20 @@ def test_what_is_left_since_a_time_lacks_no_record_that_is_as_new(committed: Gol
     assert clipped and committed.since(location, 0) == location
 
 
+def test_beginnings_are_looked_for_side_by_side(fresh: GoldenLocator, monkeypatch: pytest.MonkeyPatch) -> None:
+    locations = fresh.locate({BIG: OffsetRange(0, tier_end(fresh, BIG))})[BIG]
+    newest = max(row[1] for row in golden(PLAIN).expected(BIG, "read_committed"))
+    apart = [fresh.since(each, newest) for each in locations]
+    both, since = Barrier(2, timeout=600), fresh.since
+
+    def waiting(location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
+        both.wait()  # for the other one to be asked for
+        return since(location, timestamp)
+
+    monkeypatch.setattr(fresh, "since", waiting)
+    assert fresh.since_all(locations, newest) == apart
+
+
 def test_of_a_segment_that_is_not_needed_no_index_is_fetched(fresh: GoldenLocator) -> None:
     ranges = {TXN: OffsetRange(5, tier_end(fresh, TXN))}
     found = fresh.locate(ranges, lambda segment: False)[TXN]

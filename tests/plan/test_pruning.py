@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -98,6 +100,22 @@ def test_the_first_segment_that_is_needed_is_read_from_where_its_records_are_new
         {T0: OffsetRange(0, 40)}, tier, split_bytes=1 << 30, needed=NeededSegments(2, look_inside=True)
     )
     assert split.offsets == first
+
+
+def test_the_first_segments_of_all_partitions_are_asked_for_together() -> None:
+    class Asked(IndexedTier):
+        questions: ClassVar[list[int]] = []
+
+        def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
+            self.questions.append(len(locations))
+            return super().since_all(locations, timestamp)
+
+    logs = [TieredLog(10 * n, 10 * n + 10, 1, LARGE, max_timestamp=n) for n in range(4)]
+    partitions = [TopicPartition("t", number) for number in range(400)]
+    tier, needed = Asked(dict.fromkeys(partitions, logs)), NeededSegments(2, look_inside=True)
+    splits = plan_splits(dict.fromkeys(partitions, OffsetRange(0, 40)), tier, split_bytes=1 << 30, needed=needed)
+    assert Asked.questions == [400]
+    assert {split.offsets for split in splits} == {OffsetRange(25, 40)} and len(splits) == 400
 
 
 def test_a_small_segment_is_read_whole_rather_than_its_indexes() -> None:

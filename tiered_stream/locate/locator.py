@@ -69,6 +69,10 @@ class Locator(ABC):
         """
         return location
 
+    def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
+        """`since` of each, together. Raises: as `locate`."""
+        return [self.since(location, timestamp) for location in locations]
+
     @abstractmethod
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         """The tiered segments that share an offset with each range, ascending and disjoint; perhaps cut off to it.
@@ -126,6 +130,9 @@ class WrappedLocator(Locator):
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
         return self.wrapped.since(location, timestamp)
+
+    def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
+        return self.wrapped.since_all(locations, timestamp)
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         return self.wrapped.segments(ranges)

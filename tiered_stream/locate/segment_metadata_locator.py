@@ -126,6 +126,10 @@ class SegmentMetadataLocator(Locator):
             log.warning("segment %s is read from its start: %s", location.segment.segment_id, error)
             return location
 
+    def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
+        """Side by side: each waits for indexes."""
+        return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
+
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         visible = self.visible_of([partition for partition, wanted in ranges.items() if len(wanted)])
         self._saw(visible)

@@ -86,12 +86,19 @@ def plan_splits(
     located: PartitionLocations = {}
     if locator is not None:
         located = _cut_to(pieces, _located(locator, wanted, topic_ids or {}, needed), locator, needed)
-    uncut = [
-        split
-        for partition, of in pieces.items()
-        for piece in of
-        for split in _uncut(partition, piece, located.get(partition, ()), locator, needed)
-    ]
+    beginnings = _Beginnings(locator, needed)
+
+    def uncut_splits() -> list[Split]:
+        return [
+            split
+            for partition, of in pieces.items()
+            for piece in of
+            for split in _uncut(partition, piece, located.get(partition, ()), needed, beginnings)
+        ]
+
+    uncut = uncut_splits()
+    while beginnings.ask():
+        uncut = uncut_splits()
     counts = counts_of([len(split.offsets) for split in uncut], min_partitions)
     splits = _cut(uncut, locator, split_bytes, counts)
     return sorted(splits, key=lambda split: (split.topic_partition, split.offsets.start))
@@ -150,8 +157,8 @@ def _uncut(
     topic_partition: TopicPartition,
     wanted: OffsetRange,
     located: Sequence[SegmentLocation],
-    locator: Locator | None,
     needed: NeededSegments,
+    beginnings: _Beginnings,
 ) -> Iterator[Split]:
     """A range as splits from storage and from the broker in turn, as large as they come."""
     position = wanted.start
@@ -166,20 +173,41 @@ def _uncut(
         if location.offsets.start > position:
             yield Split(topic_partition, OffsetRange(position, location.offsets.start))
         if wanted_too:
-            adjacent += [location] if adjacent else _new_enough(location, locator, needed)
+            adjacent += [location] if adjacent else beginnings.of(location)
         position = location.offsets.end
     yield from _tiered(topic_partition, adjacent)
     if position < wanted.end:
         yield Split(topic_partition, OffsetRange(position, wanted.end))
 
 
-def _new_enough(location: SegmentLocation, locator: Locator | None, needed: NeededSegments) -> list[SegmentLocation]:
-    """What of a location may be new enough."""
-    wanted = needed.look_inside and needed.from_timestamp > 0
-    if locator is None or not wanted or len(location.bytes) <= _ONE_REQUEST:
-        return [location]
-    rest = locator.since(location, needed.from_timestamp)
-    return [rest] if rest else []
+class _Beginnings:
+    """What of a run's first location may be new enough. What is not known yet is asked for together."""
+
+    def __init__(self, locator: Locator | None, needed: NeededSegments) -> None:
+        self._locator = locator
+        self._timestamp = needed.from_timestamp if needed.look_inside else 0
+        self._told: dict[tuple[TopicPartition, OffsetRange], SegmentLocation | None] = {}
+        self._unknown: dict[tuple[TopicPartition, OffsetRange], SegmentLocation] = {}
+
+    def of(self, location: SegmentLocation) -> list[SegmentLocation]:
+        """The location, or the part of it that is known to be new enough."""
+        if self._timestamp <= 0 or len(location.bytes) <= _ONE_REQUEST:
+            return [location]
+        key = location.segment.topic_partition, location.offsets
+        if key not in self._told:
+            self._unknown[key] = location
+            return [location]
+        rest = self._told[key]
+        return [rest] if rest else []
+
+    def ask(self) -> bool:
+        """Ask for all that was not known; whether that was anything, so that `of` may say something else now."""
+        unknown, self._unknown = self._unknown, {}
+        if not unknown or self._locator is None:
+            return False
+        told = self._locator.since_all(list(unknown.values()), self._timestamp)
+        self._told.update(zip(unknown, told, strict=True))
+        return True
 
 
 def _tiered(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]) -> Iterator[Split]:
