@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.golden import golden
+from tests.golden import NEWER, golden
 from tests.stack.rows import Row
 from tests.storage.golden_aiven import KEY_PREFIX, segments
 from tiered_stream.locate.log_source import open_log_source
@@ -28,8 +28,11 @@ Rows = dict[TopicPartition, list[Row]]
 
 def plugin(name: str) -> dict[str, str]:
     """What the broker's properties said of the plugin, but for its storage."""
+    manager = {"remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager"}
+    if name in NEWER:
+        return manager | {f"rsm.config.{key}": value for key, value in golden(name).plugin.items()}
     given = {
-        "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+        **manager,
         "rsm.config.chunk.size": str(1 << 20),
         "rsm.config.key.prefix": KEY_PREFIX[name],
     }
@@ -105,7 +108,7 @@ def archive_ends(name: str, isolation: str) -> dict[TopicPartition, int]:
     for segment in segments(name):
         partition = segment.topic_partition
         ends[partition] = max(ends.get(partition, 0), segment.end_offset + 1)
-    undecided = golden(name).manifest["archive_lso"] if isolation == COMMITTED else {}
+    undecided = golden(name).manifest.get("archive_lso", {}) if isolation == COMMITTED else {}
     return {partition: undecided.get(str(partition), end) for partition, end in ends.items()}
 
 

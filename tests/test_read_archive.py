@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -23,11 +24,14 @@ from tests.archives import (
     planned,
     read_all,
 )
-from tests.golden import NAMES, golden
+from tests.golden import NAMES, NEWER, golden
+from tests.locate.golden_locator import GoldenLocator
 from tests.stack.rows import Row
 from tests.storage.golden_aiven import KEY_PREFIX, segments
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.choices import IsolationLevel
+from tiered_stream.plan.splits import plan_splits
 from tiered_stream.storage import open_fetcher as opened
 
 
@@ -63,6 +67,40 @@ def test_any_range_gives_what_a_consumer_returned(name: str) -> None:
             rows = [row for row in consumed(name, COMMITTED)[partition] if row.offset in wanted]
             expected |= {partition: rows} if rows else {}
         assert read_all(planned(options, ranges), options) == expected
+
+
+@pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])
+@pytest.mark.parametrize("name", NEWER)
+def test_an_archive_of_the_newer_plugin_holds_what_a_consumer_returned_and_what_was_deleted(
+    name: str, isolation: str
+) -> None:
+    options = archive_options(name, {"remote.split.bytes": "20k", "kafka.isolation.level": isolation})
+    found = read_all(planned(options), options)
+    expected = consumed(name, isolation)
+    assert found.keys() == expected.keys()
+    deleted_below = golden(name).manifest["deleted_below"]
+    for partition, rows in found.items():
+        start = deleted_below.get(str(partition), 0)
+        assert [row for row in rows if row.offset >= start] == expected[partition]
+        first = min(each.base_offset for each in segments(name) if each.topic_partition == partition)
+        assert [row.offset for row in rows if row.offset < start] == list(range(first, start))
+    assert sum(len(rows) for rows in found.values()) > sum(map(len, expected.values()))
+
+
+@pytest.mark.parametrize("isolation", IsolationLevel)
+@pytest.mark.parametrize("name", NEWER)
+def test_segments_of_the_newer_plugin_are_found_by_the_metadata_topic_as_a_consumer_returned_them(
+    name: str, isolation: IsolationLevel
+) -> None:
+    options = archive_options(name, {"kafka.isolation.level": isolation})
+    with closing(GoldenLocator(name, isolation)) as locator:
+        ranges = {
+            partition: OffsetRange(visible[0].offsets.start, visible[-1].offsets.end)
+            for partition, visible in locator.visible.items()
+        }
+        splits = plan_splits(ranges, locator, split_bytes=20_000)
+    assert all(split.locations for split in splits)
+    assert read_all(splits, options) == consumed(name, isolation)
 
 
 def copied(name: str, partition: TopicPartition, bucket: Path) -> list[Path]:

@@ -1,10 +1,15 @@
-"""Golden tiered data: what a Kafka 4.1.1 broker wrote through the Aiven plugin 1.0.0, and what consumers then returned.
+"""Golden tiered data: what brokers wrote through the Aiven plugin, and what consumers then returned.
 
-The two archives beside this file hold, each under a folder of the archive's name: `bucket/` (the objects under their
+The archives next to this file hold, each under a folder of the archive's name: `bucket/` (the objects under their
 keys), `remote_log_metadata.jsonl` (every record of `__remote_log_metadata`, five partitions),
 `expected/TOPIC-PARTITION.ISOLATION.jsonl.gz` (rows `[offset, timestamp ms, timestamp type, key, value, headers]`, bytes
-as base64, headers as `[[name, value]]`) and `manifest.json`. `aiven-plain` is neither compressed nor encrypted,
-`aiven-zstd-aesgcm` is both.
+as base64, headers as `[[name, value]]`) and `manifest.json`.
+
+Kafka 4.1.1 and plugin 1.0.0 wrote `aiven-plain`, which is neither compressed nor encrypted, and `aiven-zstd-aesgcm`,
+which is both. Kafka 4.3.1 and plugin 1.2.0-SNAPSHOT wrote the two `NEWER` sets, each in three `phases` with other
+settings of the plugin. `aiven-key-rotation` has two key pairs. `aiven-masked-custom` has a key prefix without a slash
+at its end, chunks of three sizes, and custom metadata that says in two phases alone where objects are. `deleted_below`
+says where DeleteRecords moved the log start: an archive still has the records of that segment that are below it.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("aiven-plain", "aiven-zstd-aesgcm")
+ROTATION, MASKED = NEWER = ("aiven-key-rotation", "aiven-masked-custom")
 
 _FOLDER = Path(__file__).parent
 STORES = _FOLDER / "stores"
@@ -40,7 +46,13 @@ class GoldenSet:
     @property
     def topic_prefix(self) -> str:
         """What the names of the topics in the bucket begin with, as `s32-`."""
-        return f"s{self.manifest['seed']}-"
+        return {ROTATION: "kr-", MASKED: "mc-"}.get(self.name) or f"s{self.manifest['seed']}-"
+
+    @property
+    def plugin(self) -> dict[str, str]:
+        """The plugin's properties in the last phase of a newer set, without its storage; key files are absolute."""
+        last = {name: value for name, value in self.manifest["phases"][-1].items() if not name.startswith("storage.")}
+        return {name: str(self.folder / value) if name.endswith(".key.file") else value for name, value in last.items()}
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -70,8 +70,9 @@ class GoldenLocator(SegmentMetadataLocator):
         self.fetcher = CountingFetcher(golden_aiven.fetcher(golden_name))
         super().__init__(self.fetcher, isolation)
         lineage = dict.fromkeys(range(20), END_OF_LOG)
+        deleted: dict[str, int] = golden(golden_name).manifest.get("deleted_below", {})
         self.visible: dict[TopicPartition, Visible] = {
-            partition: visible_segments(segments, lineage, 0)
+            partition: visible_segments(segments, lineage, deleted.get(str(partition), 0))
             for partition, segments in golden_table(golden_name).items()
             if segments
         }

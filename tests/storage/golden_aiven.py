@@ -7,7 +7,7 @@ import shutil
 from functools import lru_cache
 from pathlib import Path
 
-from tests.golden import golden
+from tests.golden import MASKED, NEWER, ROTATION, golden
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher, main_path
@@ -15,7 +15,9 @@ from tiered_stream.storage.aiven.manifest import SegmentManifest, parse_manifest
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import open_fetcher
 
-KEY_PREFIX = {"aiven-plain": "plain/", "aiven-zstd-aesgcm": "encz/"}
+KEY_PREFIX = {
+    "aiven-plain": "plain/", "aiven-zstd-aesgcm": "encz/", ROTATION: "enc/", MASKED: "masked.prefix/v1-"
+}  # fmt: skip
 
 
 def options(name: str, bucket: Path | None = None, **others: object) -> StorageOptions:
@@ -28,6 +30,8 @@ def options(name: str, bucket: Path | None = None, **others: object) -> StorageO
     }
     if name == "aiven-plain":
         rsm_config = {"key.prefix": KEY_PREFIX[name]}
+    if name in NEWER:
+        rsm_config = {key.lower(): value for key, value in golden(name).plugin.items()}  # as options come
     fields = {"uri": (bucket or folder / "bucket").as_uri(), "layout": "aiven", "rsm_config": rsm_config}
     return StorageOptions(**(fields | others))  # type: ignore[arg-type]
 
@@ -41,10 +45,12 @@ def fetcher(name: str, bucket: Path | None = None) -> RemoteStorageFetcher:
 @lru_cache
 def manifests(name: str) -> dict[str, SegmentManifest]:
     """By key without prefix and suffix, every manifest in the set's bucket."""
-    root = golden(name).bucket / KEY_PREFIX[name]
-    paths = sorted(root.rglob("*.rsm-manifest"))
+    bucket = golden(name).bucket
+    paths = sorted(bucket.rglob("*.rsm-manifest"))
     return {
-        path.relative_to(root).with_suffix("").as_posix(): parse_manifest(path.read_bytes(), path.name)
+        path.relative_to(bucket).with_suffix("").as_posix().removeprefix(KEY_PREFIX[name]): parse_manifest(
+            path.read_bytes(), path.name
+        )
         for path in paths
     }
 
