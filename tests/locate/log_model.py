@@ -235,8 +235,8 @@ class MemoryBucket(ObjectStore):
     def size(self, key: str) -> int:
         return len(self.objects[key])
 
-    def list(self, prefix: str) -> Iterator[str]:
-        return (key for key in self.objects if key.startswith(prefix))
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        return (key for key in self.objects if key.startswith(prefix) and key > after)
 
     def describe(self, key: str) -> str:
         return f"memory:{key}"

@@ -44,6 +44,7 @@ _TIERED = "remote.storage.enable"
 _LIST_OFFSETS_OF_3_9 = 9
 _SHOWN = 5
 _MOST_BROKERS, _AT_ONCE = 1_000, 32
+_RESTORE = "restore objects that are missing (from the bucket's versions); name key prefixes that are not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +92,13 @@ def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
     """Topics and offsets come from the storage."""
 
     def ranges_of(job: Job, source: LogSource) -> Seen[PartitionRanges]:
-        found = assigned(job.options.subscription, source.offset_reader).partitions
-        starts, ends = source.offset_reader.earliest(found), source.offset_reader.latest(found)
-        return _ranges({each: OffsetRange(starts[each], max(starts[each], ends[each])) for each in found})
+        with warnings_of_ours() as warned:
+            found = assigned(job.options.subscription, source.offset_reader).partitions
+            if not found:
+                raise FaultError("; ".join(warned) or "no partition is chosen", "correct subscribePattern or assign")
+            starts, ends = source.offset_reader.earliest(found), source.offset_reader.latest(found)
+        seen = _ranges({each: OffsetRange(starts[each], max(starts[each], ends[each])) for each in found})
+        return Seen(seen.value, "; ".join(warned), _RESTORE) if warned else seen
 
     mends: Mends = {
         ConfigurationError: "correct the setting that the message names",

@@ -111,6 +111,10 @@ class Locator(ABC):
         Raises: as `locate`.
         """
 
+    def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
+        """Names of objects that are missing, and with them segments that begin among the offsets; as far as known."""
+        return ()
+
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
         """Let go of connections."""
 
@@ -148,6 +152,9 @@ class WrappedLocator(Locator):
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
         return self.wrapped.cut_at(cuts)
+
+    def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
+        return self.wrapped.missing_objects(partition, offsets)
 
     def close(self) -> None:
         self.wrapped.close()

@@ -78,6 +78,8 @@ class StorageOptions(S3Access):
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The broker's own `rsm.config.*` properties, the prefix taken off."""
     limits: Limits = field(default_factory=Limits)
+    key_prefixes: tuple[str, ...] = of(remote.KEY_PREFIXES)
+    """Of an archive, besides the plugin's own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,11 @@ RSM_CONFIG_PREFIX = option(
     "As in the broker's properties: the prefix of the plugin's own, which are taken as the broker has them, e.g. "
     "`rsm.config.dir`, `rsm.config.storage.s3.bucket.name`, `rsm.config.key.prefix`.",
 )  # fmt: skip
+KEY_PREFIXES: Option[tuple[str, ...]] = Option(
+    "remote.archive.key.prefixes", types.key_prefixes, (), "",
+    "With `remote.log.locator=archive`: further key prefixes below which segments are, where the plugin's `key.prefix` "
+    "was changed: `old/,older/`.",
+)  # fmt: skip
 METRICS_ADDRESS: Option[tuple[str, ...]] = Option(
     "remote.metrics.address", lambda addresses: tuple(map(types.text, addresses.split(","))), (), "",
     "Where tasks report their counters to the driver.", internal=True,

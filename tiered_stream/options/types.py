@@ -240,6 +240,14 @@ def storage_uri(value: str) -> str:
     return uri
 
 
+def key_prefixes(value: str) -> tuple[str, ...]:
+    """A comma list of what object keys begin with, as it is; each not empty."""
+    prefixes = tuple(value.split(","))
+    if not all(prefixes):
+        raise ValueError("must be prefixes of object keys, none empty: old/,older/")
+    return prefixes
+
+
 def http_url(value: str) -> str:
     """`http://` or `https://`, a host, perhaps a port; without credentials."""
     url, parts = _without_credentials(value)

@@ -45,18 +45,20 @@ def splits_for(
         needed=needed or NeededSegments(options.times.from_ms if options.times else 0),
     )  # fmt: skip
     if options.locator is LocatorName.ARCHIVE:
-        splits = _archived(splits, DataLossPolicy(options.fail_on_data_loss))
+        splits = _archived(splits, locator, DataLossPolicy(options.fail_on_data_loss))
     return [replace(split, topic_id=topic_ids.get(split.topic_partition.topic)) for split in splits]
 
 
-def _archived(splits: Sequence[Split], data_loss: DataLossPolicy) -> list[Split]:
+def _archived(splits: Sequence[Split], locator: Locator | None, data_loss: DataLossPolicy) -> list[Split]:
     """Those that the archive holds: there is no broker to read the others from."""
     for split in splits:
         if not split.locations:
             first, last = split.offsets.start, split.offsets.end - 1
+            missing = locator.missing_objects(split.topic_partition, split.offsets) if locator else ()
+            gone = f": {' and '.join(missing)} is missing" if missing else ""
             data_loss.report(
                 "COULD_NOT_READ_OFFSET_RANGE",
-                f"{split.topic_partition}: no segment in the archive holds the offsets {first} to {last}.",
+                f"{split.topic_partition}: no segment in the archive holds the offsets {first} to {last}{gone}.",
             )
     return [split for split in splits if split.locations]
 

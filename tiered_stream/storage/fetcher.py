@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
 from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """Why an object is missing, where the settings are wrong: what to set, in words.
+
+    `found`: the object is elsewhere. Otherwise the place that the settings name has nothing of the topic.
+    """
+
+    what_to_set: str
+    found: bool
+
+
+def _unknown(_segment: RemoteLogSegment) -> Misplaced | None:
+    return None
 
 
 class IndexType(Enum):
@@ -31,6 +47,9 @@ class RemoteStorageFetcher(ABC):
     One fetcher serves many threads at once. Errors are of `tiered_stream.errors.StorageError`, `CorruptDataError` and
     `UnsupportedDataError` only, and name the object.
     """
+
+    misplaced: Callable[[RemoteLogSegment], Misplaced | None] = staticmethod(_unknown)
+    """Looks for a segment with a missing object; None: no setting is known to be wrong. It may list the storage."""
 
     @abstractmethod
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
@@ -81,6 +100,10 @@ class RemoteStorageFetcher(ABC):
         return (
             f"segment {uuid_to_text(segment.segment_id)} of {segment.topic_partition} from offset {segment.base_offset}"
         )
+
+    def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
+        """Whether the segment's own metadata says where its objects are, whatever the settings say."""
+        return False
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
         """Let go of connections and threads; called too when nobody has the fetcher any more."""

@@ -44,7 +44,7 @@ class FileStore(ObjectStore):
         with self._open(key) as file:
             return os.fstat(file.fileno()).st_size
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
         within, _, start = prefix.rpartition("/")
         folder = str(self._path(within))
         if not self._root.is_dir():
@@ -55,7 +55,7 @@ class FileStore(ObjectStore):
             folders.sort()
             for name in sorted(names):
                 key = Path(parent, name).relative_to(self._root).as_posix()
-                if key.startswith(prefix):
+                if key.startswith(prefix) and key > after:
                     yield key
 
     def describe(self, key: str) -> str:

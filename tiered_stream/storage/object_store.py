@@ -44,8 +44,11 @@ class ObjectStore(ABC):
         """The object's size in bytes."""
 
     @abstractmethod
-    def list(self, prefix: str) -> Iterator[str]:
-        """The keys that begin with `prefix`. For the archive only: elsewhere metadata says what there is."""
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        """The keys that begin with `prefix` and are greater than `after`.
+
+        For an archive, and for errors that say where objects are: elsewhere metadata says what there is.
+        """
 
     @abstractmethod
     def describe(self, key: str) -> str:

@@ -54,9 +54,9 @@ class PacedStore(ObjectStore):
         self._wait()
         return self._store.size(key)
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
         self._wait()
-        return self._store.list(prefix)
+        return self._store.list(prefix, after)
 
     def describe(self, key: str) -> str:
         return self._store.describe(key)

@@ -55,6 +55,7 @@ _CREDENTIALS_HINT = (
     "remote.storage.aws.session.token, or where they are not given the AWS credential chain (environment, profile, "
     "instance or pod role)"
 )
+_LISTING_HINT = "to list it, grant s3:ListBucket on arn:aws:s3:::{bucket}; else "
 # AWS answers 403 to most of these, but 400 to an expired or malformed token or a wrong region.
 _ACCESS_CODES = frozenset((
     "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
@@ -123,11 +124,12 @@ class S3Store(ObjectStore):
         with self._mapped_errors(key):
             return self._client.head_object(Bucket=self._bucket, Key=self._root + key)["ContentLength"]
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
         paginator = self._client.get_paginator("list_objects_v2")
-        pages = iter(paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix))
+        start = self._root + after if after else ""
+        pages = iter(paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix, StartAfter=start))
         while True:
-            with self._mapped_errors(prefix):
+            with self._mapped_errors(prefix, _LISTING_HINT.format(bucket=self._bucket)):
                 page = next(pages, None)
                 if page is None:
                     return
@@ -211,7 +213,8 @@ class S3Store(ObjectStore):
         return self._client.meta.endpoint_url
 
     @contextmanager
-    def _mapped_errors(self, key: str) -> Iterator[None]:
+    def _mapped_errors(self, key: str, access_hint: str = "") -> Iterator[None]:
+        """`access_hint`: what else than credentials may be lacking where access is refused."""
         name = self.describe(key)
         self._time.begin()
         try:
@@ -220,7 +223,7 @@ class S3Store(ObjectStore):
         except (TieredStreamError, MemoryError):  # this process's own lack of memory is not the service's fault
             raise
         except aws.ClientError as error:
-            raise self._refused(error, name) from error
+            raise self._refused(error, name, access_hint) from error
         except aws.ConnectTimeoutError as error:
             raise StorageConnectTimeoutError(
                 f"no connection to {self._endpoint} within kafka.fetch.remote.connect.timeout.ms, for {name}"
@@ -243,7 +246,7 @@ class S3Store(ObjectStore):
                 f"{name}: {type(error).__name__}"
             ) from error
 
-    def _refused(self, error: aws.ClientError, name: str) -> StorageError:
+    def _refused(self, error: aws.ClientError, name: str, access_hint: str) -> StorageError:
         code, status = error.response["Error"].get("Code", ""), _status(error)
         answer = f"{self._endpoint} answered {status} {code}"
         if code == "NoSuchBucket":
@@ -253,7 +256,7 @@ class S3Store(ObjectStore):
         if status == 404:
             return StorageObjectNotFoundError(f"{name} does not exist: {answer}")
         if status in (401, 403) or code in _ACCESS_CODES:
-            return StorageAccessError(f"no access to {name}: {answer}; {_CREDENTIALS_HINT}")
+            return StorageAccessError(f"no access to {name}: {answer}; {access_hint}{_CREDENTIALS_HINT}")
         if status == 429 or status >= 500 or code == "SlowDown":
             return StorageUnavailableError(f"{answer} to every request for {name}")
         return StorageError(f"{answer}, asked for {name}: {error.response['Error'].get('Message', '')}")

@@ -65,7 +65,7 @@ class MemoryStore(ObjectStore):
     def size(self, key: str) -> int:
         return len(self._objects[key.rpartition(".")[2]])
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
         return iter(())
 
     def describe(self, key: str) -> str:

@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.archives import archive_options, consumed, in_folder, planned, read_all
+from tests.cli.running import run
 from tests.delta.typed_archive import typed_options, write_topic
-from tests.golden import NAMES, golden
+from tests.doctor.site import examined
+from tests.golden import MASKED, NAMES, golden
 from tests.locate.golden_locator import PLAIN, expected, expected_timestamps, read
 from tests.stack.rows import Record
 from tests.storage import golden_aiven
@@ -206,9 +209,9 @@ def test_many_topics_are_listed_at_once_each_with_its_own(tmp_path: Path, monkey
     listed: list[str] = []
     one_by_one = FileStore.list
 
-    def counted(store: FileStore, prefix: str) -> Iterator[str]:
+    def counted(store: FileStore, prefix: str, after: str = "") -> Iterator[str]:
         listed.append(prefix)
-        return one_by_one(store, prefix)
+        return one_by_one(store, prefix, after)
 
     monkeypatch.setattr(FileStore, "list", counted)
     names = ["t", "t-1", *(f"topic-{number}" for number in range(30))]
@@ -241,3 +244,121 @@ def test_a_missing_segment_leaves_a_gap_and_says_what_cannot_be_told(bucket: Pat
         assert missing not in {location.offsets.start for location in located}
     with opened(bucket=bucket) as archive, pytest.raises(DataLossError, match=f"offsets {missing} to"):
         archive.locator.locate({TXN: everything})
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        (PLAIN, {"rsm.config.key.prefix": "plane/"}, "plain/"),
+        (PLAIN, {"rsm.config.key.prefix": ""}, "plain/"),
+        (MASKED, {"rsm.config.key.prefix": "masked/v1-"}, "masked.prefix/v1-"),
+        (MASKED, {"rsm.config.key.prefix": "masked.prefix/"}, "masked.prefix/v1-"),
+        (MASKED, {"rsm.config.key.prefix": "masked.prefix/", "subscribePattern": "^mc-.*"}, "masked.prefix/v1-"),
+    ],
+)
+def test_an_archive_without_segments_below_its_key_prefix_names_the_prefixes_that_are_there(
+    name: str, given: dict[str, str], wanted: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=rf"set .*rsm\.config\.key\.prefix={wanted}$"):
+        planned(archive_options(name, given))
+
+
+def test_topics_by_name_are_an_error_that_names_the_prefixes_that_are_there() -> None:
+    options = archive_options(
+        PLAIN, {"subscribe": "s32-txn", "rsm.config.key.prefix": "", "fetchOffset.numRetries": "1"}
+    )
+    with pytest.raises(UnknownTopicError, match=r"topics 's32-txn': the archive is empty.*key\.prefix=plain/$"):
+        planned(options)
+
+
+def test_a_bucket_without_any_segment_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no segment")
+    with pytest.raises(ConfigurationError, match="nor anywhere in the storage"):
+        planned(archive_options(PLAIN, storage=in_folder(PLAIN, tmp_path)))
+
+
+def test_a_pattern_that_no_archived_topic_has_is_told_with_the_topics(caplog: pytest.LogCaptureFixture) -> None:
+    assert planned(archive_options(PLAIN, {"subscribePattern": "orders.*"})) == []
+    assert "its topics are s32-appendtime, s32-big, s32-codecs" in caplog.text
+
+
+@pytest.mark.parametrize("command", ["segments", "plan", "cat"])
+def test_commands_refuse_a_key_prefix_without_segments(command: str) -> None:
+    ended = run(command, archive_options(MASKED, {"rsm.config.key.prefix": "masked/"}))
+    assert ended.exit_code == 2
+    assert "rsm.config.key.prefix=masked.prefix/v1-" in ended.output
+
+
+def test_doctor_names_the_prefixes_that_are_there_and_does_not_advise_to_wait() -> None:
+    examination = examined(archive_options(MASKED, {"rsm.config.key.prefix": "masked/"}), [])
+    (failed,) = examination.with_status("failed")
+    assert "rsm.config.key.prefix=masked.prefix/v1-" in failed["found"]
+    assert "wait" not in examination.text and examination.code == 1
+
+
+@pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])
+def test_offsets_that_no_segment_holds_are_told_with_the_object_that_is_missing(bucket: Path, suffix: str) -> None:
+    missing = segment_files(bucket, TXN, "log")[3].with_suffix(suffix)
+    missing.unlink()
+    given = {"assign": '{"s32-txn":[0]}', "kafka.isolation.level": "read_uncommitted"}
+    with pytest.raises(
+        DataLossError, match=rf"holds the offsets {int(missing.name[:20])} to \d+: .*{missing.name} is missing"
+    ):
+        planned(archive_options(PLAIN, given, in_folder(PLAIN, bucket)))
+
+
+@pytest.mark.parametrize("at", [0, -1])
+def test_a_segment_at_either_end_that_lacks_its_log_is_told(
+    bucket: Path, at: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = segment_files(bucket, TXN, "log")[at]
+    missing.unlink()
+    given = {"assign": '{"s32-txn":[0]}', "kafka.isolation.level": "read_uncommitted"}
+    assert planned(archive_options(PLAIN, given, in_folder(PLAIN, bucket)))
+    assert [line for line in caplog.messages if f"{missing.name} is missing" in line]
+
+
+@pytest.fixture
+def moved(bucket: Path) -> tuple[Path, int]:
+    """The plain bucket, its partitions continued below `new/` from some segment on; the first offset of TXN there."""
+    for file in sorted((bucket / "plain").rglob("*")):
+        later = int(file.name[:20]) >= 100 if file.is_file() else False
+        if later:
+            target = bucket / "new" / file.relative_to(bucket / "plain")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.rename(target)
+    (folder,) = (bucket / "new").glob("s32-txn-*")
+    return bucket, min(int(path.name[:20]) for path in (folder / "0").glob("*.log"))
+
+
+@pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])
+@pytest.mark.parametrize(("prefix", "more"), [("new/", "plain/"), ("plain/", "old/,new/"), ("n", "plain/,new/")])
+def test_several_key_prefixes_are_one_archive(
+    moved: tuple[Path, int], prefix: str, more: str, isolation: IsolationLevel
+) -> None:
+    prefixes = {"rsm.config.key.prefix": prefix, "remote.archive.key.prefixes": more}
+    options = archive_options(PLAIN, {**prefixes, "kafka.isolation.level": isolation}, in_folder(PLAIN, moved[0]))
+    assert read_all(planned(options), options) == consumed(PLAIN, isolation)
+
+
+@pytest.mark.parametrize(("prefix", "other"), [("new/", "plain/"), ("plain/", "new/")])
+def test_a_key_prefix_that_hides_segments_of_a_topic_is_named(
+    moved: tuple[Path, int], prefix: str, other: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"subscribe": "s32-txn", "kafka.isolation.level": "read_uncommitted", "rsm.config.key.prefix": prefix}
+    options = archive_options(PLAIN, given, in_folder(PLAIN, moved[0]))
+    found = read_all(planned(options), options)[TXN]
+    assert (found[0].offset == moved[1]) == (prefix == "new/")
+    (said,) = caplog.messages
+    assert f"segments of s32-txn are below key.prefix={other}, too" in said
+    assert "remote.archive.key.prefixes" in said
+
+
+def test_other_topics_below_another_key_prefix_are_nothing_to_warn_of(
+    bucket: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder,) = (bucket / "plain").glob("s32-codecs-*")
+    (bucket / "other cluster").mkdir()
+    folder.rename(bucket / "other cluster" / folder.name)
+    assert planned(archive_options(PLAIN, {"subscribe": "s32-txn"}, in_folder(PLAIN, bucket)))
+    assert caplog.messages == []

@@ -162,8 +162,8 @@ class CountingStore(ObjectStore):
     def size(self, key: str) -> int:
         return self.store.size(key)
 
-    def list(self, prefix: str) -> Iterator[str]:
-        return self.store.list(prefix)
+    def list(self, prefix: str, after: str = "") -> Iterator[str]:
+        return self.store.list(prefix, after)
 
     def describe(self, key: str) -> str:
         return self.store.describe(key)

@@ -8,7 +8,7 @@ from tests.golden import NAMES, golden
 from tests.storage.golden_aiven import KEY_PREFIX, manifests
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import decode_remote_log_metadata
-from tiered_stream.storage.aiven.custom_metadata import SegmentCustomMetadata, parse_custom_metadata
+from tiered_stream.storage.aiven.custom_metadata import SegmentCustomMetadata, custom_metadata, parse_custom_metadata
 
 # What a broker wrote: three fields; 0, the size, 4 bytes; 1, the prefix, "plain/"; 2, the key, of 74 bytes.
 GOLDEN = (
@@ -27,6 +27,11 @@ def test_the_brokers_custom_metadata_names_the_objects_in_the_bucket(name: str) 
     records = [decode_remote_log_metadata(value) for _, _, value in golden(name).remote_log_metadata()]
     places = {parse_custom_metadata(getattr(record, "custom_metadata", None)) for record in records}
     assert {SegmentCustomMetadata(KEY_PREFIX[name], key) for key in manifests(name)} <= places
+
+
+@given(st.text(max_size=300))
+def test_a_prefix_that_is_written_is_read_again(prefix: str) -> None:
+    assert parse_custom_metadata(custom_metadata(prefix)) == SegmentCustomMetadata(prefix)
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\0"])

@@ -43,6 +43,9 @@ class ArchiveLocator(SegmentMetadataLocator):
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
         return super().segments(self._stable(ranges))
 
+    def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
+        return self._archive.missing_objects(partition, offsets)
+
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
         """Under read_committed nothing beyond the last stable offset is read: it is undecided for ever."""
         if not self.committed:
@@ -71,8 +74,11 @@ class ArchiveLocator(SegmentMetadataLocator):
             return
         still_open = [first for _, first in self._archive.open_transactions(visible[at].segment)]
         if still_open:
+            gap = OffsetRange(seam, visible[at + 1].offsets.start)
+            missing = self.missing_objects(partition, gap)
+            gone = f" ({' and '.join(missing)} is missing)" if missing else ""
             raise DataLossError(
-                f"partition {partition}: the archive has no segment with the offsets {seam} to "
-                f"{visible[at + 1].offsets.start - 1}, in which the transaction from offset {min(still_open)} on "
-                "ended: whether it was committed cannot be told. With kafka.isolation.level=read_uncommitted it is read"
+                f"partition {partition}: the archive has no segment with the offsets {gap.start} to {gap.end - 1}"
+                f"{gone}, in which the transaction from offset {min(still_open)} on ended: whether it was committed "
+                "cannot be told. With kafka.isolation.level=read_uncommitted it is read"
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ from tiered_stream.records.decoder import RecordBatchDecoder
 from tiered_stream.records.indexes import parse_offset_index, parse_time_index
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
+log = logging.getLogger(__name__)
+
+_SHOWN = 10
 _INT64_MAX = (1 << 63) - 1
 _REQUEST_BYTES = 1 << 20  # the record is mostly within an index interval (4 KiB) of where the search begins
 
@@ -50,11 +54,26 @@ class ArchiveOffsetReader(OffsetReader):
         described = {topic: self._archive.topic(topic) for topic in topics}
         missing = sorted(topic for topic, description in described.items() if description is None)
         if missing:
-            raise UnknownTopicError(
-                f"the archive has no segment of the topics {', '.join(map(repr, missing))}: correct the subscription, "
-                "remote.storage.uri, the plugin's key.prefix, or remote.topic.id"
+            why = self._archive.why_empty() or (
+                "correct the subscription, remote.storage.uri, the plugin's key.prefix, or remote.topic.id"
             )
+            raise UnknownTopicError(f"the archive has no segment of the topics {', '.join(map(repr, missing))}: {why}")
         return {topic: description for topic, description in described.items() if description is not None}
+
+    def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """As the base says; a pattern that no topic has is told of.
+
+        Raises:
+            ConfigurationError: the archive is empty, or its key prefix is cut off.
+        """
+        topics = self.topics()
+        found = {topic for topic in topics if wanted(topic)}
+        if found:
+            return self.partitions(found)
+        self._archive.check_prefix()
+        shown = ", ".join(sorted(topics)[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
+        log.warning("no topic in the archive has the pattern of subscribePattern; its topics are %s", shown)
+        return {}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: archived.log_start_offset for partition, archived in self._archived(partitions).items()}

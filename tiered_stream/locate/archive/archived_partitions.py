@@ -1,58 +1,46 @@
 """What an archive holds: the segments that the manifests in an Aiven bucket describe, and what of them is the log.
 
-The plugin uploads a segment's manifest last, so a manifest with its log and indexes beside it is a finished copy. A
-copy that Kafka then forgot (the broker died before it said so) looks the same and does no harm: its records are the
-log's, or its leader epochs are not.
+A copy that Kafka then forgot (the broker died before it said that it is finished) looks the same as the others and does
+no harm: its records are the log's, or its leader epochs are not.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from tiered_stream.errors import (
-    ConfigurationError,
-    CorruptDataError,
-    StorageObjectNotFoundError,
-    UnsupportedDataError,
-    naming,
-)
+from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
+from tiered_stream.locate.archive.archived_copies import MANIFEST, CopyListing, SegmentCopy, Suffixes
+from tiered_stream.locate.archive.other_places import OtherPlaces
 from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.lineage import Lineage, VisibleSegment, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
+    OffsetRange,
     RemoteLogSegment,
     TopicDescription,
     TopicPartition,
-    uuid_from_text,
     uuid_to_text,
 )
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.records.snapshots import open_transactions, parse_leader_epoch_checkpoint, parse_producer_snapshot
-from tiered_stream.storage.aiven.aiven_fetcher import main_path
-from tiered_stream.storage.aiven.manifest import parse_manifest
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import ObjectStore
 from tiered_stream.storage.open_fetcher import open_fetcher, open_store
+from tiered_stream.storage.segment_places import Place, configured_place, segment_places
+
+log = logging.getLogger(__name__)
 
 MANIFEST_REQUESTS_IN_FLIGHT = 32
-_MOST_LISTED_ALONE = 16
-"""Topics; each takes a request at least, and one of a listing of all gives a thousand keys."""
 
 _T = TypeVar("_T")
-
-_MANIFEST = ".rsm-manifest"
-_OBJECT = re.compile(
-    r"(?P<topic>.+)-(?P<id>[A-Za-z0-9_-]{22})/[0-9]{1,10}/[0-9]{20}-[A-Za-z0-9_-]{22}"
-    r"(?P<suffix>\.log|\.indexes|\.rsm-manifest)"
-)
-_SUFFIXES = frozenset((".log", ".indexes", _MANIFEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +63,14 @@ _Segments = tuple[RemoteLogSegment, ...]
 
 
 class _Topic:
-    """A topic's segments, by key and by partition."""
+    """A topic's segments, by copy and by partition; and what the copies lack that are not complete."""
 
-    def __init__(self, topic_id: UUID, segments: dict[str, RemoteLogSegment]) -> None:
+    def __init__(
+        self, topic_id: UUID, segments: dict[SegmentCopy, RemoteLogSegment], incomplete: dict[SegmentCopy, Suffixes]
+    ) -> None:
         self.topic_id = topic_id
         self.segments = segments
+        self.incomplete = incomplete
         by_partition: dict[int, list[RemoteLogSegment]] = {}
         for segment in segments.values():
             by_partition.setdefault(segment.topic_partition.partition, []).append(segment)
@@ -87,12 +78,14 @@ class _Topic:
 
 
 class Archive:
-    """The topics below one key prefix of a store. A topic is listed when first asked for, and by `refresh`.
+    """The topics below one key prefix of a store, or several. A topic is listed when first asked for, and by `refresh`.
 
     The store is the archive's to close, the fetcher is not.
 
     Args:
         topic_ids: the topic to take, where several had one name.
+        more_prefixes: further key prefixes, where the plugin's was changed.
+        places: where in the whole storage there are segments, for errors and warnings.
     """
 
     def __init__(
@@ -103,10 +96,14 @@ class Archive:
         topic_ids: Mapping[str, UUID] | None = None,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         manifest_limit: Limit = DEFAULT_LIMITS.manifest,
+        more_prefixes: Sequence[str] = (),
+        places: Callable[[], Sequence[Place]] = tuple,
     ) -> None:
+        prefixes = tuple(dict.fromkeys((key_prefix, *more_prefixes)))
         self._store = store
-        self._manifest_limit = manifest_limit
-        self._key_prefix = key_prefix
+        self._listing = CopyListing(store, prefixes, manifest_limit)
+        self._elsewhere = OtherPlaces(store, prefixes, places)
+        self._told_missing: set[SegmentCopy] = set()
         self._pinned = topic_ids or {}
         self._indexes = IndexCache(fetcher, cache_bytes)
         self._executor = ThreadPoolExecutor(MANIFEST_REQUESTS_IN_FLIGHT, thread_name_prefix="archive")
@@ -118,8 +115,29 @@ class Archive:
 
         Raises:
             StorageError: the store cannot be listed.
+            ConfigurationError: the archive has no finished copy at all.
         """
-        return frozenset(_topic_of(key) for key in self._manifest_keys(""))
+        names = frozenset(copy.topic for copy, missing in self._listing.copies() if not missing)
+        if not names:
+            raise ConfigurationError(self._elsewhere.why_empty())
+        return names
+
+    def why_empty(self) -> str | None:
+        """What the storage has instead, if the archive has no manifest at all; None: it has some.
+
+        Raises:
+            StorageError: the store cannot be listed.
+        """
+        return self._elsewhere.why_empty() if self._listing.any_manifest() is None else None
+
+    def check_prefix(self) -> None:
+        """Compare the key prefix with what one manifest says: the rest of a prefix looks like a part of topics' names.
+
+        Raises: as `refresh`.
+        """
+        copy = self._listing.any_manifest()
+        if copy is not None:
+            self._listing.read_manifest(copy)
 
     def refresh(self, topics: Collection[str]) -> None:
         """Take in what came to these topics, and what was deleted, since they were last listed.
@@ -129,24 +147,25 @@ class Archive:
             CorruptDataError, UnsupportedDataError: a manifest cannot be read; the message names it.
             ConfigurationError: several topics had one name and none is pinned.
         """
-        found: dict[str, tuple[UUID, list[str]]] = {}
-        for topic, keys in self._listed(topics).items():
-            topic_id = self._topic_id(topic, {_topic_id_of(key) for key in keys})
+        found: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
+        for topic, copies in self._listing.of_topics(topics).items():
+            self._tell_missing(copies)
+            topic_id = self._topic_id(topic, {copy.topic_id for copy, missing in copies.items() if not missing})
             if topic_id is None:
                 self._topics.pop(topic, None)
             else:
-                found[topic] = topic_id, [key for key in keys if _topic_id_of(key) == topic_id]
-        known = {
-            key: each for topic in found if topic in self._topics for key, each in self._topics[topic].segments.items()
-        }
-        missing = [key for _, keys in found.values() for key in keys if key not in known]
-        known |= {
-            key: each
-            for key, each in zip(missing, self._executor.map(self._read_manifest, missing), strict=True)
-            if each
-        }
-        for topic, (topic_id, keys) in found.items():
-            self._topics[topic] = _Topic(topic_id, {key: known[key] for key in keys if key in known})
+                found[topic] = topic_id, {copy: each for copy, each in copies.items() if copy.topic_id == topic_id}
+        known: dict[SegmentCopy, RemoteLogSegment] = {}
+        for topic in found.keys() & self._topics.keys():
+            known |= self._topics[topic].segments
+        finished = [copy for _, copies in found.values() for copy, missing in copies.items() if not missing]
+        unread = [copy for copy in finished if copy not in known]
+        read = zip(unread, self._executor.map(self._listing.read_manifest, unread), strict=True)
+        known |= {copy: segment for copy, segment in read if segment}
+        for topic, (topic_id, copies) in found.items():
+            segments = {copy: known[copy] for copy, missing in copies.items() if not missing and copy in known}
+            incomplete = {copy: missing for copy, missing in copies.items() if missing}
+            self._topics[topic] = _Topic(topic_id, segments, incomplete)
 
     def take_in(self, topics: Collection[str]) -> None:
         """Refresh those that were never listed."""
@@ -173,7 +192,19 @@ class Archive:
         new = {each: some for each, some in segments.items() if each not in self._known or self._known[each][0] != some}
         for partition, archived in zip(new, self._executor.map(self._work_out, new.values()), strict=True):
             self._known[partition] = new[partition], archived
+        if new:
+            self._elsewhere.tell(some[0] for some in new.values())
         return {partition: self._known[partition][1] for partition in segments}
+
+    def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
+        """The objects that are missing of copies whose first offset is among these; as last listed."""
+        topic = self._topics.get(partition.topic)
+        return [
+            self._listing.name(copy, suffix)
+            for copy, missing in (topic.incomplete.items() if topic else ())
+            if copy.partition == partition and copy.base_offset in offsets
+            for suffix in sorted(missing)
+        ]
 
     def open_transactions(self, segment: RemoteLogSegment) -> list[tuple[int, int]]:
         """(producer id, first offset) of each transaction that is open at the segment's end.
@@ -192,23 +223,15 @@ class Archive:
             self.refresh([topic])
         return self._topics.get(topic)
 
-    def _listed(self, topics: Collection[str]) -> dict[str, list[str]]:
-        """By topic, the keys of its manifests; many topics by one listing of all there are."""
-        found: dict[str, list[str]] = {topic: [] for topic in topics}
-        for prefix in [f"{topic}-" for topic in topics] if len(topics) <= _MOST_LISTED_ALONE else [""]:
-            for key in self._manifest_keys(prefix):
-                if (topic := _topic_of(key)) in found and (not prefix or prefix == f"{topic}-"):
-                    found[topic].append(key)
-        return found
-
-    def _manifest_keys(self, prefix: str) -> list[str]:
-        """Keys, without the archive's prefix and the suffix, of the manifests whose log and indexes are there."""
-        found: dict[str, set[str]] = {}
-        for key in self._store.list(self._key_prefix + prefix):
-            match = _OBJECT.fullmatch(key.removeprefix(self._key_prefix))
-            if match is not None:
-                found.setdefault(match.string.removesuffix(match["suffix"]), set()).add(match["suffix"])
-        return [key for key, suffixes in found.items() if suffixes == _SUFFIXES]
+    def _tell_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
+        """Once a copy that is not complete, unless its manifest is missing: it may still be under way."""
+        for copy, missing in copies.items():
+            if missing and MANIFEST not in missing and copy not in self._told_missing:
+                self._told_missing.add(copy)
+                names = " and ".join(self._listing.name(copy, suffix) for suffix in sorted(missing))
+                log.warning(
+                    "%s: a segment is not read, %s is missing, and its manifest is there", copy.partition, names
+                )
 
     def _topic_id(self, topic: str, found: set[UUID]) -> UUID | None:
         if topic in self._pinned:
@@ -220,22 +243,6 @@ class Archive:
                 f'remote.topic.id which one to read, as {{"{topic}":"<id>"}}'
             )
         return next(iter(found), None)
-
-    def _read_manifest(self, key: str) -> RemoteLogSegment | None:
-        """The segment that a manifest describes; None: it was deleted meanwhile."""
-        name = self._store.describe(self._key_prefix + key + _MANIFEST)
-        try:
-            data = self._store.get(self._key_prefix + key + _MANIFEST, self._manifest_limit)
-        except StorageObjectNotFoundError:
-            return None
-        segment = parse_manifest(data, name).segment
-        if segment is None:
-            raise UnsupportedDataError(f"{name} does not say which offsets it is of: an early plugin version wrote it")
-        if not segment.leader_epochs:
-            raise CorruptDataError(f"{name} names no leader epoch")
-        if main_path(segment) != key:
-            raise CorruptDataError(f"{name} describes another segment: {main_path(segment)}")
-        return segment
 
     def _work_out(self, segments: _Segments) -> ArchivedPartition:
         newest = max(segments, key=lambda each: (each.leader_epochs[-1].epoch, each.end_offset, each.segment_id))
@@ -268,14 +275,8 @@ def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Arch
             f"remote.log.locator=archive does not go with remote.storage.layout={storage.layout}: only the manifests "
             "of the layout aiven say what a bucket holds"
         )
-    key_prefix = storage.rsm_config.get("key.prefix", "")
     fetcher, limit = open_fetcher(storage), storage.limits.manifest
-    return Archive(open_store(storage), fetcher, key_prefix, topic_ids, manifest_limit=limit)
-
-
-def _topic_of(key: str) -> str:
-    return key.rsplit("/", 2)[0][:-23]
-
-
-def _topic_id_of(key: str) -> UUID:
-    return uuid_from_text(key.rsplit("/", 2)[0][-22:])
+    return Archive(
+        open_store(storage), fetcher, configured_place(storage).key_prefix, topic_ids, manifest_limit=limit,
+        more_prefixes=storage.key_prefixes, places=partial(segment_places, storage),
+    )  # fmt: skip

@@ -45,6 +45,22 @@ def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
         ) from error
 
 
+def custom_metadata(object_prefix: str) -> bytes:
+    """Custom metadata that says with which key prefix a segment was written, and nothing else."""
+    text = object_prefix.encode()
+    field = _encoded(len(text) + 1) + text
+    return _encoded(1) + _encoded(_OBJECT_PREFIX) + _encoded(len(field)) + field
+
+
+def _encoded(value: int) -> bytes:
+    """As an unsigned varint."""
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*encoded, value))
+
+
 def _tagged_fields(data: bytes) -> dict[int, bytes]:
     fields = {}
     count, at = _uvarint(data, 0)

@@ -1,0 +1,71 @@
+"""What the storage of an archive has besides the archive: for an archive that is empty, or not whole."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from tiered_stream.errors import StorageError
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.options.choices import StorageLayout
+from tiered_stream.options.remote_options import KEY_PREFIXES
+from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.segment_places import Place
+
+log = logging.getLogger(__name__)
+
+_MOST_TOPICS = 32
+"""Topics that are looked for below other key prefixes, each by a request."""
+
+
+class OtherPlaces:
+    """Places in the storage that are not below the archive's key prefixes.
+
+    Args:
+        list_places: gives all places; raises StorageError where the storage cannot be listed.
+    """
+
+    def __init__(self, store: ObjectStore, prefixes: Sequence[str], list_places: Callable[[], Sequence[Place]]) -> None:
+        self._store = store
+        self._prefixes = prefixes
+        self._list_places = list_places
+        self._told = False
+
+    def why_empty(self) -> str:
+        """Say of an archive without segments what the storage has instead."""
+        below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
+        empty = f"the archive is empty: below {below} is no segment of the Aiven plugin's"
+        try:
+            places = self._list_places()
+        except StorageError as error:
+            return f"{empty}. Correct rsm.config.key.prefix or remote.storage.uri. The storage is not listed: {error}"
+        if not places:
+            return f"{empty}, nor anywhere in the storage. Correct remote.storage.uri, or the bucket's name"
+        return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
+
+    def tell(self, segments: Iterable[RemoteLogSegment]) -> None:
+        """Warn once if topics of these segments have others below a key prefix that is not read."""
+        if self._told:
+            return
+        self._told = True
+        topics = {segment.topic_id: segment for segment in segments}
+        for place in self._aiven_places():
+            hidden = [each for each in list(topics.values())[:_MOST_TOPICS] if self._has_topic(place, each)]
+            names = ", ".join(sorted(each.topic_partition.topic for each in hidden))
+            if names:
+                log.warning(
+                    "segments of %s are below key.prefix=%s, too, and are not read: name that prefix in %s",
+                    names, place.key_prefix, KEY_PREFIXES.name,
+                )  # fmt: skip
+
+    def _aiven_places(self) -> list[Place]:
+        with suppress(StorageError):
+            found = (place for place in self._list_places() if place.layout == StorageLayout.AIVEN)
+            return [place for place in found if place.key_prefix not in self._prefixes]
+        return []
+
+    def _has_topic(self, place: Place, segment: RemoteLogSegment) -> bool:
+        with suppress(StorageError):
+            return next(self._store.list(place.topic_key(segment)), None) is not None
+        return False

@@ -1,0 +1,186 @@
+"""Where a bucket has segments, by the form of its keys: for errors that name the setting that is wrong.
+
+The storage is listed only where an object is missing, or an archive is empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from urllib.parse import urlsplit
+
+from tiered_stream.errors import CorruptDataError, StorageError, UnsupportedDataError
+from tiered_stream.limits import Limit
+from tiered_stream.model import RemoteLogSegment, uuid_to_text
+from tiered_stream.options.choices import StorageLayout
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.aiven.aiven_fetcher import main_path
+from tiered_stream.storage.aiven.manifest import parse_manifest
+from tiered_stream.storage.fetcher import Misplaced
+from tiered_stream.storage.local_layout import object_key
+from tiered_stream.storage.object_store import ObjectStore
+from tiered_stream.storage.open_fetcher import open_store
+
+_S3_SCHEMES = ("s3", "s3a")
+_KEYS_A_LOOK = 1000
+"""Keys that one listing request gives."""
+_MOST_LOOKS = 32
+_MANIFEST = ".rsm-manifest"
+_SEGMENT = r"[0-9]{20}-[A-Za-z0-9_-]{22}"
+_KEYS = {
+    StorageLayout.LOCAL: re.compile(
+        rf"(?P<before>(?:.*/)?)(?P<topic>[A-Za-z0-9._-]{{1,249}}-[0-9]{{1,10}}-[A-Za-z0-9_-]{{22}})/{_SEGMENT}"
+        r"\.(log|index|timeindex|txnindex|snapshot|leader_epoch_checkpoint)"
+    ),
+    StorageLayout.AIVEN: re.compile(
+        rf"(?P<path>(?P<before>(?:.*/)?)(?P<topic>[^/]+-[A-Za-z0-9_-]{{22}})/[0-9]{{1,10}}/{_SEGMENT})"
+        r"\.(log|indexes|rsm-manifest)"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Settings that lead to segments. `key_prefix` is the Aiven plugin's `key.prefix`; the other layout has none."""
+
+    layout: StorageLayout
+    uri: str
+    key_prefix: str = ""
+
+    @property
+    def settings(self) -> str:
+        """The settings as the user writes them."""
+        start = f"remote.storage.layout={self.layout} and remote.storage.uri={self.uri}"
+        return start if self.layout == StorageLayout.LOCAL else f"{start} and rsm.config.key.prefix={self.key_prefix}"
+
+    def key(self, segment: RemoteLogSegment) -> str:
+        """The key of the segment's log below `uri`."""
+        if self.layout == StorageLayout.LOCAL:
+            return object_key(segment, ".log")
+        return f"{self.key_prefix}{main_path(segment)}.log"
+
+    def topic_key(self, segment: RemoteLogSegment) -> str:
+        """What the keys of all objects of the segment's topic begin with, as far as a layout lets a prefix say that."""
+        topic_id = uuid_to_text(segment.topic_id)
+        if self.layout == StorageLayout.LOCAL:
+            return f"{segment.topic_partition}-{topic_id}/"
+        return f"{self.key_prefix}{segment.topic_partition.topic}-{topic_id}/"
+
+
+def configured_place(storage: StorageOptions) -> Place:
+    """The place where the settings lead."""
+    prefix = storage.rsm_config.get("key.prefix", "") if storage.layout == StorageLayout.AIVEN else ""
+    return Place(storage.layout, storage.uri or "", prefix)
+
+
+def segment_places(storage: StorageOptions) -> list[Place]:
+    """The places in the whole bucket, or below the folder, that have segments; at most some thirty are looked for.
+
+    Raises:
+        StorageError: the storage cannot be listed.
+    """
+    root = _root(storage)
+    found: dict[Place, None] = {}
+    with closing(open_store(replace(storage, uri=root))) as store:
+        after = ""
+        for _ in range(_MOST_LOOKS):
+            place, last = _next_place(store, root, after, storage.limits.manifest)
+            if last is None:
+                break
+            after = last
+            if place is not None:
+                found[place] = None
+    return list(found)
+
+
+def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
+    """Which settings are wrong, so that an object of the segment is not where they lead; None: they may be right."""
+    found = find_segment(storage, segment)
+    if found is not None:
+        name, place = found
+        return Misplaced(f"it is at {name}: set {place.settings}", found=True)
+    with suppress(StorageError), closing(open_store(storage)) as store:
+        if next(store.list(configured_place(storage).topic_key(segment)), None) is None:
+            return Misplaced(
+                f"nothing of {segment.topic_partition.topic} is where the settings say: set remote.storage.uri, "
+                "remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If all its "
+                "objects were deleted, remote.log.locator=none reads what the brokers still have",
+                found=False,
+            )
+    return None
+
+
+def find_segment(storage: StorageOptions, segment: RemoteLogSegment) -> tuple[str, Place] | None:
+    """The name of the segment's log, and the place where it is; None: it was not found."""
+    with ExitStack() as opened, suppress(StorageError):
+        stores: dict[str, ObjectStore] = {}
+        for place in _other_places(storage, segment):
+            if place.uri not in stores:
+                store = open_store(replace(storage, uri=place.uri))
+                stores[place.uri] = opened.enter_context(closing(store))
+            with suppress(StorageError):
+                stores[place.uri].size(place.key(segment))
+                return stores[place.uri].describe(place.key(segment)), place
+    return None
+
+
+def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
+    """Where the segment may be; first what half-right settings mean, which needs no listing."""
+    root, configured = _root(storage), configured_place(storage)
+    within = urlsplit(storage.uri or "").path.strip("/") + "/" if root != storage.uri else ""
+    given = storage.rsm_config.get("key.prefix", "")
+    guesses = dict.fromkeys((
+        Place(StorageLayout.LOCAL, configured.uri), Place(StorageLayout.LOCAL, root),
+        Place(StorageLayout.AIVEN, root, given), Place(StorageLayout.AIVEN, root, within.lstrip("/")),
+        Place(StorageLayout.AIVEN, root),
+    ))  # fmt: skip
+    yield from (place for place in guesses if place != configured)
+    listed = segment_places(storage)
+    yield from (place for place in listed if place != configured and place not in guesses)
+
+
+def _root(storage: StorageOptions) -> str:
+    """The URI of the whole bucket; of a folder, itself."""
+    parts = urlsplit(storage.uri or "")
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme in _S3_SCHEMES else storage.uri or ""
+
+
+def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[Place | None, str | None]:
+    """The first place among the keys behind `after`, and behind which key to look next (None: nothing is left)."""
+    last = None
+    count = 0
+    for key in islice(store.list("", after), _KEYS_A_LOOK):
+        count, last = count + 1, key
+        for layout, form in _KEYS.items():
+            match = form.fullmatch(key)
+            if match is not None:
+                return _place_of(store, root, layout, match, limit)
+    return None, last if count == _KEYS_A_LOOK else None
+
+
+def _place_of(
+    store: ObjectStore, root: str, layout: StorageLayout, match: re.Match[str], limit: Limit
+) -> tuple[Place, str]:
+    before, topic = match["before"], match["topic"]
+    if layout == StorageLayout.LOCAL:
+        return Place(layout, f"{root}/{before}".rstrip("/")), _behind(before or f"{topic}/")
+    prefix = _key_prefix(store, match["path"], limit)
+    prefix = before if prefix is None else prefix
+    return Place(layout, root, prefix), _behind(prefix or f"{topic}/")
+
+
+def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
+    """The prefix before the path that the segment's manifest describes; None: no manifest tells."""
+    with suppress(StorageError, CorruptDataError, UnsupportedDataError):
+        segment = parse_manifest(store.get(path + _MANIFEST, limit), path).segment
+        if segment is not None and path.endswith(main_path(segment)):
+            return path.removesuffix(main_path(segment))
+    return None
+
+
+def _behind(prefix: str) -> str:
+    """A key behind all that begin with the prefix."""
+    return prefix[:-1] + chr(ord(prefix[-1]) + 1)
