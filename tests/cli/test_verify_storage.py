@@ -120,6 +120,8 @@ def test_what_is_gone_from_the_storage_is_named_and_other_segments_are_compared(
     broken = gone("*00040-*.log", {})
     assert (broken["first"]["offset"], broken["records"]) == (40, 80)
     assert broken["compared"] == [{"start": 0, "end": 40}, {"start": 80, "end": 120}]
+    # One split has all segments.
+    assert verified(options(stack, topic), status=3)["partitions"][1] == broken
 
 
 @pytest.mark.slow

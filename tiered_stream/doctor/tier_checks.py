@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from tiered_stream.doctor.cluster_checks import Cluster
@@ -25,15 +23,12 @@ from tiered_stream.locate.locator import Locator, WrappedLocator
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible
 from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, SegmentLocation, TopicPartition
-from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
-from tiered_stream.storage.aiven.aiven_fetcher import main_path
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
-from tiered_stream.storage.local_layout import object_key
-from tiered_stream.storage.open_fetcher import fetcher_for, open_store
+from tiered_stream.storage.open_fetcher import fetcher_for
+from tiered_stream.storage.segment_places import find_segment
 
 _MOST_SEGMENTS = 16
-_MOST_LISTED = 10_000
 _OPTION = "remote.storage."
 _ABSENT = "no remote.storage.uri is set: segments come by signed locations, or through the brokers"
 _S3_SCHEMES = ("s3", "s3a")
@@ -68,7 +63,7 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
         StorageError: "see what the checks of the bucket say",
     }
     located = check("tiered segments", _locate, cluster.source, cluster.ranges, mends=mends)
-    check("segment objects", _fetch_segments, job, fetcher, listable, located)
+    check("segment objects", fetch_segments, job, fetcher, listable, located)
     check("signed locations", _follow_signed, job, located)
 
 
@@ -145,7 +140,7 @@ def _innermost(locator: Locator) -> Locator:
     return locator
 
 
-def _fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Seen[bool]:
+def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Seen[bool]:
     """A byte of the log and the offset index of segments from all over the topics."""
     if not located.segments:
         raise NotNeededError("no segment is known")
@@ -175,8 +170,8 @@ def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultE
     first = next(iter(fetched.failed.values()))
     if isinstance(first, StorageBucketNotFoundError):
         return FaultError(str(first), "correct remote.storage.uri, or make the bucket or folder readable here")
-    if missing and not fetched.given:
-        return _misplaced(storage, missing, first)
+    if misplaced := _misplaced(storage, missing, fetched, first):
+        return misplaced
     if missing or (refused and fetched.given and not listable):
         gone = missing or refused
         others = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
@@ -198,37 +193,23 @@ def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultE
     return FaultError(str(first), mend)
 
 
-def _misplaced(storage: StorageOptions, missing: Collection[RemoteLogSegment], error: TieredStreamError) -> FaultError:
-    """No segment is where the settings say: one of them may be elsewhere in the bucket."""
-    for place, mend in _places(storage, next(iter(missing))):
-        return FaultError(f"no segment is where the settings say ({error}), but it is at {place}", mend)
+def _misplaced(
+    storage: StorageOptions, missing: Sequence[RemoteLogSegment], fetched: _Fetched, error: TieredStreamError
+) -> FaultError | None:
+    """Some segments, or all, are not where the settings say: the settings may be wrong. None: they may be right."""
+    asked = len(fetched.failed) + len(fetched.given)
+    which = f"{len(missing)} of {asked} segments are not" if fetched.given else "no segment is"
+    for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
+        if found := find_segment(storage, segment):
+            name, place = found
+            said = f"{which} where the settings say ({fetched.failed[segment]}), but it is at {name}"
+            return FaultError(said, f"set {place.settings}")
+    if not missing or fetched.given:
+        return None
     return FaultError(
         f"no segment is where the settings say: {error}",
         "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say",
     )
-
-
-def _places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[tuple[str, str]]:
-    """Where an object of the segment is among the bucket's first keys, and the settings that lead there."""
-    parts = urlsplit(storage.uri or "")
-    root = f"{parts.scheme}://{parts.netloc}" if parts.scheme in _S3_SCHEMES else storage.uri or ""
-    store = open_store(replace(storage, uri=root))
-    names = {
-        StorageLayout.LOCAL: object_key(segment, ""),
-        StorageLayout.AIVEN: main_path(segment),
-    }
-    with suppress(StorageError):
-        for key in islice(store.list(""), _MOST_LISTED):
-            for layout, name in names.items():
-                prefix, found, _ = key.partition(name)
-                if not found:
-                    continue
-                where = (
-                    f"remote.storage.uri={root}/{prefix}".rstrip("/")
-                    if layout is StorageLayout.LOCAL
-                    else f"remote.storage.uri={root} and rsm.config.key.prefix={prefix}"
-                )
-                yield store.describe(key), f"set remote.storage.layout={layout} and {where}"
 
 
 def _follow_signed(job: Job, located: Located) -> Seen[bool]:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -103,27 +104,34 @@ class _Comparison:
             for partition, offsets in sorted(ranges.items()):
                 plan = partial(splits_for, options=self._options, locator=locator, topic_ids=topic_ids)
                 planned = list(_planned(partition, offsets, plan, locator))
-                compared = executor.map(self._compared, planned)
-                yield _together(partition, offsets, [each for each in compared if each], local[partition])
+                compared = chain.from_iterable(executor.map(self._compared, planned))
+                yield _together(partition, offsets, list(compared), local[partition])
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _compared(self, split: Split | _Compared) -> _Compared | None:
-        """None: retention has deleted all of it meanwhile."""
+    def _compared(self, split: Split | _Compared) -> list[_Compared]:
+        """What is found of a split; nothing, if retention has deleted all of it meanwhile."""
         if isinstance(split, _Compared):
-            return split
+            return [split]
         left: Split | None = split
         while left is not None:
             try:
-                return self._compare(left)
+                return [self._compare(left)]
             except _NOT_ONE_SEGMENT:
                 raise
             except (DataLossError, *_UNREADABLE) as error:
                 log_start = self._log_start(split.topic_partition)
                 if log_start <= left.offsets.start:
-                    return _unreadable(left.offsets.start, error)
+                    return self._segment_by_segment(left, error)
                 left = left.rest(log_start)
-        return None
+        return []
+
+    def _segment_by_segment(self, split: Split, error: TieredStreamError) -> list[_Compared]:
+        """Which of the split's segments cannot be read, the others compared."""
+        if len(split.locations) <= 1:
+            return [_unreadable(split.offsets.start, error)]
+        parts = (part_of(split, location.offsets) for location in split.locations)
+        return [each for part in parts for each in self._compared(part)]
 
     def _compare(self, split: Split) -> _Compared:
         ours, theirs = self._sums(split), self._broker_sums(replace(split, locations=()))

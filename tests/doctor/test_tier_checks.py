@@ -1,0 +1,44 @@
+"""What is said of segments that are not where the settings say; a real cluster's are in `test_doctor`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.golden import MASKED, golden
+from tests.locate.golden_locator import golden_table
+from tiered_stream.doctor.environment import Job
+from tiered_stream.doctor.finding import FaultError
+from tiered_stream.doctor.tier_checks import Located, fetch_segments
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.storage.open_fetcher import fetcher_for
+
+
+def looked_at(bucket: Path, key_prefix: str) -> None:
+    """Fetch a byte of segments of the masked set, some of which say themselves where they are."""
+    given = {
+        "kafka.bootstrap.servers": "broker:9092", "subscribe": "mc-codecs", "remote.storage.layout": "aiven",
+        "remote.storage.uri": bucket.as_uri(), "rsm.config.key.prefix": key_prefix,
+    }  # fmt: skip
+    options = parse_options(given, streaming=True)
+    segments = tuple(each for some in golden_table(MASKED).values() for each in some)
+    fetch_segments(Job(options, given, ()), fetcher_for(options), True, Located(segments))
+
+
+def test_a_wrong_prefix_is_found_where_only_some_segments_say_where_they_are() -> None:
+    with pytest.raises(FaultError, match=r"\d+ of 16 segments are not where the settings say .* but it is at") as fault:
+        looked_at(golden(MASKED).bucket, "masked/")
+    assert fault.value.mend.endswith("rsm.config.key.prefix=masked.prefix/v1-")
+
+
+def test_an_object_that_is_gone_is_to_be_restored(tmp_path: Path) -> None:
+    bucket = tmp_path / "bucket"
+    shutil.copytree(golden(MASKED).bucket, bucket)
+    looked_at(bucket, "masked.prefix/v1-")
+    for path in bucket.glob("masked.prefix/v1-mc-big-*/0/*.log"):
+        path.unlink()
+    with pytest.raises(FaultError, match="other segments are given") as fault:
+        looked_at(bucket, "masked.prefix/v1-")
+    assert "restore the object" in fault.value.mend
