@@ -65,10 +65,18 @@ class GoldenLocator(SegmentMetadataLocator):
 
     name = "golden"
 
-    def __init__(self, golden_name: str = PLAIN, isolation: IsolationLevel = IsolationLevel.READ_COMMITTED) -> None:
+    def __init__(
+        self,
+        golden_name: str = PLAIN,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        fetcher: RemoteStorageFetcher | None = None,
+        *,
+        falls_back: bool = False,
+    ) -> None:
+        """`fetcher`: another than that of the golden bucket."""
         self.golden_name = golden_name
         self.fetcher = CountingFetcher(golden_aiven.fetcher(golden_name))
-        super().__init__(self.fetcher, isolation)
+        super().__init__(fetcher or self.fetcher, isolation, falls_back=falls_back)
         lineage = dict.fromkeys(range(20), END_OF_LOG)
         deleted: dict[str, int] = golden(golden_name).manifest.get("deleted_below", {})
         self.visible: dict[TopicPartition, Visible] = {

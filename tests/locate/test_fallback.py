@@ -16,6 +16,7 @@ from tests.reading import options, tier_segments
 from tests.stack.tiered_stack import TieredStack
 from tests.storage.scripted_http import STALL, stalls_at_once
 from tiered_stream.errors import (
+    ConfigurationError,
     StorageAccessError,
     StorageBucketNotFoundError,
     StorageError,
@@ -214,6 +215,21 @@ def planned(stack: TieredStack, topic: str, wanted: OffsetRange, **given: str) -
     parsed = parse_options(options(stack, topic, named), streaming=False)
     with closing(open_log_source(parsed)) as tier:
         return plan_splits({TopicPartition(topic, 0): wanted}, tier.locator, split_bytes=parsed.split_bytes)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(
+    "given",
+    [{"remote__storage__layout": "aiven"}, {"remote__storage__uri": "s3://{bucket}/backup"}],
+    ids=lambda given: "-".join(given),
+)
+def test_a_query_whose_settings_lead_elsewhere_fails_with_those_that_lead_to_the_segments(
+    stack: TieredStack, topic: str, given: dict[str, str]
+) -> None:
+    end = tier_segments(stack, topic, [30, 30]) - 1
+    wrong = {name: value.format(bucket=stack.bucket) for name, value in given.items()}
+    with pytest.raises(ConfigurationError, match=rf"set remote\.storage\.layout=local and .*s3://{stack.bucket}"):
+        planned(stack, topic, OffsetRange(0, end), **wrong)
 
 
 @pytest.mark.stack

@@ -1,18 +1,32 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from tiered_stream.errors import StorageAccessError, StorageBucketNotFoundError
+from tests.golden import MASKED, golden
+from tests.locate.golden_locator import GoldenLocator
+from tiered_stream.errors import ConfigurationError, StorageAccessError, StorageBucketNotFoundError
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.locate.storage_check import CheckedStorage
-from tiered_stream.model import ByteRange, OffsetRange, RemoteLogSegment, SegmentLocation, TopicPartition
+from tiered_stream.model import (
+    ByteRange,
+    OffsetRange,
+    PartitionLocations,
+    RemoteLogSegment,
+    SegmentLocation,
+    TopicPartition,
+)
+from tiered_stream.options.choices import IsolationLevel, StorageLayout
+from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher, object_key
+from tiered_stream.storage.open_fetcher import open_fetcher
 
 T0 = TopicPartition("t", 0)
 SEGMENT = RemoteLogSegment(T0, UUID(int=1), UUID(int=2), base_offset=0, end_offset=9, size=100)
@@ -109,3 +123,54 @@ def test_the_storage_is_asked_once(tmp_path: Path, caplog: pytest.LogCaptureFixt
     for _ in range(3):
         assert locator.locate(ALL)[T0]
     assert len(caplog.records) == 1
+
+
+def located(
+    name: str, isolation: IsolationLevel, storage: StorageOptions, *, falls_back: bool = True
+) -> PartitionLocations:
+    """What a query locates of a golden set by these settings."""
+    fetcher = open_fetcher(storage)
+    with closing(CheckedStorage(GoldenLocator(name, isolation, fetcher, falls_back=falls_back), fetcher)) as locator:
+        assert isinstance(locator.wrapped, GoldenLocator)
+        ends = {partition: visible[-1].offsets.end for partition, visible in locator.wrapped.visible.items()}
+        return locator.locate({partition: OffsetRange(3, end) for partition, end in ends.items()})
+
+
+@pytest.mark.parametrize("falls_back", [True, False])
+@pytest.mark.parametrize("isolation", IsolationLevel)
+@pytest.mark.parametrize(
+    ("name", "layout", "key_prefix", "wanted"),
+    [
+        ("aiven-plain", StorageLayout.LOCAL, "", "plain/"),
+        (MASKED, StorageLayout.LOCAL, "", "masked.prefix/v1-"),
+        (MASKED, StorageLayout.AIVEN, "masked.prefix/", "masked.prefix/v1-"),
+        (MASKED, StorageLayout.AIVEN, "", "masked.prefix/v1-"),
+    ],
+)
+def test_settings_that_lead_elsewhere_fail_the_query_with_those_that_lead_to_the_segments(
+    name: str, layout: StorageLayout, key_prefix: str, wanted: str, isolation: IsolationLevel, falls_back: bool
+) -> None:
+    """Some segments of the masked set say themselves where they are: these are given whatever the key prefix is."""
+    storage = StorageOptions(uri=golden(name).bucket.as_uri(), layout=layout, rsm_config={"key.prefix": key_prefix})
+    with pytest.raises(ConfigurationError, match=rf"does not exist; it is at .*key\.prefix={wanted}$"):
+        located(name, isolation, storage, falls_back=falls_back)
+
+
+@pytest.mark.parametrize("isolation", IsolationLevel)
+def test_a_bucket_without_the_topics_fails_the_query(tmp_path: Path, isolation: IsolationLevel) -> None:
+    storage = StorageOptions(uri=tmp_path.as_uri(), layout=StorageLayout.LOCAL)
+    with pytest.raises(ConfigurationError, match="nothing of s32-.* is where the settings say"):
+        located("aiven-plain", isolation, storage)
+
+
+@pytest.mark.parametrize("isolation", IsolationLevel)
+@pytest.mark.parametrize("gone", ["s32-txn-*/**/*", "s32-txn-*/0/*.log", "s32-*/0/00000000000000000000-*.*"])
+def test_objects_that_are_gone_are_left_to_the_brokers_while_others_are_given(
+    tmp_path: Path, gone: str, isolation: IsolationLevel
+) -> None:
+    bucket = tmp_path / "bucket"
+    shutil.copytree(golden("aiven-plain").bucket, bucket)
+    for path in (bucket / "plain").glob(gone):
+        path.unlink(missing_ok=True) if path.is_file() else None
+    storage = StorageOptions(uri=bucket.as_uri(), layout=StorageLayout.AIVEN, rsm_config={"key.prefix": "plain/"})
+    assert located("aiven-plain", isolation, storage)

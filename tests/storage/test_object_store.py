@@ -63,6 +63,13 @@ def test_a_list_gives_all_keys_with_the_prefix(store_of: StoreOf) -> None:
     assert list(store.list("nothing/here")) == []
 
 
+def test_a_list_may_begin_behind_a_key(store_of: StoreOf) -> None:
+    store = store_of({"a/1": b"", "a/2": b"", "b/1": b"", "c": b""})
+    assert sorted(store.list("", "a/1")) == ["a/2", "b/1", "c"]
+    assert sorted(store.list("", "a0")) == ["b/1", "c"]
+    assert sorted(store.list("a/", "a/1")) == ["a/2"]
+
+
 def test_keys_may_hold_any_character_of_a_path(store_of: StoreOf) -> None:
     key = "t-0/a b+c%20d&e=ä.log"
     store = store_of({key: DATA})

@@ -96,6 +96,12 @@ def test_credentials_that_a_400_refuses_are_a_matter_of_access(code: str) -> Non
         store_at(server.url).get("key", DEFAULT_LIMITS.index)
 
 
+def test_a_listing_that_is_refused_names_the_permission() -> None:
+    named = pytest.raises(StorageAccessError, match="grant s3:ListBucket on arn:aws:s3:::bucket; else check")
+    with ScriptedHttp([error(403, "AccessDenied")]) as server, named:
+        list(store_at(server.url).list("t-"))
+
+
 def test_an_endpoint_that_nobody_listens_on_is_named(sleeps: list[float]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"

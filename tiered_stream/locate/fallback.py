@@ -19,10 +19,12 @@ from tiered_stream.errors import (
     StorageAccessError,
     StorageBucketNotFoundError,
     StorageError,
+    StorageObjectNotFoundError,
     StorageUnavailableError,
     UnsupportedDataError,
 )
 from tiered_stream.locate.lineage import VisibleSegment
+from tiered_stream.locate.storage_check import check_place
 from tiered_stream.model import RemoteLogSegment, TopicPartition
 from tiered_stream.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
@@ -55,6 +57,7 @@ class SegmentsLeftOut:
         """Of each partition's first segment that fails, whichever thread is first: its base offset, and the error."""
         self._out_of_reach = 0
         self._access: SingleFlightCache[None, bool] = SingleFlightCache(1)
+        self._placed: SingleFlightCache[None, None] = SingleFlightCache(1)
 
     def unless_storage_fails(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
         """What `work` gives; None: the storage does not give what it needs of the segment.
@@ -62,6 +65,7 @@ class SegmentsLeftOut:
         Raises:
             StorageAccessError: the storage refuses it, and gives no other segment's index either.
             StorageBucketNotFoundError: there is no such bucket or folder.
+            ConfigurationError: the settings lead to a place that does not have the segments.
         """
         error: StorageError | None = None
         if self._out_of_reach < _OUT_OF_REACH:
@@ -72,6 +76,8 @@ class SegmentsLeftOut:
             except StorageError as failure:
                 if isinstance(failure, StorageAccessError) and not self._has_access(segment):
                     raise
+                if isinstance(failure, StorageObjectNotFoundError):
+                    self._check_place(segment, failure)
                 error = failure
         with self._lock:
             self._counts[segment.topic_partition] += 1
@@ -81,6 +87,21 @@ class SegmentsLeftOut:
                 self._reasons[segment.topic_partition] = segment.base_offset, error
         return None
 
+    def or_fail(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T:
+        """What `work` gives, where nothing may be left out.
+
+        Raises:
+            ConfigurationError: as `unless_storage_fails`.
+            StorageError: as `work`.
+        """
+        try:
+            return work()
+        except StorageBucketNotFoundError:
+            raise
+        except StorageObjectNotFoundError as missing:
+            self._check_place(segment, missing)
+            raise
+
     def tell(self) -> None:
         """Log what was left out, and why."""
         for partition, count in self._counts.items():
@@ -89,6 +110,25 @@ class SegmentsLeftOut:
                 "%s: %d segment%s of this micro-batch %s read from the broker, because storage failed: %s",
                 partition, count, "s" * (count > 1), "are" if count > 1 else "is", reason,
             )  # fmt: skip
+
+    def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
+        """Once, look elsewhere for this segment, and for one that is placed otherwise. Raises: as `check_place`."""
+        self._placed.get(None, lambda: self._look_elsewhere(segment, missing))
+
+    def _look_elsewhere(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
+        has_access = partial(self._has_access, segment)
+        check_place(self._fetcher, segment, missing, has_access)
+        # The object that is missing may be a neighbour's, whose index is needed, too.
+        by_metadata = self._fetcher.placed_by_metadata
+        other = next((each for each in self._newest() if by_metadata(each) != by_metadata(segment)), None)
+        if other is None:
+            return
+        try:
+            self._fetcher.fetch_log_segment(other, 0, 1)
+        except StorageObjectNotFoundError as also_missing:
+            check_place(self._fetcher, other, also_missing, has_access)
+        except (StorageError, CorruptDataError, UnsupportedDataError):
+            return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
         """Whether the storage gives another segment's index; where there is no other, the log of this one."""

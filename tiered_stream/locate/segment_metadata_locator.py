@@ -222,7 +222,7 @@ class SegmentMetadataLocator(Locator):
             segment, offsets = visible[partition][at].segment, visible[partition][at].offsets
             if not needed(segment):
                 return SegmentLocation(segment, wanted.intersect(offsets), ByteRange(0, 0)), None
-            return left_out.unless_storage_fails(segment, one) if self.falls_back else one()
+            return left_out.unless_storage_fails(segment, one) if self.falls_back else left_out.or_fail(segment, one)
 
         located = {each: self._wholes(visible[each], parts[each], ranges[each], needed) for each in parts}
         unknown = [

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.model import RemoteLogSegment
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import Options, StorageOptions
 from tiered_stream.process import PerProcess
-from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.fetcher import Misplaced, RemoteStorageFetcher
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
@@ -26,7 +28,20 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
     Raises:
         ConfigurationError: no storage is configured, or its URI's scheme or the layout is unknown.
     """
-    return _fetchers.get(options, lambda: fetcher_over(lambda: open_store(options), options))
+
+    def make() -> RemoteStorageFetcher:
+        fetcher = fetcher_over(lambda: open_store(options), options)
+        fetcher.misplaced = partial(_misplacement, options)
+        return fetcher
+
+    return _fetchers.get(options, make)
+
+
+def _misplacement(options: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
+    # Imported here: it is needed only where an object is missing.
+    from tiered_stream.storage.segment_places import misplacement
+
+    return misplacement(options, segment)
 
 
 def open_store(options: StorageOptions) -> ObjectStore:

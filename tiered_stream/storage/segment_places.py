@@ -18,6 +18,7 @@ from tiered_stream.model import RemoteLogSegment, uuid_to_text
 from tiered_stream.options.choices import StorageLayout
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.aiven.aiven_fetcher import main_path
+from tiered_stream.storage.aiven.custom_metadata import parse_custom_metadata
 from tiered_stream.storage.aiven.manifest import parse_manifest
 from tiered_stream.storage.fetcher import Misplaced
 from tiered_stream.storage.local_layout import object_key
@@ -70,9 +71,12 @@ class Place:
         return f"{self.key_prefix}{segment.topic_partition.topic}-{topic_id}/"
 
 
-def configured_place(storage: StorageOptions) -> Place:
-    """The place where the settings lead."""
-    prefix = storage.rsm_config.get("key.prefix", "") if storage.layout == StorageLayout.AIVEN else ""
+def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None = None) -> Place:
+    """The place where the settings lead; or the segment, whose own metadata may name another key prefix."""
+    if storage.layout == StorageLayout.LOCAL:
+        return Place(storage.layout, storage.uri or "")
+    own = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
+    prefix = storage.rsm_config.get("key.prefix", "") if own is None else own
     return Place(storage.layout, storage.uri or "", prefix)
 
 
@@ -103,7 +107,7 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
         name, place = found
         return Misplaced(f"it is at {name}: set {place.settings}", found=True)
     with suppress(StorageError), closing(open_store(storage)) as store:
-        if next(store.list(configured_place(storage).topic_key(segment)), None) is None:
+        if next(store.list(configured_place(storage, segment).topic_key(segment)), None) is None:
             return Misplaced(
                 f"nothing of {segment.topic_partition.topic} is where the settings say: set remote.storage.uri, "
                 "remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If all its "
@@ -129,7 +133,7 @@ def find_segment(storage: StorageOptions, segment: RemoteLogSegment) -> tuple[st
 
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
     """Where the segment may be; first what half-right settings mean, which needs no listing."""
-    root, configured = _root(storage), configured_place(storage)
+    root, configured = _root(storage), configured_place(storage, segment)
     within = urlsplit(storage.uri or "").path.strip("/") + "/" if root != storage.uri else ""
     given = storage.rsm_config.get("key.prefix", "")
     guesses = dict.fromkeys((

@@ -112,6 +112,9 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
     def describe(self, segment: RemoteLogSegment) -> str:
         return self._store.describe(self._key(segment, ".log"))
 
+    def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
+        return parse_custom_metadata(segment.custom_metadata).object_prefix is not None
+
     def close(self) -> None:
         self._store.close()
 
