@@ -159,3 +159,10 @@ def test_a_table_gets_all_columns_in_either_lane() -> None:
     for lane in ("direct", "spark"):
         with pytest.raises(ConfigurationError, match="option columns is for queries of your own"):
             check_settings({**given, "Columns": "offset,value"}, lane)
+
+
+def test_a_placeholder_that_only_a_broker_fills_in_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"option ingest\.storage\.secret\.key has a placeholder \$\{secrets:…\}"
+    ):
+        check_names({"ingest.storage.secret.key": "${secrets:lake/credentials:secret}"})

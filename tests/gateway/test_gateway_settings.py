@@ -77,6 +77,12 @@ def test_a_request_to_the_storage_ends_before_clients_give_the_gateway_up() -> N
         assert GatewaySettings.parse({**GIVEN, name: "90000"}).storage.request_timeout_ms == 90_000
 
 
+@pytest.mark.parametrize("name", ["gateway.listener.ssl.key.password", "kafka.ssl.key.password", "rsm.config.dir"])
+def test_a_placeholder_that_only_a_broker_fills_in_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"option {name} has a placeholder"):
+        GatewaySettings.parse({**GIVEN, name: "${strimzienv:SECRET}"})
+
+
 def test_a_listener_with_tls_needs_its_key(tmp_path: Path) -> None:
     tls = {**GIVEN, "gateway.listener.security.protocol": "SSL"}
     with pytest.raises(ConfigurationError, match=r"keystore\.location"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import pickle
+from functools import partial
 from typing import Any
 
 import pytest
@@ -541,6 +542,80 @@ def test_the_aiven_plugins_properties_say_bucket_and_access() -> None:
     assert storage.rsm_config["key.prefix"] == "p/"
 
 
+STRIMZI = {
+    "rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
+    "rsm.config.chunk.size": "4194304",
+    "rsm.config.storage.s3.bucket.name": "bucket",
+    "rsm.config.storage.s3.region": "eu-north-1",
+    "rsm.config.key.prefix": "p/",
+}
+"""As in a Kafka resource of Strimzi's: the plugin's class is in a field of its own."""
+
+
+@pytest.mark.parametrize("locator", ["auto", "metadata-topic"])
+@pytest.mark.parametrize("left_out", ["", "rsm.config.storage.backend.class", "rsm.config.chunk.size"])
+def test_the_plugins_properties_tell_its_layout_without_its_class(locator: str, left_out: str) -> None:
+    pasted = {name: value for name, value in STRIMZI.items() if name != left_out}
+    storage = stream(**pasted, **{"remote.log.locator": locator}).storage
+    assert (storage.layout, storage.uri, storage.s3_region) == ("aiven", "s3://bucket", "eu-north-1")
+    local = stream(**{"rsm.config.dir": "/tier", "rsm.config.delete.on.close": "false"}).storage
+    assert (local.layout, local.uri) == ("local", "file:///tier/kafka-tiered-storage")
+
+
+def test_properties_of_no_plugin_that_is_known_need_its_class() -> None:
+    assert "add remote.log.storage.manager.class.name" in refusal({**TOPIC, "rsm.config.bucket": "b"})
+
+
+@pytest.mark.parametrize("named", [{}, {"remote.log.storage.manager.class.name": AIVEN_PLUGIN}])
+def test_properties_that_do_not_say_where_the_segments_are_are_refused(named: dict[str, str]) -> None:
+    pasted = {name: value for name, value in STRIMZI.items() if "bucket" not in name}
+    assert "add rsm.config.storage.s3.bucket.name, or remote.storage.uri" in refusal({**TOPIC, **named, **pasted})
+    assert stream(**pasted, **{"remote.storage.uri": "s3://own"}).storage.uri == "s3://own"
+
+
+@pytest.mark.parametrize("named", [{}, {"remote.log.storage.manager.class.name": AIVEN_PLUGIN}])
+@pytest.mark.parametrize(
+    ("backend", "place"),
+    [
+        ("gcs.GcsStorage", "gcs.bucket.name"),
+        ("azure.AzureBlobStorage", "azure.container.name"),
+        (None, "gcs.bucket.name"),
+    ],
+)
+def test_a_backend_that_is_not_read_is_refused_and_not_read_through_the_brokers(
+    backend: str | None, place: str, named: dict[str, str]
+) -> None:
+    pasted = {f"rsm.config.storage.{place}": "bucket", "rsm.config.chunk.size": "4194304", **named}
+    if backend:
+        pasted["rsm.config.storage.backend.class"] = f"io.aiven.kafka.tieredstorage.storage.{backend}"
+    said = refusal({**TOPIC, **pasted})
+    assert "Google's" in said and "rsm.config.storage." in said
+    assert stream(**pasted, **{"remote.log.locator": "none"}).locator == "none"
+
+
+PLACEHOLDERS = {
+    "rsm.config.storage.aws.secret.access.key": "${strimzienv:AWS_SECRET}",
+    "remote.storage.aws.access.key.id": "${secrets:kafka/tier:id}",
+    "kafka.sasl.jaas.config": 'x.PlainLoginModule required username="u" password="${file:/etc/p:password}";',
+    "kafka.ssl.truststore.password": "a${dir:/etc/p:q}",
+}
+
+
+@pytest.mark.parametrize("name", PLACEHOLDERS)
+def test_a_placeholder_that_only_a_broker_fills_in_is_refused(name: str) -> None:
+    given = {**STRIMZI, "remote.storage.aws.secret.access.key": "s", name: PLACEHOLDERS[name]}
+    provider = PLACEHOLDERS[name].partition("${")[2].partition(":")[0]
+    for refused in (partial(parse_options, {**TOPIC, **given}, streaming=True), partial(parse_storage_options, given)):
+        with pytest.raises(ConfigurationError) as caught:
+            refused()
+        assert f"option {name} has a placeholder ${{{provider}:…}}" in str(caught.value)
+        assert "AWS_SECRET" not in str(caught.value)
+
+
+def test_what_only_looks_a_little_like_a_placeholder_is_taken() -> None:
+    assert stream(**{"kafka.ssl.key.password": "${a} $b:c {d:e} $"}).kafka["ssl.key.password"] == "${a} $b:c {d:e} $"
+
+
 def test_a_plugins_bucket_that_no_uri_can_name_is_an_error_of_ours() -> None:
     plugin = {"remote.storage.layout": "aiven", "rsm.config.storage.s3.bucket.name": "[bucket"}
     with pytest.raises(ConfigurationError, match=r"remote.storage.uri: 's3://\[bucket'"):
@@ -584,6 +659,7 @@ SECRETS = {
     "remote.storage.aws.secret.access.key": "HUSH-key",
     "remote.storage.aws.session.token": "HUSH-token",
     "rsm.config.storage.aws.secret.access.key": "HUSH-rsm",
+    "rsm.config.storage.s3.bucket.name": "bucket",
 }
 
 

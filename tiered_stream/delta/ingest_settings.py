@@ -14,6 +14,7 @@ from tiered_stream.options.command_settings import without
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import S3Access
+from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.types import Option, option, optional
 from tiered_stream.options.unknown_names import is_slip, nearest_name, unknown_setting
 
@@ -208,8 +209,9 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
     What else is unknown is the source's business. `own`: those that the caller knows.
 
     Raises:
-        ConfigurationError: names the setting, and the nearest known one.
+        ConfigurationError: names the setting, and the nearest known one, or a setting that has a placeholder.
     """
+    check_placeholders(settings, (_OURS,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
     ours = [each.name for each in INGEST_OPTIONS] + [each.name for each in ROW_OPTIONS]
     known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}

@@ -19,6 +19,7 @@ from tiered_stream.options import remote_options, types
 from tiered_stream.options.fields import of, read_fields
 from tiered_stream.options.given import GivenOptions, is_known
 from tiered_stream.options.parsing import StorageOptions, parse_storage_options, storage_option_names
+from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.remote_options import METADATA_SNAPSHOT_DIR
 from tiered_stream.options.types import Option, declared_in
 from tiered_stream.options.unknown_names import unknown_setting
@@ -256,6 +257,7 @@ def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
     Raises:
         ConfigurationError: names the setting and the nearest known one.
     """
+    check_placeholders(raw, ("gateway.", "kafka."))
     elsewhere = ("kafka.", "remote.", given.plugin_prefix)
     for name in sorted(raw):
         lower = name.lower()

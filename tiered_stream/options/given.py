@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_PREFIX
 from tiered_stream.options.spark_options import GROUP_ID
 from tiered_stream.options.tables import OPTIONS
@@ -67,11 +68,12 @@ class GivenOptions:
         return self.read(RSM_CONFIG_PREFIX).lower()
 
     def check_names(self) -> None:
-        """An unknown `remote.*` is an error; another is ignored, as in Spark.
+        """An unknown `remote.*` is an error; another is ignored, as in Spark. A placeholder of a broker's is an error.
 
         Raises:
-            ConfigurationError: names the unknown option and the nearest known one.
+            ConfigurationError: names the unknown option and the nearest known one, or one that has a placeholder.
         """
+        check_placeholders(self._values, ("remote.", "kafka.", self.plugin_prefix))
         for name, nearest in self._unknown():
             if name.startswith("remote."):
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")

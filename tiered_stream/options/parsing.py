@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from tiered_stream.options.choices import (
 from tiered_stream.options.fields import declared, of, read_fields
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.limit_options import LIMIT_OPTIONS
+from tiered_stream.options.plugin_layout import chosen_layout, missing_place, plugin_uri
 from tiered_stream.options.plugin_properties import check_plugin_properties, warn_of_unknown_properties
 from tiered_stream.options.positions import AtOffsets, AtTimestamp, AtTimestamps, LogEnd, Position, TimeRange
 from tiered_stream.options.types import Option, Queries
@@ -188,7 +188,7 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
     subscription = _subscription(given)
     starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
     locator = _locator(given)
-    storage = replace(_storage(given), has_fallback=_can_fall_back(given))
+    storage = replace(_storage(given, is_read=locator is not LocatorName.NONE), has_fallback=_can_fall_back(given))
     _check_storage_suffices(locator, storage, given)
     _check_trigger_limits(given, queries)
     _check_columns(given)
@@ -372,15 +372,18 @@ def _locator(given: GivenOptions) -> LocatorName:
     return locator if enabled else LocatorName.NONE
 
 
-def _storage(given: GivenOptions) -> StorageOptions:
-    rsm_config = given.with_prefix(given.plugin_prefix)
-    layout = _layout(given)
+def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
+    """`is_read`: without, the plugin's properties are of no importance, and none is refused."""
+    prefix, has = given.plugin_prefix, given.has
+    rsm_config = given.with_prefix(prefix)
+    checked = rsm_config if is_read and not has(spark.FETCHER_CLASS) else {}
+    layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
     if layout is StorageLayout.AIVEN:
-        check_plugin_properties(rsm_config, given.plugin_prefix, given.has)
+        check_plugin_properties(checked, prefix, has)
         # The plugin calls the S3 settings as we do, less `remote.`.
         given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
-    if plugin_uri := _plugin_uri(layout, rsm_config):
-        given = given.or_else({remote.STORAGE_URI.name.lower(): plugin_uri})
+    if uri := plugin_uri(layout, rsm_config):
+        given = given.or_else({remote.STORAGE_URI.name.lower(): uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
     return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))
 
@@ -390,31 +393,13 @@ def _warn_of_plugin(storage: StorageOptions, given: GivenOptions) -> None:
         warn_of_unknown_properties(storage.rsm_config, given.plugin_prefix)
 
 
-def _layout(given: GivenOptions) -> StorageLayout:
-    layout, of_plugin = given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER)
-    if layout and of_plugin and layout != of_plugin:
-        raise ConfigurationError(
-            f"option {remote.LAYOUT.name} is {layout}, but {remote.STORAGE_MANAGER.name} names the plugin of the "
-            f"layout {of_plugin}; take one of the two away"
-        )
-    return layout or of_plugin or StorageLayout.LOCAL
-
-
-def _plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
-    """Where the plugin's own properties say that the segments are, the key prefix left to the layout."""
-    match layout, rsm_config:
-        case StorageLayout.LOCAL, {"dir": folder}:
-            return Path(folder, "kafka-tiered-storage").absolute().as_uri()
-        case StorageLayout.AIVEN, {"storage.s3.bucket.name": bucket}:
-            return f"s3://{bucket}"
-        case StorageLayout.AIVEN, {"storage.root": folder}:
-            return Path(folder).absolute().as_uri()
-    return None
-
-
 def _check_storage_suffices(locator: LocatorName, storage: StorageOptions, given: GivenOptions) -> None:
     located_here = locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC)
-    if located_here and storage.uri is None and not given.has(spark.FETCHER_CLASS):
+    if storage.uri is not None or given.has(spark.FETCHER_CLASS):
+        return
+    if storage.rsm_config and locator is not LocatorName.NONE:
+        raise missing_place(storage.layout, given.plugin_prefix)
+    if located_here:
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
         )

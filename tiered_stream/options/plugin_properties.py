@@ -99,7 +99,8 @@ _REFUSED = (
     PluginProperty(
         "storage.backend.class", PluginUse.REFUSED,
         f"only S3 and folders are read, and not Google's or Azure's storage. If the objects can also be read by S3's "
-        f"protocol, say where by {STORAGE_URI.name}; else give a class of your own in {FETCHER_CLASS.name}",
+        f"protocol, say where by {STORAGE_URI.name}; else give a class of your own in {FETCHER_CLASS.name}, or read "
+        "everything through the brokers by remote.log.locator=none",
         (_S3, _FOLDER), _PLACES,
     ),
     PluginProperty(

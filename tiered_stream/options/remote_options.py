@@ -85,7 +85,8 @@ STORAGE_URI = optional(
 )
 LAYOUT = optional(
     "remote.storage.layout", types.choice(StorageLayout),
-    "Who wrote them: Kafka's `LocalTieredStorage`, or Aiven's tiered storage plugin.", shown="local",
+    "Who wrote them: Kafka's `LocalTieredStorage`, or Aiven's tiered storage plugin. The plugin's own properties "
+    "(`rsm.config.*`) tell it, too.", shown="local",
 )  # fmt: skip
 S3_ENDPOINT_URL = optional("remote.storage.s3.endpoint.url", types.http_url, "An S3 service other than AWS's.")
 S3_REGION = optional("remote.storage.s3.region", types.text, "The bucket's region.")
