@@ -51,7 +51,7 @@ from tiered_stream.delta.routing import TOPIC
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import describe_progress
+from tiered_stream.observe.progress import cost_of, describe_progress
 from tiered_stream.observe.standard_output import open_console
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.properties_files import parse_assignments, read_settings
@@ -175,9 +175,11 @@ class IngestQuery:
         return self._receiver.total(), self._query.exception()
 
     def _report(self, progress: StreamingQueryProgress) -> None:
-        total = self._receiver.total()
-        console.print(f"{self.name}: {describe_progress(progress, total.since(self._reported))}", markup=False)
-        self._reported, self._said, self._said_records = total, time.monotonic(), 0
+        # Tasks of the next micro-batch may have reported before this one's progress is looked at.
+        counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
+        console.print(f"{self.name}: {describe_progress(progress, cost_of(progress, counted))}", markup=False)
+        self._reported.add(counted)
+        self._said, self._said_records = time.monotonic(), 0
 
     def _report_so_far(self) -> None:
         spent = self._receiver.total().since(self._reported)

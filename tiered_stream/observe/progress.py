@@ -66,6 +66,17 @@ def micro_batch(progress: StreamingQueryProgress, cost: ReadMetrics) -> MicroBat
     )
 
 
+def cost_of(progress: StreamingQueryProgress, counted: ReadMetrics) -> ReadMetrics:
+    """What the batch cost: as Spark has observed it in the direct lane, else as its tasks' datagrams said (`counted`).
+
+    A datagram may be lost; what is observed is the batch's own.
+    """
+    observed = progress.observedMetrics.get(OBSERVATION)
+    if observed is None:
+        return counted
+    return ReadMetrics(**{name: type(zero)(observed[name] or 0) for name, zero in asdict(ReadMetrics()).items()})
+
+
 def describe_progress(progress: StreamingQueryProgress, metrics: ReadMetrics) -> str:
     """What the terminal shows of a finished micro-batch; `metrics` is what it cost."""
     return describe_batch(micro_batch(progress, metrics))

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
-from tiered_stream.observe.progress import MicroBatch, as_json, describe_batch, micro_batch
+from tiered_stream.observe.progress import MicroBatch, as_json, cost_of, describe_batch, micro_batch
 
 log = logging.getLogger(__name__)
 
@@ -67,13 +67,13 @@ class QueryListener(StreamingQueryListener):
         """Of queries with a source of ours: they have counted something once."""
         progress = event.progress
         query_id = str(progress.id)
-        cost = self._receiver.take_micro_batch((query_id, progress.batchId))
-        if cost != ReadMetrics():
+        counted = self._receiver.take_micro_batch((query_id, progress.batchId))
+        if counted != ReadMetrics():
             self._ours.add(query_id)
         if query_id not in self._ours:
             return
         try:
-            batch = micro_batch(progress, cost)
+            batch = micro_batch(progress, cost_of(progress, counted))
             for each in self._told:
                 each.add(batch)
         except Exception as error:  # noqa: BLE001 - a terminal that is gone, a progress of another Spark

@@ -1,0 +1,111 @@
+"""The job's line for a micro-batch has that batch's cost, whatever its neighbours have reported by then."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from jobs import ingest_to_delta
+from tests.stack.processes import wait_until
+from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
+
+QUERY = UUID(int=1)
+MIB = 1 << 20
+SPARK: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: default))
+
+
+@dataclass
+class Query:
+    """A streaming query that goes on."""
+
+    recentProgress: list[StreamingQueryProgress] = field(default_factory=list)  # noqa: N815 - Spark's name
+    id: UUID = QUERY
+    isActive = True  # noqa: N815 - Spark's name
+
+    @property
+    def lastProgress(self) -> StreamingQueryProgress | None:  # noqa: N802 - Spark's name
+        return self.recentProgress[-1] if self.recentProgress else None
+
+
+class Ingest(ingest_to_delta.IngestQuery):
+    """The job's query, over one that was made up."""
+
+    def __init__(self) -> None:
+        self.query = Query()
+        super().__init__(SPARK, ingest_to_delta.Ingest({}, "table", "checkpoint", "availableNow"))
+
+    def _start(self, spark: Any, ingest: ingest_to_delta.Ingest) -> Any:
+        return self.query
+
+    def task_ended(self, batch: int, metrics: ReadMetrics) -> None:
+        """A task of the batch reports."""
+        host, _, port = self._receiver.address.rpartition(":")
+        before = self._receiver.total().records
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            datagram = orjson.dumps(asdict(metrics) | {"micro_batch": [str(QUERY), batch]})
+            sender.sendto(datagram, (host, int(port)))
+        wait_until(lambda: self._receiver.total().records == before + metrics.records, "the datagram", pause=0.01)
+
+    def batch_ended(self, batch: int, rows: int, observed: dict[str, Any] | None = None) -> None:
+        """Spark has its progress."""
+        progress = {
+            "id": str(QUERY), "runId": str(QUERY), "name": None, "timestamp": "2026-01-01T00:00:00.000Z",
+            "batchId": batch, "batchDuration": 1, "durationMs": {"triggerExecution": 1}, "stateOperators": [],
+            "sources": [], "sink": {"description": "", "numOutputRows": -1}, "numInputRows": rows,
+            "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0,
+            "observedMetrics": {OBSERVATION: observed} if observed else {},
+        }  # fmt: skip
+        self.query.recentProgress.append(StreamingQueryProgress.fromJson(progress))
+
+
+@pytest.fixture
+def ingest() -> Any:
+    query = Ingest()
+    yield query
+    query._receiver.close()
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was printed of batches, without the name."""
+    return [line.partition(": ")[2] for line in capsys.readouterr().out.splitlines() if ": batch " in line]
+
+
+def test_a_batch_has_its_own_cost_though_the_next_has_reported_by_then(
+    ingest: Ingest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for batch, mib in ((2, 3), (3, 5)):
+        ingest.task_ended(batch, ReadMetrics(records=10, remote_fetch_bytes=mib * MIB))
+        ingest.batch_ended(batch, 10)
+    ingest.task_ended(4, ReadMetrics(records=1, remote_fetch_bytes=7 * MIB))
+    ingest.has_ended()
+    assert [line.split(", ")[2] for line in lines(capsys)] == ["3.0 MiB from storage", "5.0 MiB from storage"]
+    ingest.batch_ended(4, 1)
+    ingest.has_ended()
+    assert "7.0 MiB from storage" in lines(capsys)[0]
+
+
+def test_what_spark_observed_of_a_batch_goes_before_datagrams_that_may_be_lost(
+    ingest: Ingest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ingest.batch_ended(0, 1, asdict(ReadMetrics(records=12, remote_fetch_bytes=9 * MIB)))
+    ingest.has_ended()
+    (line,) = lines(capsys)
+    assert line.startswith("batch 0: 12 rows") and "9.0 MiB from storage" in line
+
+
+def test_what_is_under_way_is_told_apart_from_what_was_reported(
+    ingest: Ingest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest.task_ended(0, ReadMetrics(records=10, remote_fetch_bytes=3 * MIB))
+    ingest.task_ended(1, ReadMetrics(records=4, remote_fetch_bytes=5 * MIB))
+    ingest.batch_ended(0, 10)
+    monkeypatch.setattr(ingest_to_delta, "_SECONDS_BETWEEN_REPORTS", -1.0)
+    ingest.has_ended()
+    assert "so far 4 rows, 5.0 MiB from storage" in capsys.readouterr().out
