@@ -159,7 +159,9 @@ def test_settings_that_lead_elsewhere_fail_the_query_with_those_that_lead_to_the
 @pytest.mark.parametrize("isolation", IsolationLevel)
 def test_a_bucket_without_the_topics_fails_the_query(tmp_path: Path, isolation: IsolationLevel) -> None:
     storage = StorageOptions(uri=tmp_path.as_uri(), layout=StorageLayout.LOCAL)
-    with pytest.raises(ConfigurationError, match="nothing of s32-.* is where the settings say"):
+    with pytest.raises(
+        ConfigurationError, match="s32-.* does not exist; nothing of its topic is where the settings say"
+    ):
         located("aiven-plain", isolation, storage)
 
 

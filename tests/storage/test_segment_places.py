@@ -70,7 +70,7 @@ def test_objects_without_a_prefix_are_a_place_too(tmp_path: Path) -> None:
 )
 def test_a_segment_is_found_where_it_is(given: tuple[StorageLayout, str]) -> None:
     found = misplacement(settings(golden(PLAIN).bucket, *given), SEGMENT)
-    assert found is not None and found.found
+    assert found is not None and found.found_at
     assert "set remote.storage.layout=aiven and remote.storage.uri=file:" in found.what_to_set
     assert found.what_to_set.endswith("rsm.config.key.prefix=plain/")
 
@@ -78,7 +78,7 @@ def test_a_segment_is_found_where_it_is(given: tuple[StorageLayout, str]) -> Non
 def test_a_segment_that_another_plugin_wrote_is_found(tmp_path: Path) -> None:
     by_local_plugin(tmp_path / "kafka-tiered-storage", SEGMENT)
     found = misplacement(settings(tmp_path, AIVEN, "plain/"), SEGMENT)
-    assert found is not None and found.found
+    assert found is not None and found.found_at
     assert found.what_to_set.endswith(
         f"remote.storage.layout=local and remote.storage.uri={tmp_path.as_uri()}/kafka-tiered-storage"
     )
@@ -91,10 +91,21 @@ def test_an_object_that_is_gone_from_its_place_is_no_matter_of_settings(tmp_path
     assert misplacement(settings(bucket, AIVEN, "plain/"), SEGMENT) is None
 
 
+def test_a_copy_elsewhere_of_an_object_that_is_gone_is_no_matter_of_settings(tmp_path: Path) -> None:
+    bucket = copied(tmp_path, PLAIN)
+    copied(bucket / "backup", PLAIN)
+    for path in (bucket / "plain").rglob(f"{SEGMENT.base_offset:020d}-*.log"):
+        path.unlink()
+    assert misplacement(settings(bucket, AIVEN, "plain/"), SEGMENT) is None
+    shutil.rmtree(bucket / "plain")
+    found = misplacement(settings(bucket, AIVEN, "plain/"), SEGMENT)
+    assert found is not None and found.what_to_set.endswith("rsm.config.key.prefix=backup/plain/")
+
+
 def test_a_place_that_has_nothing_of_the_topic_is_told(tmp_path: Path) -> None:
     found = misplacement(settings(tmp_path, AIVEN, "plain/"), SEGMENT)
-    assert found is not None and not found.found
-    assert "nothing of s32-big is where the settings say" in found.what_to_set
+    assert found is not None and not found.found_at
+    assert str(found).startswith("nothing of its topic is where the settings say: set remote.storage.uri")
 
 
 def test_a_storage_that_may_not_be_listed_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +128,7 @@ def test_the_whole_bucket_is_looked_through_whatever_the_prefix_in_the_uri(s3pro
     }
     for given in (
         options,
-        replace(options, layout=AIVEN, uri="s3://places/plain"),
+        replace(options, layout=AIVEN, uri="s3://places/masked.prefix"),
         replace(options, uri="s3://places/plain"),
     ):
         found = misplacement(given, SEGMENT)

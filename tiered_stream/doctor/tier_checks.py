@@ -26,7 +26,7 @@ from tiered_stream.model import OffsetRange, PartitionRanges, RemoteLogSegment, 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.open_fetcher import fetcher_for
-from tiered_stream.storage.segment_places import find_segment
+from tiered_stream.storage.segment_places import misplacement
 
 _MOST_SEGMENTS = 16
 _OPTION = "remote.storage."
@@ -200,10 +200,10 @@ def _misplaced(
     asked = len(fetched.failed) + len(fetched.given)
     which = f"{len(missing)} of {asked} segments are not" if fetched.given else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
-        if found := find_segment(storage, segment):
-            name, place = found
-            said = f"{which} where the settings say ({fetched.failed[segment]}), but it is at {name}"
-            return FaultError(said, f"set {place.settings}")
+        misplaced = misplacement(storage, segment)
+        if misplaced is not None and misplaced.found_at:
+            said = f"{which} where the settings say ({fetched.failed[segment]}), but it is at {misplaced.found_at}"
+            return FaultError(said, misplaced.what_to_set)
     if not missing or fetched.given:
         return None
     return FaultError(

@@ -103,5 +103,5 @@ def check_place(
         ConfigurationError: the object is elsewhere, or the place has nothing of the topic and gives no other segment.
     """
     misplaced = fetcher.misplaced(segment)
-    if misplaced is not None and (misplaced.found or not gives_another()):
-        raise ConfigurationError(f"{missing}; {misplaced.what_to_set}") from missing
+    if misplaced is not None and (misplaced.found_at or not gives_another()):
+        raise ConfigurationError(f"{missing}; {misplaced}") from missing

@@ -14,13 +14,17 @@ from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """Why an object is missing, where the settings are wrong: what to set, in words.
+    """Why an object is missing, where the settings are wrong: their place has nothing of the topic.
 
-    `found`: the object is elsewhere. Otherwise the place that the settings name has nothing of the topic.
+    `found_at` is the segment's log elsewhere, empty where it was not found; `what_to_set` is what mends it, in words.
     """
 
+    found_at: str
     what_to_set: str
-    found: bool
+
+    def __str__(self) -> str:
+        where = f"it is at {self.found_at}" if self.found_at else "nothing of its topic is where the settings say"
+        return f"{where}: {self.what_to_set}"
 
 
 def _unknown(_segment: RemoteLogSegment) -> Misplaced | None:

@@ -29,6 +29,10 @@ _S3_SCHEMES = ("s3", "s3a")
 _KEYS_A_LOOK = 1000
 """Keys that one listing request gives."""
 _MOST_LOOKS = 32
+_AS_THE_BROKERS = (
+    "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If "
+    "the objects were deleted, remote.log.locator=none reads what the brokers still have"
+)
 _MANIFEST = ".rsm-manifest"
 _SEGMENT = r"[0-9]{20}-[A-Za-z0-9_-]{22}"
 _KEYS = {
@@ -101,24 +105,20 @@ def segment_places(storage: StorageOptions) -> list[Place]:
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
-    """Which settings are wrong, so that an object of the segment is not where they lead; None: they may be right."""
-    found = find_segment(storage, segment)
-    if found is not None:
-        name, place = found
-        return Misplaced(f"it is at {name}: set {place.settings}", found=True)
-    with suppress(StorageError), closing(open_store(storage)) as store:
-        if next(store.list(configured_place(storage, segment).topic_key(segment)), None) is None:
-            return Misplaced(
-                f"nothing of {segment.topic_partition.topic} is where the settings say: set remote.storage.uri, "
-                "remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If all its "
-                "objects were deleted, remote.log.locator=none reads what the brokers still have",
-                found=False,
-            )
-    return None
+    """Why an object of the segment is missing, if the settings are wrong; None: they may be right.
+
+    Where the settings lead to other objects of the topic, they are right, and one object is gone.
+    """
+    try:
+        with closing(open_store(storage)) as store:
+            has_topic = next(store.list(configured_place(storage, segment).topic_key(segment)), None) is not None
+    except StorageError:
+        return _find(storage, segment)
+    return None if has_topic else _find(storage, segment) or Misplaced("", _AS_THE_BROKERS)
 
 
-def find_segment(storage: StorageOptions, segment: RemoteLogSegment) -> tuple[str, Place] | None:
-    """The name of the segment's log, and the place where it is; None: it was not found."""
+def _find(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
+    """The segment's log elsewhere; None: it was not found."""
     with ExitStack() as opened, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}
         for place in _other_places(storage, segment):
@@ -127,7 +127,7 @@ def find_segment(storage: StorageOptions, segment: RemoteLogSegment) -> tuple[st
                 stores[place.uri] = opened.enter_context(closing(store))
             with suppress(StorageError):
                 stores[place.uri].size(place.key(segment))
-                return stores[place.uri].describe(place.key(segment)), place
+                return Misplaced(stores[place.uri].describe(place.key(segment)), f"set {place.settings}")
     return None
 
 
