@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -70,6 +71,19 @@ class Query:
 
     def stop(self) -> None:
         self.stopped = True
+
+
+def test_what_the_next_micro_batch_has_read_counts_though_the_last_is_looked_at_late() -> None:
+    query_id, console = UUID(int=9), StringIO()
+    query = Query(Clock(), 1, 100.0)
+    ends = SimpleNamespace(startOffset={"t": {"0": 100, "1": 0}}, endOffset={"t": {"0": 200, "1": 0}})
+    query.lastProgress = SimpleNamespace(id=query_id, batchId=1, sources=[ends])
+    with MetricsReceiver() as receiver:
+        receiver._add((str(query_id), 1), ReadMetrics(records=100))
+        receiver._add((str(query_id), 2), ReadMetrics(records=30))
+        shown = Console(file=console, force_terminal=False, width=200)
+        follower(shown, query.clock)(query, PLAN, receiver)  # type: ignore[arg-type]
+    assert console.getvalue().startswith("130 of 400 offsets")
 
 
 def followed(query: Query, terminal: bool) -> str:

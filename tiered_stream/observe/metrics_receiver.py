@@ -69,6 +69,16 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         with self._lock:
             return self._micro_batches.pop(micro_batch, ReadMetrics())
 
+    def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
+        """The sum of what tasks of the query's later micro-batches have sent, as far as nobody took it."""
+        query_id, batch_id = micro_batch
+        later = ReadMetrics()
+        with self._lock:
+            for (query, batch), metrics in self._micro_batches.items():
+                if query == query_id and batch > batch_id:
+                    later.add(metrics)
+        return later
+
     def close(self) -> None:
         """Stop listening."""
         if self._thread.is_alive():

@@ -77,7 +77,7 @@ class Standings:
         self._records_before = 0  # when the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Take in what Spark says of a finished micro-batch."""
+        """Take in what Spark says of a finished micro-batch; `metrics` are the counters up to its end."""
         if self._begun is None:
             self._begun = self._passed(start)
         if any(self._ends.get(partition) != offset for partition, offset in end.items()):
@@ -137,9 +137,11 @@ def _shown_on(console: Console, offsets: int, clock: Callable[[], float]) -> Ite
 
 
 def _standing(standings: Standings, query: StreamingQuery, receiver: MetricsReceiver) -> Standing:
-    metrics = receiver.total()
-    for source in (query.lastProgress.sources if query.lastProgress else [])[:1]:
+    metrics, progress = receiver.total(), query.lastProgress
+    for source in (progress.sources if progress else [])[:1]:
         end = source_offsets(source.endOffset)
-        if end is not None:
-            standings.batch_ended(source_offsets(source.startOffset) or {}, end, metrics)
+        if progress is not None and end is not None:
+            # Tasks of the next micro-batch may have reported before this one's progress is looked at.
+            by_then = metrics.since(receiver.later_than((str(progress.id), progress.batchId)))
+            standings.batch_ended(source_offsets(source.startOffset) or {}, end, by_then)
     return standings.standing(metrics)
