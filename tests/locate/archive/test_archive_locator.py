@@ -280,6 +280,11 @@ def test_a_bucket_without_any_segment_is_an_error(tmp_path: Path) -> None:
 def test_a_pattern_that_no_archived_topic_has_is_told_with_the_topics(caplog: pytest.LogCaptureFixture) -> None:
     assert planned(archive_options(PLAIN, {"subscribePattern": "orders.*"})) == []
     assert "its topics are s32-appendtime, s32-big, s32-codecs" in caplog.text
+    caplog.clear()
+    with opened() as archive:
+        for _ in range(2):
+            assert archive.offsets.matching(lambda topic: False) == {}
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize("command", ["segments", "plan", "cat"])
@@ -316,6 +321,14 @@ def test_a_segment_at_either_end_that_lacks_its_log_is_told(
     given = {"assign": '{"s32-txn":[0]}', "kafka.isolation.level": "read_uncommitted"}
     assert planned(archive_options(PLAIN, given, in_folder(PLAIN, bucket)))
     assert [line for line in caplog.messages if f"{missing.name} is missing" in line]
+
+
+def test_doctor_names_an_archived_object_that_is_missing(bucket: Path) -> None:
+    missing = segment_files(bucket, TXN, "log")[-1]
+    missing.unlink()
+    examination = examined(archive_options(PLAIN, storage=in_folder(PLAIN, bucket)), [])
+    (warned,) = (each for each in examination.with_status("warning") if each["check"] == "offsets")
+    assert f"{missing.name} is missing" in warned["found"] and "restore" in warned["mend"]
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ class ArchiveOffsetReader(OffsetReader):
         self._limits = limits
         self._fetcher = fetcher
         self._isolation = isolation
+        self._told_topics = False
 
     def topics(self) -> frozenset[str]:
         return self._archive.topic_names()
@@ -71,8 +72,10 @@ class ArchiveOffsetReader(OffsetReader):
         if found:
             return self.partitions(found)
         self._archive.check_prefix()
-        shown = ", ".join(sorted(topics)[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
-        log.warning("no topic in the archive has the pattern of subscribePattern; its topics are %s", shown)
+        if not self._told_topics:  # a stream asks with every micro-batch
+            self._told_topics = True
+            shown = ", ".join(sorted(topics)[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
+            log.warning("no topic in the archive has the pattern of subscribePattern; its topics are %s", shown)
         return {}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -103,6 +103,8 @@ class Archive:
         self._store = store
         self._listing = CopyListing(store, prefixes, manifest_limit)
         self._elsewhere = OtherPlaces(store, prefixes, places)
+        self._looking: Future[None] | None = None
+        """Looks for segments that are not read, while the query is planned."""
         self._told_missing: set[SegmentCopy] = set()
         self._pinned = topic_ids or {}
         self._indexes = IndexCache(fetcher, cache_bytes)
@@ -192,8 +194,8 @@ class Archive:
         new = {each: some for each, some in segments.items() if each not in self._known or self._known[each][0] != some}
         for partition, archived in zip(new, self._executor.map(self._work_out, new.values()), strict=True):
             self._known[partition] = new[partition], archived
-        if new:
-            self._elsewhere.tell(some[0] for some in new.values())
+        if new and self._looking is None:
+            self._looking = self._executor.submit(self._elsewhere.tell, [some[0] for some in new.values()])
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
@@ -215,6 +217,8 @@ class Archive:
 
     def close(self) -> None:
         """Let go of threads and of the store."""
+        if self._looking is not None:
+            wait([self._looking])
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._store.close()
 

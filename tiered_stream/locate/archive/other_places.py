@@ -30,7 +30,6 @@ class OtherPlaces:
         self._store = store
         self._prefixes = prefixes
         self._list_places = list_places
-        self._told = False
 
     def why_empty(self) -> str:
         """Say of an archive without segments what the storage has instead."""
@@ -45,10 +44,7 @@ class OtherPlaces:
         return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
 
     def tell(self, segments: Iterable[RemoteLogSegment]) -> None:
-        """Warn once if topics of these segments have others below a key prefix that is not read."""
-        if self._told:
-            return
-        self._told = True
+        """Warn if topics of these segments have others below a key prefix that is not read."""
         topics = {segment.topic_id: segment for segment in segments}
         for place in self._aiven_places():
             hidden = [each for each in list(topics.values())[:_MOST_TOPICS] if self._has_topic(place, each)]
