@@ -634,6 +634,13 @@ def test_a_locator_that_reads_the_storage_itself_needs_one(locator: str) -> None
     assert stream(**own).fetcher_class == "my.Fetcher"
 
 
+def test_key_prefixes_of_an_archive_are_a_list_without_empty_ones() -> None:
+    archive = {"remote.log.locator": "archive", "remote.storage.uri": "s3://b"}
+    assert stream(**archive, **{"remote.archive.key.prefixes": "old/, v1-"}).storage.key_prefixes == ("old/", "v1-")
+    for wrong in ("", "old/,", ","):
+        assert "none empty" in refusal({**TOPIC, **archive, "remote.archive.key.prefixes": wrong})
+
+
 def test_switching_remote_fetches_off_leaves_the_brokers() -> None:
     off = {"kafka.fetch.remote.enabled": "false"}
     assert stream(**off, remote__log__locator="broker").locator == "none"

@@ -134,3 +134,14 @@ def test_the_whole_bucket_is_looked_through_whatever_the_prefix_in_the_uri(s3pro
         found = misplacement(given, SEGMENT)
         assert found is not None
         assert found.what_to_set.endswith("remote.storage.uri=s3://places and rsm.config.key.prefix=plain/")
+
+
+@pytest.mark.stack
+def test_what_is_below_the_uri_is_named_by_the_uri(s3proxy: S3Proxy) -> None:
+    copied(s3proxy.base_dir / "shared" / "tier", PLAIN, MASKED)
+    copied(s3proxy.base_dir / "shared" / "other", PLAIN)
+    assert set(segment_places(s3_options(s3proxy, "s3://shared/tier", layout=AIVEN))) == {
+        Place(AIVEN, "s3://shared/tier", "plain/"),
+        Place(AIVEN, "s3://shared/tier", "masked.prefix/v1-"),
+        Place(AIVEN, "s3://shared", "other/plain/"),
+    }

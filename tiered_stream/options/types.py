@@ -241,8 +241,8 @@ def storage_uri(value: str) -> str:
 
 
 def key_prefixes(value: str) -> tuple[str, ...]:
-    """A comma list of what object keys begin with, as it is; each not empty."""
-    prefixes = tuple(value.split(","))
+    """A comma list of what object keys begin with, trimmed; each not empty."""
+    prefixes = tuple(prefix.strip() for prefix in value.split(","))
     if not all(prefixes):
         raise ValueError("must be prefixes of object keys, none empty: old/,older/")
     return prefixes

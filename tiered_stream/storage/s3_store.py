@@ -126,8 +126,11 @@ class S3Store(ObjectStore):
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         paginator = self._client.get_paginator("list_objects_v2")
-        start = self._root + after if after else ""
-        pages = iter(paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix, StartAfter=start))
+        pages = iter(
+            paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix, StartAfter=self._root + after)
+            if after
+            else paginator.paginate(Bucket=self._bucket, Prefix=self._root + prefix)
+        )
         while True:
             with self._mapped_errors(prefix, _LISTING_HINT.format(bucket=self._bucket)):
                 page = next(pages, None)

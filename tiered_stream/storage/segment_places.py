@@ -100,8 +100,16 @@ def segment_places(storage: StorageOptions) -> list[Place]:
                 break
             after = last
             if place is not None:
-                found[place] = None
+                found[_below_uri(storage, place)] = None
     return list(found)
+
+
+def _below_uri(storage: StorageOptions, place: Place) -> Place:
+    """The same place by the URI of the settings, if it is below that."""
+    within = _within(storage)
+    if place.layout == StorageLayout.LOCAL or not within or not place.key_prefix.startswith(within):
+        return place
+    return Place(place.layout, (storage.uri or "").rstrip("/"), place.key_prefix.removeprefix(within))
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
@@ -134,16 +142,22 @@ def _find(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | Non
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
     """Where the segment may be; first what half-right settings mean, which needs no listing."""
     root, configured = _root(storage), configured_place(storage, segment)
-    within = urlsplit(storage.uri or "").path.strip("/") + "/" if root != storage.uri else ""
     given = storage.rsm_config.get("key.prefix", "")
     guesses = dict.fromkeys((
         Place(StorageLayout.LOCAL, configured.uri), Place(StorageLayout.LOCAL, root),
-        Place(StorageLayout.AIVEN, root, given), Place(StorageLayout.AIVEN, root, within.lstrip("/")),
+        Place(StorageLayout.AIVEN, root, given), Place(StorageLayout.AIVEN, root, _within(storage)),
         Place(StorageLayout.AIVEN, root),
     ))  # fmt: skip
     yield from (place for place in guesses if place != configured)
     listed = segment_places(storage)
     yield from (place for place in listed if place != configured and place not in guesses)
+
+
+def _within(storage: StorageOptions) -> str:
+    """What the URI has behind the bucket, with a slash at its end; empty where it is the whole bucket, or a folder."""
+    parts = urlsplit(storage.uri or "")
+    path = parts.path.strip("/") if parts.scheme in _S3_SCHEMES else ""
+    return f"{path}/" if path else ""
 
 
 def _root(storage: StorageOptions) -> str:

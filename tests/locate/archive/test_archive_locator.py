@@ -271,8 +271,17 @@ def test_topics_by_name_are_an_error_that_names_the_prefixes_that_are_there() ->
         planned(options)
 
 
+def test_topics_by_name_below_a_prefix_that_is_cut_off_are_an_error_that_names_the_whole_prefix() -> None:
+    options = archive_options(MASKED, {"subscribe": "mc-codecs", "rsm.config.key.prefix": "masked.prefix/"})
+    with pytest.raises(ConfigurationError, match=r"set rsm\.config\.key\.prefix=masked\.prefix/v1-$"):
+        planned(options)
+
+
 def test_a_bucket_without_any_segment_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no segment")
+    shutil.copytree(golden(PLAIN).bucket, tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.rglob("*.log"):
+        path.unlink()
     with pytest.raises(ConfigurationError, match="nor anywhere in the storage"):
         planned(archive_options(PLAIN, storage=in_folder(PLAIN, tmp_path)))
 

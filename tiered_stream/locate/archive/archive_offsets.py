@@ -55,6 +55,7 @@ class ArchiveOffsetReader(OffsetReader):
         described = {topic: self._archive.topic(topic) for topic in topics}
         missing = sorted(topic for topic, description in described.items() if description is None)
         if missing:
+            self._archive.check_prefix()
             why = self._archive.why_empty() or (
                 "correct the subscription, remote.storage.uri, the plugin's key.prefix, or remote.topic.id"
             )

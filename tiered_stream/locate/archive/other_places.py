@@ -34,9 +34,9 @@ class OtherPlaces:
     def why_empty(self) -> str:
         """Say of an archive without segments what the storage has instead."""
         below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
-        empty = f"the archive is empty: below {below} is no segment of the Aiven plugin's"
+        empty = f"the archive is empty: below {below} is no whole segment of the Aiven plugin's"
         try:
-            places = self._list_places()
+            places = [place for place in self._list_places() if not self._is_read(place)]
         except StorageError as error:
             return f"{empty}. Correct rsm.config.key.prefix or remote.storage.uri. The storage is not listed: {error}"
         if not places:
@@ -58,8 +58,11 @@ class OtherPlaces:
     def _aiven_places(self) -> list[Place]:
         with suppress(StorageError):
             found = (place for place in self._list_places() if place.layout == StorageLayout.AIVEN)
-            return [place for place in found if place.key_prefix not in self._prefixes]
+            return [place for place in found if not self._is_read(place)]
         return []
+
+    def _is_read(self, place: Place) -> bool:
+        return place.layout == StorageLayout.AIVEN and place.key_prefix in self._prefixes
 
     def _has_topic(self, place: Place, segment: RemoteLogSegment) -> bool:
         with suppress(StorageError):
