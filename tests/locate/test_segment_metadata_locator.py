@@ -326,3 +326,13 @@ def test_where_segments_overlap_the_first_says_between_which_offsets_its_log_mus
     for end in (counts_to, 30):
         found = MadeUpLocator(MadeUpFetcher({}, {}), UNCOMMITTED, *visible).located(0, end)
         assert [each.following for each in found] == [following, None][: len(found)]
+
+
+def test_a_part_of_a_segment_that_was_located_whole_before_is_only_that_part() -> None:
+    visible = [VisibleSegment(each, each.offsets) for each in (EARLIER, LATER)]
+    locator = MadeUpLocator(MadeUpFetcher({}, {}), UNCOMMITTED, *visible)
+    for start, end in ((0, 20), (3, 15), (0, 9), (1, 10), (0, 20)):
+        located = locator.locate({SEGMENT_PARTITION: OffsetRange(start, end)})[SEGMENT_PARTITION]
+        wanted = [OffsetRange(start, min(end, 10)), OffsetRange(10, end)] if end > 10 else [OffsetRange(start, end)]
+        assert [each.offsets for each in located] == wanted
+    locator.close()
