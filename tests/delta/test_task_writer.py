@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,7 +31,6 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.storage.throttle import Pace
 
 HEADERS = {"includeHeaders": "true"}
 
@@ -112,9 +113,13 @@ assert not already and "pandas" not in sys.modules
 def test_what_a_task_fetches_and_what_it_writes_is_paced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paced = Counter[str]()
 
-    def pace_of(side: str, rate: int | None) -> Pace:
+    def count(side: str, size: int, *_: object) -> bool:
+        paced.update({side: size})
+        return True
+
+    def pace_of(side: str, rate: int | None) -> Callable[..., bool]:
         assert rate == 1 << 20
-        return lambda size: paced.update({side: size})
+        return partial(count, side)
 
     monkeypatch.setattr(read_module, "pace_of", pace_of)
     monkeypatch.setattr(task_writer, "pace_of", pace_of)

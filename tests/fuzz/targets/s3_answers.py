@@ -22,6 +22,7 @@ from tests.fuzz.target import Target
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
 from tiered_stream.storage.s3_ranges import RangedGets
 from tiered_stream.storage.s3_store import S3Store, s3_client
 
@@ -56,7 +57,8 @@ class _Endpoint(URLLib3Session):
         client.meta.events.register_first("before-send.s3", self._answered)
         credentials = Credentials("a", "b")
         self.ranges = RangedGets("http://s3.example.com/bucket/", "us-east-1", credentials, "tiered_stream", self)
-        self.store = S3Store(client, "bucket", "p", lambda sent, key: self.ranges)
+        time = RequestTime(RequestTimeouts.of(options))
+        self.store = S3Store(client, "bucket", "p", self, time, lambda sent, key: self.ranges)
         self.answer = ANSWERS[0]
         self.store.get("a", WANTED)  # of which it learns how to ask for ranges
 

@@ -19,6 +19,7 @@ from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ATTEMPTS
 from tiered_stream.storage.presigned import PresignedFetcher, SignedRequests
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
 from tiered_stream.storage.signed_connections import BUSY
 from tiered_stream.storage.signed_hosts import parse_signed_url, signed_hosts
 
@@ -111,7 +112,7 @@ def http_answer(random: Random) -> bytes:
 
 
 def read_answer(data: bytes) -> None:
-    requests = SignedRequests(HOSTS[0], canned(data))
+    requests = SignedRequests(HOSTS[0], canned(data), RequestTime(RequestTimeouts.of(StorageOptions())))
     fetcher = PresignedFetcher({SEGMENT.segment_id: URL}, lambda _: URL + "1", requests)
     assert len(fetcher.fetch_log_segment(SEGMENT, PART.start, PART.end)) == len(PART)
 
