@@ -69,7 +69,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Budget:
-    """What is left for an answer: segments, their bytes, requests to the storage, and time.
+    """What is left for an answer: segments, their bytes, requests to the storage (a part counts as one), and time.
 
     Something is named in any case, so that who asks for the rest comes to an end.
     """
@@ -265,7 +265,7 @@ class LocationAnswers:
             try:
                 entries = self._entries(request, visible, at, rest, topic_id, budget)
             finally:
-                # Other threads read the batches at which a segment is cut, one for each part.
+                # A part costs no request, but work: it counts as one.
                 budget.spend(entries, self._requests_made() - before + max(0, len(entries) - 1))
             named.segments += entries
             position = entries[-1].end_offset
@@ -285,7 +285,7 @@ class LocationAnswers:
         return [_entry(location, url)]
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
-        """The first parts of a location. Few at a time: what is cut costs the storage a request each."""
+        """The first parts of a location. Few at a time, so that the work for one answer is bounded."""
         most = max(1, min(_CUT_TOGETHER, budget.segments, budget.requests))
         together = most * part_bytes
         while len(location.bytes) > _CUT_AT * together:
