@@ -115,4 +115,7 @@ def _run(spark: SparkSession, world: World, task: Task, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    # By its own name: what is pickled here is read there.
+    from tests.dead_letter_model import life
+
+    life.main()
