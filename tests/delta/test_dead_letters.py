@@ -84,6 +84,10 @@ class _KilledError(Exception):
     pass
 
 
+def _kill(*_: object) -> None:
+    raise _KilledError
+
+
 @pytest.fixture
 def killed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Landed], None]:
     """The driver dies once, when the dead letters are committed and the table's rows are not."""
@@ -248,11 +252,8 @@ def test_a_redrive_leaves_dead_letters_alone_whose_records_a_replay_has_brought_
     landed.land()
     landed.write()
 
-    def killed(*_: object) -> None:
-        raise _KilledError
-
     with monkeypatch.context() as patch:
-        patch.setattr(spark_lane._DeadLetters, "remove_claimed", killed)
+        patch.setattr(spark_lane._DeadLetters, "remove_claimed", _kill)
         with pytest.raises(StreamingQueryException):
             replaced(landed, "replay")
     report = redrive(
@@ -274,11 +275,8 @@ def test_a_replay_waits_for_a_redrive_that_died_with_marked_letters(
     landed.constrain(None)
     settings = typed_options(landed.bucket, "orders", {**SCHEMA, **landed.aside})
 
-    def killed(*_: object) -> None:
-        raise _KilledError
-
     with monkeypatch.context() as patch:
-        patch.setattr(RedrivenTable, "append", killed)
+        patch.setattr(RedrivenTable, "append", _kill)
         with pytest.raises(_KilledError):
             redrive(spark, settings, str(landed.landed), Chosen())
     with pytest.raises(StreamingQueryException, match="bring it there with `tiered-stream redrive`"):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from time import monotonic
 
 import pytest
@@ -13,6 +13,7 @@ from tiered_stream.options.parsing import FetchOptions
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.read_ahead import Part, read_ahead, requests_of
 from tiered_stream.storage.request_window import FIRST, RequestWindow
+from tiered_stream.storage.throttle import StoppablePace
 
 PATIENCE = 10.0
 
@@ -224,6 +225,18 @@ def test_each_request_is_paced_before_it_is_sent() -> None:
     assert [begun for _, begun in told] == list(range(len(pieces)))
 
 
+def with_requests_that_wait(
+    fetcher: MemoryFetcher, waiting: threading.Semaphore, pace: StoppablePace
+) -> Generator[tuple[int, bytes], None, None]:
+    """Begin a read of which the first request, of 5 bytes, is made, and seven others wait for the pace."""
+    parts = [(segment(5), ByteRange(0, 5)), (segment(1000), ByteRange(0, 1000))]
+    pieces = read_ahead(fetcher, parts, options(in_flight=7), pace=pace)
+    next(pieces)
+    for _ in range(7):
+        assert waiting.acquire(timeout=PATIENCE)
+    return pieces
+
+
 def test_closing_a_paced_read_ends_the_wait_and_sends_no_more_requests() -> None:
     fetcher, waiting = MemoryFetcher(), threading.Semaphore(0)
 
@@ -234,11 +247,7 @@ def test_closing_a_paced_read_ends_the_wait_and_sends_no_more_requests() -> None
         assert given_up is not None
         return not given_up.wait(PATIENCE)
 
-    parts = [(segment(5), ByteRange(0, 5)), (segment(1000), ByteRange(0, 1000))]
-    pieces = read_ahead(fetcher, parts, options(in_flight=7), pace=pace)
-    next(pieces)
-    for _ in range(7):
-        assert waiting.acquire(timeout=PATIENCE)
+    pieces = with_requests_that_wait(fetcher, waiting, pace)
     pieces.close()
     wait_until_no_fetch_thread_is_left()
     assert len(fetcher.begun) == 1
@@ -253,11 +262,7 @@ def test_a_request_whose_turn_comes_after_the_read_was_closed_is_not_sent() -> N
             assert turn.wait(PATIENCE)
         return True
 
-    parts = [(segment(5), ByteRange(0, 5)), (segment(1000), ByteRange(0, 1000))]
-    pieces = read_ahead(fetcher, parts, options(in_flight=7), pace=pace)
-    next(pieces)
-    for _ in range(7):
-        assert waiting.acquire(timeout=PATIENCE)
+    pieces = with_requests_that_wait(fetcher, waiting, pace)
     pieces.close()
     turn.set()
     wait_until_no_fetch_thread_is_left()
