@@ -46,7 +46,8 @@ class ServedPython:
             self.program = self._write_program()
             self._process = self._start({**os.environ, **environment}, _TASKS if tasks else ())
         except BaseException:
-            self._leave()
+            shutil.rmtree(self._folder)
+            self._remove_program()
             raise
         atexit.register(self.close)
 
@@ -113,10 +114,9 @@ class ServedPython:
         """End the server, and remove the program."""
         if self._owner == os.getpid():
             self.stop()
-            self._leave()
+            self._remove_program()
 
-    def _leave(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def _remove_program(self) -> None:
         while self._descriptors:
             os.close(self._descriptors.pop())
 

@@ -16,6 +16,7 @@ import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.util.ssl_ import create_urllib3_context
 
+_AT_A_TIME = 1 << 16
 _LONGEST_WAIT = 1e6
 """Seconds that a socket takes as a timeout."""
 
@@ -44,6 +45,22 @@ def timed_pools(
         pool = type("TimedTlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure})
         pools.pool_classes_by_scheme["https"] = pool
     return pools
+
+
+def read_answer(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
+    """Read an answer that was not read yet. Raises ValueError: it has more bytes; HTTPError: it breaks off."""
+    content = bytearray()
+    while piece := answer.read1(_AT_A_TIME):
+        content += piece
+        if len(content) > most_bytes:
+            raise ValueError("its answer does not come to an end")
+    return bytes(content)
+
+
+def untrusted_certificate(error: Exception) -> ssl.SSLCertVerificationError | None:
+    """Find in urllib3's error that TLS failed by the certificate; None: it is another error."""
+    causes = (error, *error.args, error.__cause__, error.__context__)
+    return next((each for each in causes if isinstance(each, ssl.SSLCertVerificationError)), None)
 
 
 def system_tls() -> ssl.SSLContext:

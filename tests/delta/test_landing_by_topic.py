@@ -223,7 +223,7 @@ def test_a_folder_is_known_as_one_of_a_querys_tables(
     spark: SparkSession, tmp_path: Path, folder: str, lands: bool
 ) -> None:
     settings = {"ingest.route": f"eu[.].*={tmp_path}/special", "ingest.topic.orders.table": f"{tmp_path}/own"}
-    assert lands_in(spark, settings, f"{tmp_path}/bronze/{{topic}}", (tmp_path / folder).as_uri()) is lands
+    assert lands_in(spark, settings, f"{tmp_path}/bronze/{{topic}}", f"{tmp_path}/{folder}") is lands
 
 
 def test_the_spark_lane_has_a_query_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ import urllib3
 from tiered_stream.broker.login_tokens import Token, read_token
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 from tiered_stream.process import muted
-from tiered_stream.timed_answers import timed_pools
+from tiered_stream.timed_answers import read_answer, timed_pools, untrusted_certificate
 
 _MOST_BYTES = 1_000_000
-_AT_A_TIME = 1 << 16
 _HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
 """Statuses after which the same request may succeed."""
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
@@ -68,15 +67,14 @@ class TokenEndpoint:
             with muted("urllib3"), timed_pools(self.connect_seconds, self.read_seconds, self.tls) as pool:
                 answer = pool.request("POST", self.url, body=self.body, headers=headers, redirect=False,
                                       preload_content=False)  # fmt: skip
-                status, content = answer.status, _read(answer)
+                status, content = answer.status, read_answer(answer, _MOST_BYTES)
                 answer.close()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._unreached(error) from error
         return token_of(self.origin, status, content)
 
     def _unreached(self, error: Exception) -> BrokerUnavailableError | ConfigurationError:
-        causes = (error, *error.args, error.__cause__, error.__context__)
-        untrusted = next((each for each in causes if isinstance(each, ssl.SSLCertVerificationError)), None)
+        untrusted = untrusted_certificate(error)
         if untrusted is not None:
             return ConfigurationError(
                 f"{self.origin}: TLS failed: {untrusted.verify_message}; the endpoint's authority can be given as "
@@ -84,15 +82,6 @@ class TokenEndpoint:
             )
         detail = str(error) if type(error) is ValueError else type(error).__name__
         return BrokerUnavailableError(f"{self.origin}: the token endpoint was not reached: {detail}")
-
-
-def _read(answer: urllib3.BaseHTTPResponse) -> bytes:
-    content = bytearray()
-    while piece := answer.read1(_AT_A_TIME):
-        content += piece
-        if len(content) > _MOST_BYTES:
-            raise ValueError("its answer does not come to an end")
-    return bytes(content)
 
 
 def token_of(origin: str, status: int, content: bytes) -> Token:

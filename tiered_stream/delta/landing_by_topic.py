@@ -109,21 +109,16 @@ def _tables(
     return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
 
 
-def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, place: str) -> bool:
-    """Whether the query of these settings may have a table in this folder; `table` is its `ingest.table`.
+def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other: str) -> bool:
+    """Whether the query of these settings, whose `ingest.table` is `table`, may land in the table `other`.
 
     Raises:
         ConfigurationError: a setting is wrong.
         TableError: Spark cannot reach the catalog.
     """
     named = {name for _, name in _tables(shared_settings(settings), topic_overrides(settings), table)}
-    places = (re.escape(_place(spark, name)).replace(re.escape(TOPIC), "[^/]+") for name in named)
-    return any(re.fullmatch(each, place.rstrip("/")) for each in places)
-
-
-def _place(spark: SparkSession, table: str) -> str:
-    found = None if TOPIC in table else find_address(spark, table).uri
-    return (found or table_place(spark, table)).rstrip("/")
+    places = (re.escape(table_place(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
+    return any(re.fullmatch(each, table_place(spark, other).rstrip("/")) for each in places)
 
 
 def plan_formats(
@@ -152,8 +147,9 @@ def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[
 
 
 def table_place(spark: SparkSession, table: str) -> str:
-    """The folder that a table has once it is made; TableError as `plan_formats`."""
-    return _route(spark, "", table).place
+    """The folder that a table has, or gets when it is made; TableError as `plan_formats`."""
+    found = None if TOPIC in table else find_address(spark, table).uri
+    return found or _route(spark, "", table).place
 
 
 def _route(spark: SparkSession, pattern: str, table: str) -> Route:

@@ -106,7 +106,7 @@ def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Ro
     if is_by_topic(settings, table):
         return plan_routing(spark, settings, table, "auto")
     rows, places = plan_formats(spark, settings, {})
-    uri = find_address(spark, table).uri or table_place(spark, table)
+    uri = table_place(spark, table)
     return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, places)
 
 

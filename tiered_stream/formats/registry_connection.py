@@ -20,12 +20,12 @@ from tiered_stream.errors import (
     UnknownSchemaError,
 )
 from tiered_stream.process import muted
-from tiered_stream.timed_answers import timed_pools
+from tiered_stream.timed_answers import read_answer, timed_pools, untrusted_certificate
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
 """Every server is asked so often; the waits between the rounds double, in seconds."""
-_MOST_BYTES, _AT_A_TIME = 8 << 20, 1 << 16
+_MOST_BYTES = 8 << 20
 _HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
 """Statuses after which the same request may succeed."""
 _UNKNOWN = (40401, 40402, 40403)
@@ -110,7 +110,7 @@ class RegistryConnection:
                 # A redirect could take the password elsewhere.
                 answer = self._pools.request("GET", url + path, redirect=False, preload_content=False)
                 try:
-                    status, content = answer.status, _read(answer)
+                    status, content = answer.status, read_answer(answer, _MOST_BYTES)
                 finally:
                     answer.close()
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
@@ -124,18 +124,8 @@ class RegistryConnection:
         raise _refused(url, path, status, found.get("error_code") if isinstance(found, dict) else None)
 
 
-def _read(answer: urllib3.BaseHTTPResponse) -> bytes:
-    content = bytearray()
-    while piece := answer.read1(_AT_A_TIME):
-        content += piece
-        if len(content) > _MOST_BYTES:
-            raise ValueError("its answer does not come to an end")
-    return bytes(content)
-
-
 def _unreached(url: str, error: Exception) -> SchemaRegistryError:
-    causes = (error, *error.args, error.__cause__, error.__context__)
-    untrusted = next((each for each in causes if isinstance(each, ssl.SSLCertVerificationError)), None)
+    untrusted = untrusted_certificate(error)
     if untrusted is not None:
         return SchemaRegistryError(
             f"the schema registry {url}: TLS failed: {untrusted.verify_message}; is its authority in ssl.ca.location?"

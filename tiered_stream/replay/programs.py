@@ -18,9 +18,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
-from tiered_stream.delta.address import find_address
 from tiered_stream.delta.ingest_settings import JOB_SETTINGS
-from tiered_stream.delta.landing_by_topic import lands_in, table_place
+from tiered_stream.delta.landing_by_topic import lands_in
 from tiered_stream.delta.session_checks import CATALOG, EXTENSION
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.inspect.read_cost import priced
@@ -214,8 +213,7 @@ def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: 
     checkpoint, table = job.get("checkpointlocation"), job.get("table")
     if not checkpoint or not table or not isinstance(target, DeltaTarget):
         return None
-    place = find_address(spark, target.place).uri or table_place(spark, target.place)
-    return checkpoint if lands_in(spark, settings, table, place) else None
+    return checkpoint if lands_in(spark, settings, table, target.place) else None
 
 
 def _dry_run(replay: Replay, command: ReplayCommand) -> int:
