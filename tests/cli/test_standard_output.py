@@ -129,7 +129,7 @@ def test_each_look_at_a_driver_is_written_into_a_pipe_when_it_was_taken(
             if len(looks) == 3:
                 raise EnoughError
 
-        monkeypatch.setattr("tiered_stream.cli.watch_command.time.sleep", looked)
+        monkeypatch.setattr("tiered_stream.cli.watch_command.sleep", looked)
         with pytest.raises(EnoughError):
             watch(driver, json=json)
     assert all(b"orders" in look for look in looks)
@@ -138,7 +138,7 @@ def test_each_look_at_a_driver_is_written_into_a_pipe_when_it_was_taken(
 @pytest.mark.parametrize("json", [False, True])
 def test_watch_ends_when_nobody_reads_it_any_more(monkeypatch: pytest.MonkeyPatch, driver: str, json: bool) -> None:
     reads, writes = os.pipe()
-    monkeypatch.setattr("tiered_stream.cli.watch_command.time.sleep", lambda _: None)
+    monkeypatch.setattr("tiered_stream.cli.watch_command.sleep", lambda _: None)
     os.close(reads)
     with io.TextIOWrapper(open(writes, "wb")) as out, monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", out)

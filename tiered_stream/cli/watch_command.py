@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Mapping
+from time import sleep
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -56,7 +56,7 @@ def _print_json(url: str, interval: float, *, once: bool) -> None:
         lines = (orjson.dumps({"query": name, **figures}) + b"\n" for name, figures in sorted(look(url).items()))
         if not write_bytes(b"".join(lines)) or once:
             return
-        time.sleep(interval)
+        sleep(interval)
 
 
 def _show(url: str, interval: float, *, once: bool) -> None:
@@ -64,12 +64,12 @@ def _show(url: str, interval: float, *, once: bool) -> None:
     if once or not console.is_terminal:  # where nothing can be drawn over, each look is a table of its own
         console.print(_table(look(url)))
         while not (once or console.quiet):
-            time.sleep(interval)
+            sleep(interval)
             console.print(_table(look(url)))
         return
     with Live(_table(look(url)), console=console, auto_refresh=False) as live:
         while True:
-            time.sleep(interval)
+            sleep(interval)
             live.update(_table(look(url)), refresh=True)
 
 
