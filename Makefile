@@ -72,12 +72,12 @@ test-slow: venv java ## Run the tests that `make test` leaves out because they t
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
 # The next three take MINUTES, and chaos and fuzz a SEED, which else is drawn and printed. ALONE=1: chaos lets only S3 stall, for
-# queries that no broker helps.
+# queries that no broker helps. FORKS=1: soak deletes the fork server's folder or kills the server each minute.
 chaos: venv java ## Let faults of all kinds strike landing queries for MINUTES=30, and count every record
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(ALONE),--alone)
 
 soak: venv java ## Land by triggers of a second for MINUTES=60 under all kinds of load, look for what grows, count every record
-	@$(BIN)/python -m tests.soak $(or $(MINUTES),60)
+	@$(BIN)/python -m tests.soak $(or $(MINUTES),60) $(if $(FORKS),--fork-faults)
 
 fuzz: venv ## Give every parser mutated bytes for MINUTES=15, both cores busy; a table, and build/fuzz.json
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))

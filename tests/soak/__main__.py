@@ -1,13 +1,13 @@
 """`make soak`: triggers of a second for an hour, while producers, transactions, tiering and retention run, and clients
 come and go at the gateway. Nothing may grow, and in the end every record is counted.
 
-python -m tests.soak [MINUTES]
+python -m tests.soak [MINUTES] [--fork-faults]: with faults, each minute strikes the fork server.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from dataclasses import asdict
 
 from rich.console import Console
@@ -44,9 +44,15 @@ def write(minutes: float, outcome: Outcome, verdicts: list[Verdict]) -> None:
 
 
 def main() -> None:
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("minutes", nargs="?", type=float, default=60.0)
+    parser.add_argument(
+        "--fork-faults", action="store_true", help="delete the fork server's folder or kill it each minute"
+    )
+    given = parser.parse_args()
+    minutes = given.minutes
     with build_folder("soak") as folder:
-        outcome = run(folder, minutes)
+        outcome = run(folder, minutes, given.fork_faults)
     verdicts = judge(outcome.samples)
     write(minutes, outcome, verdicts)
     console.print(report(verdicts))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
+import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +19,11 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tests.soak.held import family
 from tests.soak.produced import TOPIC
 from tests.stack.processes import ServiceProcess, wait_until
 from tests.stack.spark import ROOT, spark_session
-from tiered_stream import land
+from tiered_stream import land, register
 
 TRIGGERS = {"direct": "1 second", "spark": "20 seconds"}
 """By lane. A second is too short for a segment to close: what is read from the tier, the Spark lane reads."""
@@ -31,13 +34,23 @@ CHECKPOINTED = "30"
 """Micro-batches of which a checkpoint keeps the files."""
 
 
+SECONDS_BETWEEN_FAULTS = 60.0
+
+
 @dataclass(frozen=True)
 class Queries:
-    """Both, in one application; tables and checkpoints bear their lanes' names."""
+    """Both queries, in one application. Tables and checkpoints bear the names of the lanes.
+
+    With `fork_faults`, each minute strikes the fork server: in the first quarter of the run its folder is deleted, and
+    the next query starts another server; later the server is killed. Then a batch query has to find a Python, too. Both
+    quarters that are judged are later, so that they compare the same processes.
+    """
 
     folder: str
     bootstrap_servers: str
     seconds_between_heaps: float
+    seconds: float
+    fork_faults: bool = False
 
     @property
     def temporary(self) -> Path:
@@ -84,13 +97,32 @@ class Queries:
             queries.append(query)
             # One after the other: Spark gives a planner's Python ten seconds to start, however busy the machine is.
             wait_until(partial(_has_begun, query), f"the query of the {lane} lane")
+        begun, faults = time.monotonic(), 0
         while all(query.isActive for query in queries) and not ended.wait(self.seconds_between_heaps):
             self._write_heap(spark)
+            passed = time.monotonic() - begun
+            if self.fork_faults and passed > (faults + 1) * SECONDS_BETWEEN_FAULTS:
+                faults += 1
+                self._strike(kill=passed > self.seconds / 4)
+                register(spark)
+                first = {**options, "assign": json.dumps({TOPIC: [0]}), "endingOffsets": "latest"}
+                rows = spark.read.format("tiered_stream").options(**first).load().limit(100).count()
+                sys.stdout.write(f"fault {faults}: a new planner gave {rows} rows\n")
+                sys.stdout.flush()
         for query in queries:
             query.stop()
             if error := query.exception():
                 raise error
         spark.stop()
+
+    def _strike(self, *, kill: bool) -> None:
+        """Delete the fork server's folder, or kill the server."""
+        for pid in family(os.getpid()):
+            words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
+            if any(word.endswith(b"fork_server") for word in words):
+                if kill:
+                    os.kill(pid, signal.SIGKILL)
+                shutil.rmtree(os.fsdecode(words[words.index(b"-m") + 3]), ignore_errors=True)
 
     def _session(self) -> SparkSession:
         # All of the heap is there from the start: what else the JVM takes is seen then.

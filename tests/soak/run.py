@@ -58,8 +58,11 @@ class Outcome:
 class Run:
     """What runs, and what it holds."""
 
-    def __init__(self, folder: Path, stack: TieredStack, gateway: RunningGateway, pause: float) -> None:
-        self.queries = Queries(str(folder), gateway.bootstrap_servers, pause)
+    def __init__(
+        self, folder: Path, stack: TieredStack, gateway: RunningGateway, seconds: float, fork_faults: bool
+    ) -> None:
+        pause = max(SHORTEST_PAUSE, seconds / SAMPLES)
+        self.queries = Queries(str(folder), gateway.bootstrap_servers, pause, seconds, fork_faults)
         self._driver = self.queries.process()
         self._stack, self._gateway, self._pause = stack, gateway, pause
         self._producers = Producers()
@@ -161,9 +164,8 @@ class Run:
         return all(reached[str(partition)] >= end for partition, end in ends.items())
 
 
-def run(folder: Path, minutes: float) -> Outcome:
+def run(folder: Path, minutes: float, fork_faults: bool = False) -> Outcome:
     """Everything in `folder`."""
-    pause = max(SHORTEST_PAUSE, minutes * 60 / SAMPLES)
     with TieredStack(folder / "stack") as stack, RunningGateway(folder / "gateway", stack.options()) as gateway:
         create_tiered_topic(stack.broker, TOPIC, PARTITIONS, RETENTION)
-        return Run(folder, stack, gateway, pause).go_on(minutes * 60)
+        return Run(folder, stack, gateway, minutes * 60, fork_faults).go_on(minutes * 60)
