@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,53 +18,45 @@ from tests.stack.spark import spark_environment
 from tiered_stream.worker_daemon import SPARKS_OWN
 
 _READ = """
-import sys
-from pathlib import Path
+import json, sys
 from tests.delta.archive import ODD, options
-from tests.stack.spark import spark_session
-
-spark = spark_session("daemon", (), {"spark.python.daemon.module": sys.argv[1]})
-workers = spark.sparkContext.parallelize([0, 1], 2)
-imported = workers.map(lambda _: "numba" in sys.modules and "boto3" in sys.modules).collect()
-rows = spark.read.format("tiered_stream").options(**options(ODD)).load().count()
-spark.stop()
-print("found", imported, rows)
-"""
-
-
-_COUNT_HEAPS = """
-import sys
 from tests.malloc_heaps import heaps_of_threads
 from tests.stack.spark import spark_session
 
 spark = spark_session("daemon", (), {"spark.python.daemon.module": sys.argv[1]})
 workers = spark.sparkContext.parallelize([0, 1], 2)
-heaps = workers.map(lambda _: heaps_of_threads()).collect()
+
+def pool(_):
+    import pyarrow
+    return pyarrow.default_memory_pool().backend_name
+
+found = {
+    "imported": workers.map(lambda _: "numba" in sys.modules and "boto3" in sys.modules).collect(),
+    "heaps": workers.map(lambda _: heaps_of_threads()).collect(),
+    "pools": workers.map(pool).collect(),
+    "rows": spark.read.format("tiered_stream").options(**options(ODD)).load().count(),
+}
 spark.stop()
-print("found", [number == 1 for number in heaps])
+print("found", json.dumps(found))
 """
 
-_NAME_POOLS = """
-import sys
-import pyarrow as pa
-from tests.stack.spark import spark_session
 
-spark = spark_session("daemon", (), {"spark.python.daemon.module": sys.argv[1]})
-workers = spark.sparkContext.parallelize([0, 1], 2)
-pools = workers.map(lambda _: pa.default_memory_pool().backend_name).collect()
-spark.stop()
-print("found", [pool == "system" for pool in pools])
-"""
+@cache
+def read_with(daemon: str, path: str = "") -> dict[str, Any]:
+    """What workers of that daemon have before they read anything, and the number of rows that they then read.
 
-
-def read_with(daemon: str, more: dict[str, str] | None = None, program: str = _READ) -> str:
-    """What the program finds with workers of that daemon, `_READ` whether they have the imports at their start."""
+    `path` goes before the others in PYTHONPATH. Spark starts once for the same arguments.
+    """
+    environment = spark_environment()
+    if path:
+        environment["PYTHONPATH"] = os.pathsep.join((path, environment["PYTHONPATH"]))
     done = subprocess.run(
-        [sys.executable, "-c", program, daemon], capture_output=True, text=True, check=False,
-        env={**spark_environment(), **(more or {})},
-    )  # fmt: skip
+        [sys.executable, "-c", _READ, daemon], capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr[-3000:]
-    return next(line for line in done.stdout.splitlines() if line.startswith("found"))
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("found"))
+    found: dict[str, Any] = json.loads(line.removeprefix("found"))
+    return found
 
 
 @pytest.mark.stack
@@ -69,26 +64,26 @@ def read_with(daemon: str, more: dict[str, str] | None = None, program: str = _R
     ("daemon", "imported"), [("tiered_stream.worker_daemon", [True, True]), (SPARKS_OWN, [False, False])]
 )
 def test_workers_have_the_imports_at_their_start_and_read_every_row(daemon: str, imported: list[bool]) -> None:
-    assert read_with(daemon) == f"found {imported} {everything(ODD).num_rows}"
+    found = read_with(daemon)
+    assert (found["imported"], found["rows"]) == (imported, everything(ODD).num_rows)
 
 
 @only_glibc
 @pytest.mark.stack
 @pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARKS_OWN, False)])
 def test_a_workers_threads_share_the_one_heap_that_our_daemon_had(daemon: str, shared: bool) -> None:
-    assert read_with(daemon, program=_COUNT_HEAPS) == f"found {[shared, shared]}"
+    assert [number == 1 for number in read_with(daemon)["heaps"]] == [shared, shared]
 
 
 @only_glibc
 @pytest.mark.stack
 @pytest.mark.parametrize(("daemon", "shared"), [("tiered_stream.worker_daemon", True), (SPARKS_OWN, False)])
 def test_arrow_takes_from_that_heap_in_workers_of_our_daemon(daemon: str, shared: bool) -> None:
-    assert read_with(daemon, program=_NAME_POOLS) == f"found {[shared, shared]}"
+    assert [pool == "system" for pool in read_with(daemon)["pools"]] == [shared, shared]
 
 
 @pytest.mark.stack
 def test_where_an_import_fails_sparks_own_daemon_takes_its_place(tmp_path: Path) -> None:
     (tmp_path / "boto3.py").write_text("raise ImportError('not here')")
-    path = os.pathsep.join((str(tmp_path), spark_environment()["PYTHONPATH"]))
-    found = read_with("tiered_stream.worker_daemon", {"PYTHONPATH": path})
-    assert found == f"found {[False, False]} {everything(ODD).num_rows}"
+    found = read_with("tiered_stream.worker_daemon", str(tmp_path))
+    assert (found["imported"], found["rows"]) == ([False, False], everything(ODD).num_rows)
