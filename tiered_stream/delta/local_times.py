@@ -1,4 +1,4 @@
-"""Local times (TIMESTAMP_NTZ): in maps, where `deltalake` overlooks them, and in columns that hold instants.
+"""Checks for local times (TIMESTAMP_NTZ): in maps, where `deltalake` overlooks them, and mixed up with instants.
 
 Local times need a table feature. deltalake adds the feature for columns, lists and structs, but not for maps, and then
 refuses the table. So columns with local times in maps are added once the table has the feature.
