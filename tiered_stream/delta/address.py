@@ -146,7 +146,7 @@ def register_table(spark: SparkSession, address: TableAddress) -> None:
     """Register the table's folder in the catalog under the table's name, unless the catalog has that name.
 
     Raises:
-        TableError: Spark cannot register the table, or the name belongs to a table in another folder.
+        TableError: Spark cannot register the table.
     """
     with spark_errors(str(address), "entered into the catalog"):
         place = unquote(known_scheme(spark, address.uri or ""))

@@ -43,7 +43,7 @@ class CheckpointFolder:
             return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
 
     def read(self, name: str) -> bytes | None:
-        """Return a file's bytes, or None if there is no file. Raises CorruptDataError beyond `MOST_BYTES` bytes."""
+        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MOST_BYTES`."""
         path = self._child(name)
         with self._errors("read"):
             files = self._files()

@@ -79,7 +79,7 @@ class LandingTable:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The query's newest batch in the table: the log has it at `version` or above; `files` if this process wrote it."""
+    """The query's newest batch, in the table's log at `version` or above; `files` if this process committed it."""
 
     version: int
     batch_id: int
@@ -276,7 +276,10 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _put_back(self, query_id: str, last: _Last) -> TableError:
-        """Commit the last batch's files again, except files that another commit mentions; return the error to raise."""
+        """Commit the lost batch's files again, and return the error to raise.
+
+        Files that another commit has added or removed are left out.
+        """
         files = last.files or ()
         said = (
             f"{self._name}: the commit of batch {last.batch_id}, which brought "

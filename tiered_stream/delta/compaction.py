@@ -1,4 +1,4 @@
-"""Compaction of a table's small files into larger ones, in the background, each `ingest.compactEvery` versions.
+"""Compaction of a table's small files into larger ones, in the background, every `ingest.compactEvery` versions.
 
 Compaction does not change rows: its commit has `dataChange=false` and no application transaction. So readers of changes
 ignore it, and so does the query when it looks for its batches. A compaction that conflicts with another commit is given
@@ -26,8 +26,10 @@ Compact = Callable[[], None]
 """Function that compacts the table as it is now; it may raise any exception."""
 
 _MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{each}FileSize" for each in ("min", "max"))
-"""Spark settings: `OPTIMIZE` rewrites files below the first, and new files are about as large as the second, in bytes
-(Delta: `OptimizeTableCommand`)."""
+"""Settings of `OPTIMIZE` in bytes: it rewrites files below the first size, into files of about the second size.
+
+Delta: `OptimizeTableCommand`.
+"""
 
 
 def compaction_of(

@@ -40,7 +40,7 @@ _COLUMNS = _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIE
 class DataFile:
     """A Parquet file of a table, complete but not committed yet.
 
-    `table` is the table's key (`TableTarget.key`), and `path` is relative to the key. `size` is in bytes,
+    `table` is the table's key (`TableTarget.key`), and `path` is relative to the table's folder. `size` is in bytes,
     `modification_time` in milliseconds since the epoch. `offsets` has the first and the last offset of each partition
     in the file, both inclusive. `topic_ids` has the ids of the file's topics, as far as brokers have reported them.
     `schema` is the schema of the rows in Spark's JSON; None: the target's. `rules` is the text of the table's rules by

@@ -41,7 +41,7 @@ from tiered_stream.source import BatchReader, SplitPartition, StreamReader
 SMALLEST_TASK_BYTES = 8 << 20
 """Minimum size of a task, in bytes; a smaller task costs more than it gains."""
 TABLE_BYTES = 1 << 19
-"""Number of bytes that take a task about as long to land as one more table takes."""
+"""Cost of one more table in a task, as the number of bytes that take about as long to land."""
 FILES = 4
 """Target number of files per task. A core waits for the first bytes of each task, so fewer tasks are faster."""
 
@@ -210,6 +210,6 @@ def tasks_of(
     total = sum(weights)
     tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / most)))]
     for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
-        # The middle of a split decides its task. Integers, because rounding could lead beyond the last task.
+        # The middle of a split decides its task. Integers, because rounded floats could lead beyond the last task.
         tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)
     return [tuple(task) for task in tasks if task]

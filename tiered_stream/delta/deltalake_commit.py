@@ -45,7 +45,7 @@ _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Mes
 
 _T = TypeVar("_T")
 _MOST_ATTEMPTS = 3
-"""Attempts at a change that delta-spark may overwrite: the writer that did so has the table open, so the lock works."""
+"""Maximum attempts at a change that delta-spark may overwrite; once it has opened the table, a lock excludes it."""
 
 
 def open_table(files: TableFiles) -> DeltaTable | None:

@@ -51,7 +51,7 @@ def _may_be_early(column: pq.ColumnSchema, chunk: pq.ColumnChunkMetaData) -> boo
 
 
 def _first_that_is_sure(column: pq.ColumnSchema) -> float | None:
-    """Return the first value from which both calendars agree, in the column's unit.
+    """Return the first value from which Spark's old and new calendars agree, in the column's unit.
 
     None: the column needs no check, because it has no dates or instants (local times need none). INT96 gives infinity.
     """

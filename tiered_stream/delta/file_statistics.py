@@ -145,7 +145,7 @@ def _told(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
 
 
 def _rounded_up(text: str) -> str | None:
-    """Return an upper bound of the text, truncated to 32 characters and one that rounds up; None if no character does.
+    """Return an upper bound of a text: its first 32 characters and a higher one; None if no character is higher.
 
     A text of at most 32 characters is returned unchanged.
     """
@@ -163,7 +163,7 @@ def _date(days: int) -> str | None:
 
 
 def _timestamp(microseconds: int, zone: str, *, round_up: bool) -> str | None:
-    """Return a time as ISO text in ms, such as `2026-11-21T04:05:06.789Z`; None outside the years 1 to 9999."""
+    """Return a time as ISO text such as `2026-11-21T04:05:06.789Z`; None outside the years 1 to 9999."""
     milliseconds = -(-microseconds // 1000) if round_up else microseconds // 1000
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)

@@ -68,7 +68,7 @@ def uri_of(path: str) -> str | None:
 
 
 def local_uri(path: str) -> str:
-    """Return the `file:///folder` URI of a path without a scheme. Raises ConfigurationError as `normal_path` does."""
+    """Return the `file:///folder` URI of a path without a scheme. Raises ConfigurationError if `normal_path` does."""
     return Path(normal_path(str(Path(path).absolute()))).as_uri()
 
 
@@ -136,7 +136,7 @@ class DataFolder(Protocol):
         ...
 
     def grown(self, file: Any) -> None:
-        """Handle that a row group was written to the file (called after each row group)."""
+        """Act on a file after a row group was written to it, for example by freeing page cache."""
         ...
 
     def waiting_bytes(self, file: Any) -> int:
@@ -182,7 +182,7 @@ class _LocalFiles:
 
     def open(self, path: str) -> pa.NativeFile:
         file = self._folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)  # a new table is made when its first files are committed
+        file.parent.mkdir(parents=True, exist_ok=True)  # a new table is created when its first files are committed
         return pa.OSFile(str(file), "wb")
 
     def grown(self, file: pa.NativeFile) -> None:
@@ -194,7 +194,7 @@ class _LocalFiles:
         past = file.tell() - _CACHED_BYTES
         keeps_up = self._writing_back <= (begin - self._begun) * _MOST_TIME_WRITING_BACK
         if past > 0 and keeps_up and hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # advice: not every file system takes it
+            with suppress(OSError):  # only advice, which some file systems do not accept
                 os.posix_fadvise(file.fileno(), 0, past, os.POSIX_FADV_DONTNEED)
             self._writing_back += perf_counter() - begin
 

@@ -185,7 +185,7 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 
 def table_files(settings: Mapping[str, str]) -> TableFiles:
-    """Return a table's file and storage settings, with an empty `uri`; in tasks they come from `as_options`.
+    """Return a table's file and storage settings, with an empty `uri`; in tasks, `as_options` has made `settings`.
 
     Raises:
         ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
@@ -208,12 +208,13 @@ def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
-    """Raise ConfigurationError for an unknown `ingest.*` setting, or a name that looks like a misspelled known one.
+    """Check that all `ingest.*` settings are known, and that no other name looks like a misspelled one.
 
     Other unknown names are left to the source's own check. `own` has further names that the caller knows.
 
     Raises:
-        ConfigurationError: the error has the setting and the nearest known name, or a setting with a placeholder.
+        ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
+            placeholder of Kafka's config providers.
     """
     check_placeholders(settings, (_OURS,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())

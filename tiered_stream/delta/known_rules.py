@@ -38,7 +38,10 @@ class KnownRules:
 
 
 def _look_up(target: TableTarget) -> TableRules | None:
-    """Return the table's rules; None if a table that does not exist yet will have none, or they cannot be checked."""
+    """Look up the table's rules; for a missing table, the rules that it will be created with.
+
+    None: the table cannot be opened, tasks cannot check its rules, or a missing table will have none.
+    """
     from tiered_stream.delta.deltalake_commit import describe, open_table
 
     assert target.rows

@@ -91,7 +91,7 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
 
 
 def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:
-    """Raise ConfigurationError if a table's column that records do not have needs a value, or is a partition column."""
+    """Raise ConfigurationError if a column that neither records nor Delta fill is NOT NULL or a partition column."""
     name = column["name"]
     if _is_filled(column):
         return
@@ -177,7 +177,7 @@ def why_not_direct(
 
 
 def left_to_spark(found: TableDescription) -> str | None:
-    """Return a requirement of the table that only the Spark lane meets, in one line, or None if there is none."""
+    """Return requirements of the table that the direct lane does not meet, in one line; None if it meets all."""
     asked = [
         each
         for each in asked_of_writer(found.writer_features, found.configuration, found.fields)
