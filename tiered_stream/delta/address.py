@@ -1,4 +1,4 @@
-"""Where a table is: a path, or a name that Spark's catalog knows; and the tables that Spark has to make."""
+"""Addresses of tables (a path, or a name in Spark's catalog), and the SQL by which Spark creates and alters tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.spark_session import is_connect
 
 @dataclass(frozen=True, slots=True)
 class TableAddress:
-    """A table as the user named it, by `path` or by `name`, and the URI of its folder: None where it has none yet."""
+    """Address of a table: the user's `path` or `name`, and the URI of the table's folder (None: no folder yet)."""
 
     path: str | None
     name: str | None
@@ -30,22 +30,22 @@ class TableAddress:
         return self.path or self.name or ""
 
     def sql_path(self, spark: SparkSession) -> str:
-        """What SQL calls its folder, whether or not the catalog has the table."""
+        """Return the SQL name of the table's folder, which works even if the catalog does not have the table."""
         place = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
         return f"delta.`{place}`"
 
     @property
     def sql_name(self) -> str:
-        """What SQL calls it."""
+        """The table's name in SQL: the name in the catalog, or its path in the form delta.`path`."""
         return self.name or f"delta.`{spark_path(self)}`"
 
 
 def find_address(spark: SparkSession, table: str) -> TableAddress:
-    """Where a table is: `table` is a path if it has a slash in it.
+    """Return the address of a table; `table` is a path if it contains a slash, otherwise a name in Spark's catalog.
 
     Raises:
-        ConfigurationError: the catalog has something else than a Delta table by that name, or as `normal_path`.
-        TableError: Spark cannot reach the catalog, or the table.
+        ConfigurationError: the name belongs to something other than a Delta table, or `normal_path` refuses the path.
+        TableError: Spark cannot reach the catalog or the table.
     """
     if "/" in table:
         return path_address(table, table_uri(spark, table))
@@ -59,12 +59,12 @@ def find_address(spark: SparkSession, table: str) -> TableAddress:
 
 
 def path_address(path: str, uri: str) -> TableAddress:
-    """Return the address of a table that is named by a path; errors as `normal_path`."""
+    """Return the address of a table that is named by a path. Raises ConfigurationError if `normal_path` refuses it."""
     return TableAddress(normal_path(path), None, uri)
 
 
 def table_location(spark: SparkSession, address: TableAddress) -> str:
-    """The folder of a table that exists, as Hadoop's file systems have it."""
+    """Return the folder of an existing table, in the form that Hadoop's file systems take."""
     if address.path is not None:
         return spark_path(address)
     detail = spark.sql(f"DESCRIBE DETAIL {address.name}").first()
@@ -73,17 +73,21 @@ def table_location(spark: SparkSession, address: TableAddress) -> str:
 
 
 def table_uri(spark: SparkSession, path: str) -> str:
-    """`file:///folder`, `s3://bucket/prefix`, or what another scheme has."""
+    """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
+
+    Raises:
+        ConfigurationError: `normal_path` refuses the path.
+    """
     if is_connect(spark):
-        return uri_of(path) or path  # what it stands for, the server knows
+        return uri_of(path) or path  # only the server knows the file system of a path without a scheme
     return path_uri(path, lambda: spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///"))
 
 
 def path_uri(path: str, default_fs: Callable[[], str]) -> str:
-    """As `table_uri`; `default_fs` gives Hadoop's `fs.defaultFS`, where the path has no scheme.
+    """Return a path's URI; if the path has no scheme, `default_fs` returns Hadoop's `fs.defaultFS` for it.
 
     Raises:
-        ConfigurationError: as `normal_path`.
+        ConfigurationError: `normal_path` refuses the path.
     """
     if (uri := uri_of(path)) is not None:
         return uri
@@ -99,11 +103,11 @@ def make_by_spark(
     given: Mapping[str, str],
     cluster_by: Sequence[str] = (),
 ) -> None:
-    """Let Spark make the table, unless it is there.
+    """Let Spark create the table if it does not exist (`CREATE TABLE IF NOT EXISTS`).
 
     Raises:
-        ConfigurationError: the session lacks what it takes, or as `check_new_columns`.
-        TableError: Spark cannot.
+        ConfigurationError: the session lacks Delta or the table's file system, or Delta refuses a field of the schema.
+        TableError: Spark cannot create the table.
     """
     check_table(spark, address.path)
     layout = f" PARTITIONED BY ({_quoted_name(day_column)})" if day_column else ""
@@ -114,35 +118,35 @@ def make_by_spark(
         with spark_errors(str(address), "made"):
             spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
     except TableError:
-        check_new_columns(schema, given)  # says more of what Delta refuses
+        check_new_columns(schema, given)  # raises a clearer error if Delta refuses a field
         raise
 
 
 def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:
-    """Give properties to a table that is in its folder, whether or not the catalog has it yet.
+    """Set properties of a table by the path of its folder, because the catalog may not have the table yet.
 
     Raises:
-        TableError: Spark cannot.
+        TableError: Spark cannot set the properties.
     """
     with spark_errors(str(address), "changed"):
         spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(given)})")
 
 
 def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
-    """Let `OPTIMIZE` cluster a table that is in its folder, whether or not the catalog has it yet.
+    """Set a table's clustering columns (`CLUSTER BY`) by its folder, because the catalog may not have the table yet.
 
     Raises:
-        TableError: Spark cannot.
+        TableError: Spark cannot change the clustering.
     """
     with spark_errors(str(address), "clustered"):
         spark.sql(f"ALTER TABLE {address.sql_path(spark)} CLUSTER BY ({_columns(columns)})")
 
 
 def register_table(spark: SparkSession, address: TableAddress) -> None:
-    """Let the catalog have the table in the folder by its name, unless it has.
+    """Register the table's folder in the catalog under the table's name, unless the catalog has that name.
 
     Raises:
-        TableError: Spark cannot, or has another by that name.
+        TableError: Spark cannot register the table.
     """
     with spark_errors(str(address), "entered into the catalog"):
         place = unquote(known_scheme(spark, address.uri or ""))
@@ -150,21 +154,21 @@ def register_table(spark: SparkSession, address: TableAddress) -> None:
 
 
 def known_scheme(spark: SparkSession, path: str) -> str:
-    """`s3://` and `s3n://` as `s3a://`, unless the session has a file system for them."""
+    """Return the path with `s3a://` in place of `s3://` or `s3n://`, unless the session has a file system for these."""
     scheme, _, place = path.partition("://")
     hadoop = spark._jsparkSession.sessionState().newHadoopConf()
     return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
 
 
 def spark_path(address: TableAddress) -> str:
-    """The path of a table that is named by one, as Spark takes it: local ones absolute."""
+    """Return the path, as Spark takes it, of a table that is named by a path; a local path is made absolute."""
     uri = address.uri or ""
     local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
     return unquote(urlsplit(uri).path) if local else address.path or ""
 
 
 def _columns(names: Sequence[str]) -> str:
-    """As SQL has them; a dot leads to a field of a column."""
+    """Return a quoted SQL list of columns; a dot in a name separates a column from its field."""
     return ", ".join(".".join(map(_quoted_name, name.split("."))) for name in names)
 
 

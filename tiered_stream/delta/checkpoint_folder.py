@@ -1,6 +1,6 @@
-"""Files of our own in a checkpoint's folder, by Hadoop's file systems: wherever Spark can keep a checkpoint.
+"""Our own files in a checkpoint's folder, accessed through Hadoop's file systems wherever Spark can keep a checkpoint.
 
-Written as Spark writes its own offset log (`CheckpointFileManager`): whole or not at all.
+A file is written as Spark writes its own offset log (`CheckpointFileManager`): completely or not at all.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from tiered_stream.errors import TableError
 
 
 class CheckpointFolder:
-    """It raises ConfigurationError where Spark has no way to the folder; its methods raise TableError where the folder
-    cannot be reached.
+    """A checkpoint's folder, whose files are listed, read, written and deleted through Spark's JVM.
+
+    The constructor raises ConfigurationError if Spark has no file system for the folder. The methods raise TableError
+    if the folder cannot be reached.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         check_file_system(spark, "the folder", folder)
         self.folder = folder
         self._java = cast(Any, spark._jvm)
-        # Each part of a class's name is a question to the JVM: it is asked once.
+        # Looked up once, because py4j sends a request to the JVM for each part of a class's name.
         self._new_path = self._java.org.apache.hadoop.fs.Path
         self._path = self._new_path(folder)
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
@@ -34,14 +36,14 @@ class CheckpointFolder:
         self._made: set[str] = set()
 
     def entries(self, name: str = "") -> list[str]:
-        """The names in the folder, or in one in it; none where there is no such folder."""
+        """Return the names in the folder, or in its subfolder `name`; an empty list if the folder does not exist."""
         path = self._child(name) if name else self._path
         with self._errors("read"):
             files = self._files()
             return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
 
     def read(self, name: str) -> bytes | None:
-        """The file's bytes; None where there is none. Raises CorruptDataError: it has more than `MOST_BYTES`."""
+        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MOST_BYTES`."""
         path = self._child(name)
         with self._errors("read"):
             files = self._files()
@@ -54,7 +56,7 @@ class CheckpointFolder:
         return text
 
     def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
-        """Make the file; one that is there is left as it is, unless it is to be replaced."""
+        """Write a file atomically; an existing file is kept unless `replace` is true."""
         path = self._child(name)
         with self._errors("written to"):
             files = self._files()
@@ -71,7 +73,7 @@ class CheckpointFolder:
                     raise
 
     def delete(self, name: str) -> None:
-        """Delete the file, if there is one."""
+        """Delete a file; a missing file is no error."""
         with self._errors("written to"):
             self._files().delete(self._child(name))
 

@@ -1,12 +1,12 @@
 """The driver's commits into one table: all files of a micro-batch in one transaction, exactly once.
 
-A transaction carries Delta's application transaction under the name that Spark's Delta sink gives it (Delta:
-`DeltaSink`): the query's id, and the batch's id as its version. As in that sink each batch is a commit, one without
-rows as well. A batch that is repeated, in this lane or the other, finds itself there; the batch before has to be there.
-Where a query writes many tables, only those that got rows have a commit of it (`many_tables.py`).
+A commit carries the same application transaction that Spark's Delta sink writes (Delta: `DeltaSink`): the query's id as
+name, the batch's id as version. Each batch is a commit, even a batch without rows, as in Delta's sink. A repeated batch
+is found in the table by its transaction, whichever lane committed it. The batch before it has to be there too. If a
+query writes many tables, a batch is committed only to the tables for which it has rows (`many_tables.py`).
 
-Not every writer of a table excludes every other (a log store of Delta's that checks and then writes knows nothing of
-other processes): a commit that was acknowledged may be overwritten. So the last one is looked for before each.
+Writers of a table do not always exclude each other: some of Delta's log stores check and then write, without regard to
+other processes. So an acknowledged commit can be overwritten, and each commit first looks for the query's last one.
 """
 
 from __future__ import annotations
@@ -42,41 +42,44 @@ from tiered_stream.plan.partitions import check_topic_ids
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 10
-"""Attempts in all; within each, the library itself looks for a free version, deltalake 15 times."""
+"""Maximum number of attempts at one commit; within an attempt, deltalake itself tries 15 times to find a version."""
 MOST_LOG_FILES = 100
-"""To look through for the query's last batch; where there are more of them, the table's state says it sooner."""
+"""Maximum number of log files to scan for the query's last batch; beyond it, reading the table's state is faster."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
-"""Seconds; each wait is twice as long as the one before, and up to a half shorter by chance."""
+"""First and longest wait between attempts, in seconds; the wait doubles, and is shortened at random by up to half."""
 _TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
 _MOST_SHOWN = 10_000
-"""Characters of offsets that an error has; beyond, it names the file that has the offsets."""
+"""Maximum length of offsets in an error, in characters; for longer ones, the error names the checkpoint's file."""
 
 OnGap = Callable[[int | None, int], None]
-"""Called with the query's last batch in the table, and the one that Spark counts as done; raises, or lets it pass."""
+"""Function that handles batches missing in the table: it raises an error, or returns if the query may go on.
+
+Arguments are the query's last batch in the table (None: no batch) and the last batch that Spark counts as done.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LandingTable:
-    """The table that the query was planned for; at each commit it has to be the same one."""
+    """The table that the query was planned for; each commit checks that the table still has this id and still fits."""
 
     files: TableFiles
     schema: StructType
     table_id: str
     why_not: Callable[[TableDescription], str | None]
-    """What keeps the table from the direct lane for the committer's sake (`Committer.why_not_direct`)."""
+    """Function that returns why the committer cannot write the table, or None (`Committer.why_not_direct`)."""
     fail_on_data_loss: bool = True
     rules: TableRules = NO_RULES
-    """By which its rows were checked."""
+    """Rules of the table by which the tasks checked its rows."""
     grow: Grow | None = None
-    """Adds the columns that files have more; None: none has."""
+    """Function that adds or widens columns of the table so that the files fit; None: the columns never change."""
     compaction: Compaction | None = None
     rules_by_file: bool = False
-    """Whether each file says by which rules its rows were checked."""
+    """True if each file names the rules by which its rows were checked (`DataFile.rules`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The query's newest batch in the table, in `version` or above; `files` where this process committed it."""
+    """The query's newest batch, in the table's log at `version` or above; `files` if this process committed it."""
 
     version: int
     batch_id: int
@@ -84,11 +87,11 @@ class _Last:
 
 
 class _LastIsGoneError(Exception):
-    """The last commit, which was acknowledged, is in the log no more."""
+    """The query's last commit was acknowledged, but is no longer in the log."""
 
 
 class TableCommits:
-    """The commits of one query, one at a time."""
+    """Commits of one query into one table, one at a time."""
 
     def __init__(
         self,
@@ -99,7 +102,7 @@ class TableCommits:
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`landed`: what the table got last, where not each batch is a commit in it; None: the batch before."""
+        """`landed` is the last batch that the table must have; None: the batch before, because every batch commits."""
         self._table = table
         self._planned = planned
         self._name = f"the table {planned.files.uri}"
@@ -111,44 +114,49 @@ class TableCommits:
         self._topic_ids: dict[str, UUID] | None = None
 
     def is_committed(self, query_id: str, batch_id: int) -> bool:
-        """Whether the table has the batch already; the first time, whether it has those before it.
+        """Return whether the table has the batch already; the first call also checks that no earlier batch is missing.
 
         Raises:
-            TableError: the table cannot be read, or is another one, or what `on_gap` raises.
+            TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
         """
         return self._last_known(query_id, batch_id).batch_id >= batch_id
 
     @property
     def table_id(self) -> str:
-        """Delta's id of the table, whatever name it was opened by."""
+        """Delta's id of the table, the same for every path or name by which it is opened."""
         return self._planned.table_id
 
     def last_batch(self, query_id: str, batch_id: int) -> int:
-        """The query's newest batch in the table, -1: none. Arguments and errors as `is_committed`."""
+        """Return the query's newest batch in the table, or -1; `batch_id` is the batch about to be committed.
+
+        Raises:
+            TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
+        """
         return self._last_known(query_id, batch_id).batch_id
 
     def check(self, files: Sequence[DataFile]) -> None:
-        """Check that the table would take the files now; it gets the columns that they have more.
+        """Check that the table would accept the files now; columns that the files need are added or widened first.
 
         Raises:
-            TableError: it would not, as in `commit`.
+            TableError: the table was replaced by another, or no longer fits the direct lane or the files.
         """
         self._fitting(self._begin(), files)
 
     def prepare(self) -> None:
-        """A commit follows, once tasks have written its files: what it needs of the table can be read meanwhile."""
+        """Start to read the table's state for the next commit, while tasks still write the files."""
         self._table.prepare()
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
-        """Make the files part of the table, unless the batch is in it.
+        """Commit the files of a batch to the table, unless the table has the batch already.
 
         Returns:
-            A version of the log that is not above the one with the batch; None: it was there already.
+            A version of the log at or below the version that has the batch; None: the table had the batch already.
 
         Raises:
-            TableError: the table is another one, or has changed so that the direct lane no longer fits, or the last
-                commit is gone, or no attempt succeeded.
-            DataLossError: a topic was made again since the query's last commit, and the policy is to fail.
+            TableError: the table was replaced by another, or no longer fits the direct lane or the files, or the
+                query's last commit is gone from the log, or no attempt succeeded.
+            DataLossError: a topic was deleted and created again since the query's last commit, and
+                `fail_on_data_loss` is true.
         """
         last = self._last_known(query_id, batch_id)
         self._check_topics(query_id, last, files)
@@ -161,7 +169,7 @@ class TableCommits:
         return BatchCommit(query_id, batch_id, files, self._planned.files.day_column, self._topic_ids or {})
 
     def _check_topics(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> None:
-        """The topics are those that the query landed before, as its last commit has their ids."""
+        """Check that no topic was deleted and created again: its id must be the one in the query's last commit."""
         if self._topic_ids is None:
             version = last.version - 1
             first = max(self._landed.version if self._landed else 0, version - MOST_LOG_FILES)
@@ -171,7 +179,7 @@ class TableCommits:
         self._topic_ids |= now
 
     def _last_known(self, query_id: str, batch_id: int) -> _Last:
-        """The query's last batch, as this process knows it; the first time, the one in the table."""
+        """Return the query's last batch; the first call reads it from the table, later calls return what is known."""
         if self._last is None:
             transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
             newest = self._newest_since(due.version, query_id, transaction)
@@ -187,7 +195,7 @@ class TableCommits:
             newest = self._newest_since(last.version, batch.query_id, transaction)
             if newest is not None and newest < last.batch_id and last.files is not None:
                 raise _LastIsGoneError
-            # An attempt that failed may have committed nevertheless: only its answer was lost.
+            # A failed attempt may have committed nevertheless, and only its response was lost.
             if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
                 self._last = _Last(transaction.state.version + 1, batch.batch_id)
                 return None
@@ -206,17 +214,21 @@ class TableCommits:
         raise AssertionError("the last attempt has returned or raised")
 
     def _fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
-        """A transaction on the table as it takes the files; raises TableError as `check`."""
+        """Add or widen columns for the files, check that the table accepts the files, and return a transaction for it.
+
+        Raises:
+            TableError: the table was replaced by another, or no longer fits the direct lane or the files.
+        """
         if self._grown(transaction.state.description, files):
             transaction = self._begin()
         self._check_fit(transaction.state.description, files)
         return transaction
 
     def _grown(self, found: TableDescription, files: Sequence[DataFile]) -> bool:
-        """Whether the table got columns for the files, so that the transaction no longer goes with it."""
+        """Add or widen columns for the files; return whether the table changed, which calls for a new transaction."""
         if self._planned.grow is None:
             return False
-        # By its rows' own schemas: each may have what others lack.
+        # The schemas are joined, because each file may have columns that other files lack.
         schemas = _schemas(files)
         try:
             return bool(schemas) and self._planned.grow(found.fields, joined_columns(schemas))
@@ -235,9 +247,9 @@ class TableCommits:
         return transaction
 
     def _newest_since(self, first: int, query_id: str, transaction: DeltaTransaction) -> int | None:
-        """The query's newest batch, -1: none; None where the table may have forgotten it.
+        """Return the query's newest batch: -1 if there is none, None if the table may have dropped its transaction.
 
-        It is in version `first` or above, if anywhere: the log's files say it sooner than the table's state.
+        The batch can only be in version `first` or above. Scanning these log files is faster than reading the state.
         """
         version = transaction.state.version
         newest = self._log.newest_batch(query_id, first, version) if version - first < MOST_LOG_FILES else None
@@ -264,7 +276,10 @@ class TableCommits:
             raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
 
     def _put_back(self, query_id: str, last: _Last) -> TableError:
-        """Commit the last batch's files again, but for those that others have changed since; the error to end with."""
+        """Commit the lost batch's files again, and return the error to raise.
+
+        Files that another commit has added or removed are left out.
+        """
         files = last.files or ()
         said = (
             f"{self._name}: the commit of batch {last.batch_id}, which brought "
@@ -272,11 +287,11 @@ class TableCommits:
             f"version {last.version} or soon after: another writer, which does not exclude this one, has overwritten "
             "it. The documentation says which writers may share a table (ingest.commit). "
         )
-        # From here on anybody may have committed it: another process, or an attempt below whose answer is lost.
+        # From here on, another process or an attempt below with a lost response may have committed the batch.
         self._last = _Last(last.version, last.batch_id - 1)
         try:
             version = self._table.begin().state.version
-            # Whoever had seen the commit may have compacted or deleted its files: their rows are not to come back.
+            # A writer that saw the lost commit may have compacted or deleted its files. Their rows must not come back.
             gone_on = self._log.mentioned([file.path for file in files], last.version, version)
             if gone_on is None:
                 raise TableError("the log's older files, which would say what became of them, are removed already")
@@ -291,18 +306,18 @@ class TableCommits:
 
 
 def _schemas(files: Sequence[DataFile]) -> list[StructType]:
-    """Those of rows that have grown."""
+    """Return the distinct row schemas of the files; only a file whose schema has outgrown the target's carries one."""
     texts = dict.fromkeys(file.schema for file in files if file.schema)
     return [StructType.fromJson(orjson.loads(each)) for each in texts]
 
 
 def forgets(transaction: DeltaTransaction) -> bool:
-    """Whether the table drops application transactions after a while."""
+    """Return whether the table drops application transactions (`delta.setTransactionRetentionDuration` is set)."""
     return _TRANSACTION_RETENTION in transaction.state.description.configuration
 
 
 def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
-    """Batches are lost: fail, or say it in the log and go on, as `failOnDataLoss` wants it."""
+    """Return the function for batches missing in the table: it raises TableError if `fail`, else it logs a warning."""
 
     def found(last: int | None, done: int) -> None:
         first = 0 if last is None else last + 1
@@ -327,9 +342,9 @@ def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
     end = f"the end of batch {batch_id}"
     try:
         found = SparkCheckpoint(CheckpointFolder(spark, checkpoint)).ends(batch_id)
-    except TieredStreamError as error:  # What is said is an error already, which offsets only explain.
+    except TieredStreamError as error:  # The caller reports an error already; the offsets only explain it.
         return f"{end} ({error})"
-    if found is None:  # Spark keeps those of the last hundred batches (spark.sql.streaming.minBatchesToRetain)
+    if found is None:  # Spark keeps offsets of the last 100 batches (spark.sql.streaming.minBatchesToRetain)
         return end
     offsets = " ".join(each or "-" for each in found.by_source.values())
     return offsets if len(offsets) <= _MOST_SHOWN else f"{end}, as offsets/{batch_id} has it"

@@ -1,6 +1,6 @@
-"""Who writes the versions of the table's log: the session's delta-spark, or deltalake (`ingest.commit`).
+"""Choice of the committer, which writes the versions of a table's log: delta-spark or deltalake (`ingest.commit`).
 
-Writers of one table have to exclude each other, else one overwrites the other's commit.
+Writers of one table have to exclude each other. Otherwise one writer overwrites the other's commit.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits, `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`, and in one line why."""
+    """The library that commits (`by`: `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`), and the reason in one line."""
 
     by: str
     reason: str
 
     def why_not_direct(self, found: TableDescription) -> str | None:
-        """What the table asks of its writers that this one does not do; None: nothing."""
+        """Return why this committer cannot write the table, with the table's requirements that it lacks, or None."""
         if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(found)):
             return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
         return None
 
     def open(self, spark: SparkSession, address: TableAddress, files: TableFiles) -> CommitTable:
-        """The table, to be committed to."""
+        """Return the table, opened for commits by the chosen library."""
         if self.by == COMMIT_BY_SPARK:
             return DeltaSparkTable(spark, address)
         from tiered_stream.delta.deltalake_commit import DeltalakeTable
@@ -61,20 +61,26 @@ class Committer:
 
 
 def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableFiles) -> Lock:
-    """What deltalake holds at each of its commits, so that the session's delta-spark does not overwrite it."""
+    """Return the lock that deltalake holds during its commits, so that the session's delta-spark cannot overwrite them.
+
+    Where delta-spark cannot be locked out (`excluded_delta_spark`), the lock does nothing.
+    """
     excluded = excluded_delta_spark(spark, address, files)
     return excluded.lock if excluded else nullcontext
 
 
 def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
-    """The table as the session's delta-spark has it, if deltalake can exclude that by a lock."""
-    # A lock belongs to a thread: Python's have to have threads of their own in the JVM, as is Spark's default.
+    """Return delta-spark's view of the table if deltalake can lock delta-spark out, else None.
+
+    A lock is possible for a local folder, in a session with delta-spark.
+    """
+    # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).
     lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
     return DeltaSparkTable(spark, address) if lockable else None
 
 
 def lock_for_making(spark: SparkSession, files: TableFiles) -> Lock:
-    """As `lock_for_deltalake`, of a table that is still to be made, so that no catalog has it yet."""
+    """Return deltalake's lock against delta-spark for a table that does not exist yet, so that no catalog has it."""
     return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
 
 
@@ -86,10 +92,12 @@ def choose_committer(
     *,
     has_delta: Callable[[SparkSession], bool] = has_delta_spark,
 ) -> Committer:
-    """The one that was asked for, else the one that excludes the other queries of the session.
+    """Return the committer that `asked` (`ingest.commit`) names, or for `auto` a committer that suits the session.
+
+    With `auto`, the committer excludes the other queries of the session.
 
     Raises:
-        ConfigurationError: the session cannot commit as it is asked to.
+        ConfigurationError: the session cannot commit in the way that the settings ask for.
     """
     why_not_spark = _why_not_spark(spark, files, has_delta)
     if asked == COMMIT_BY_SPARK and why_not_spark:
@@ -113,7 +121,10 @@ def choose_committer(
 
 
 def _check_objects(storage: TableStorage, why: str) -> None:
-    """Raises ConfigurationError: deltalake is to commit, which gives its objects no ACL and no storage class."""
+    """Raise ConfigurationError if an ACL or a storage class is set, which deltalake does not give to its objects.
+
+    `why` says why deltalake commits.
+    """
     for name, value in ((ACL, storage.acl), (STORAGE_CLASS, storage.storage_class)):
         if value:
             raise ConfigurationError(
@@ -136,7 +147,7 @@ def _local(files: TableFiles) -> bool:
 
 
 def _kept_by_spark(found: TableDescription) -> str:
-    """What the table asks of who commits that delta-spark alone does; nothing where it asks for nothing of it."""
+    """Return the names of the table's requirements that only delta-spark meets, joined by "and"; may be empty."""
     asked = asked_of_writer(found.writer_features, found.configuration, found.fields)
     names = dict.fromkeys(each.name for each in asked if each.requirement.handling is Handling.BY_SPARK)
     if TYPE_WIDENING in names:

@@ -1,8 +1,9 @@
-"""Small files of a table into larger ones, beside the query, after every so many versions (`ingest.compactEvery`).
+"""Compaction of a table's small files into larger ones, in the background, every `ingest.compactEvery` versions.
 
-Rows stay what they are: the commit says `dataChange=false`, and has no application transaction, so that neither readers
-of changes nor the query's own books see it. One that loses to another commit is given up, and the next one is tried
-where it is due; a batch never waits for one. All tables of a process share one thread, so that memory is bounded.
+Compaction does not change rows: its commit has `dataChange=false` and no application transaction. So readers of changes
+ignore it, and so does the query when it looks for its batches. A compaction that conflicts with another commit is given
+up; the next one runs when it is due. Batches never wait for a compaction. All tables of a process share one thread, so
+that memory is bounded.
 """
 
 from __future__ import annotations
@@ -22,16 +23,22 @@ from tiered_stream.delta.ingest_settings import COMMIT_BY_SPARK, TableFiles
 log = logging.getLogger(__name__)
 
 Compact = Callable[[], None]
-"""Compacts the table as it is now. It may raise anything."""
+"""Function that compacts the table as it is now; it may raise any exception."""
 
 _MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{each}FileSize" for each in ("min", "max"))
-"""Files below the one are taken, new ones are about as large as the other (Delta: `OptimizeTableCommand`)."""
+"""Settings of `OPTIMIZE` in bytes: it rewrites files below the first size, into files of about the second size.
+
+Delta: `OptimizeTableCommand`.
+"""
 
 
 def compaction_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer
 ) -> Compaction | None:
-    """By who commits, so that the two exclude each other; None: it is not wanted."""
+    """Return the table's compaction by the library that commits, or None if `ingest.compactEvery` is not set.
+
+    Using the committer's library makes compaction and commits exclude each other.
+    """
     if files.compact_every is None:
         return None
     if committer.by == COMMIT_BY_SPARK:
@@ -40,7 +47,7 @@ def compaction_of(
 
 
 class Compaction:
-    """Of one table; called by one thread."""
+    """Background compaction of one table; its methods are called by one thread."""
 
     def __init__(self, table: str, every: int, compact: Compact) -> None:
         self._table = table
@@ -49,20 +56,20 @@ class Compaction:
         self._running: Future[None] | None = None
 
     def after(self, before: int, version: int) -> None:
-        """A commit has brought the table from the one version to the other."""
+        """Start a compaction if a commit from version `before` to `version` makes one due and none is running."""
         due = before // self._every != version // self._every
         if due and (self._running is None or self._running.done()):
             self._running = _thread().submit(self._run)
 
     def wait(self) -> None:
-        """Until what is under way is done."""
+        """Wait until the running compaction is done; return at once if there is none."""
         if self._running is not None:
             self._running.result()
 
     def _run(self) -> None:
         try:
             self._compact()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the query goes on
+        except Exception as error:  # noqa: BLE001 - the query goes on after any error
             line = str(error).strip().partition("\n")[0]
             log.warning("the table %s was not compacted, and is tried again later: %s", self._table, line)
 
@@ -73,9 +80,10 @@ def _thread() -> ThreadPoolExecutor:
 
 
 def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> None:
-    """By deltalake, or by the session's delta-spark if that has opened the table: then deltalake needs its lock.
+    """Compact the table with deltalake, or with delta-spark if the session's delta-spark has opened the table.
 
-    deltalake compacts and commits in one call. Under the lock, batches would wait for all of that.
+    With the table open in delta-spark, deltalake would need delta-spark's lock. deltalake compacts and commits in one
+    call, so batches would wait for the lock during the whole compaction.
     """
     from tiered_stream.delta.deltalake_compaction import compact_crowded, is_crowded
 
@@ -87,7 +95,7 @@ def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> N
 
 
 def _optimize(spark: SparkSession, address: TableAddress, target_bytes: int) -> None:
-    """By Delta's own `OPTIMIZE`; its settings are those of a session of its own."""
+    """Compact the table with Delta's `OPTIMIZE`, in a new session so that its settings affect nothing else."""
     session = spark.newSession()
     for name in (_MIN_FILE_SIZE, _MAX_FILE_SIZE):
         session.conf.set(name, str(target_bytes))

@@ -1,6 +1,7 @@
-"""One row a file: all that goes through Spark in the direct lane, from the executors to the driver's commit.
+"""Rows that name a task's data files: in the direct lane, only these go through Spark from executors to the driver.
 
-A task's first row carries what the whole task cost; a task that wrote no file has that one row, without a path.
+There is one row per file. A task's first row also has the metrics of the whole task. A task that wrote no file returns
+one row without a path.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FILE_FIELDS: dict[str, type] = {
 }  # fmt: skip
 _TASK_FIELDS: dict[str, type] = {each.name: type(each.default) for each in fields(ReadMetrics)} | {PEAK_MEMORY: int}
 _ARROW = {str: "string", int: "int64", float: "double"}
-"""Names of types, as no more than the names is wanted where Spark looks the source up."""
+"""Arrow's type names by Python type; only names, so that Spark can look the source up without importing pyarrow."""
 _SPARK = {str: StringType(), int: LongType(), float: DoubleType()}
 _TASK_PREFIX = "task_"
 _COLUMNS = _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIELDS.items()}
@@ -37,13 +38,14 @@ _COLUMNS = _FILE_FIELDS | {_TASK_PREFIX + name: kind for name, kind in _TASK_FIE
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A Parquet file of a table, whole but not committed yet.
+    """A Parquet file of a table, complete but not committed yet.
 
-    `table` is its key (`TableTarget.key`), `path` is relative to that, `size` in bytes, `modification_time` in
-    milliseconds since the epoch; `offsets` are the first and the last offset of each partition in the file, both
-    inclusive; `topic_ids` are those of its topics, as far as brokers have told them; `schema` is that of the rows, in
-    Spark's JSON, where it is not the target's; `rules` are those of the table by which its rows were checked, as text.
-    A file of dead letters names in `dead_letters_for` the key of the table whose rows their records did not become.
+    `table` is the table's key (`TableTarget.key`), and `path` is relative to the table's folder. `size` is in bytes,
+    `modification_time` in milliseconds since the epoch. `offsets` has the first and the last offset of each partition
+    in the file, both inclusive. `topic_ids` has the ids of the file's topics, as far as brokers have reported them.
+    `schema` is the schema of the rows in Spark's JSON; None: the target's. `rules` is the text of the table's rules by
+    which the rows were checked. In a file of dead letters, `dead_letters_for` is the key of the table that their
+    records were meant for.
     """
 
     table: str
@@ -61,15 +63,16 @@ class DataFile:
 
     @property
     def share(self) -> str:
-        """The key of the table with which the file is committed: dead letters belong to the batch of their table."""
+        """Key of the table with whose batch the file is committed; for dead letters, the table they were meant for."""
         return self.dead_letters_for or self.table
 
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """Records of a task that are in no file because their table is parked, or a folder of theirs cannot be written.
+    """Records of a task that are in no file because their table is parked, or one of its folders cannot be written.
 
-    `table` is the key of the table that they are for; `offsets` as of a file.
+    `table` is the key of the table that the records are for. `offsets` has the first and the last offset of each
+    partition, both inclusive. `held_why` is the reason.
     """
 
     table: str
@@ -78,14 +81,14 @@ class HeldRows:
 
 
 def spark_file_schema() -> StructType:
-    """The rows' schema."""
+    """Return the Spark schema of the rows that name data files."""
     return StructType([StructField(name, _SPARK[kind]) for name, kind in _COLUMNS.items()])
 
 
 def file_rows(
     files: Sequence[DataFile], metrics: ReadMetrics, peak_memory: int, held: Sequence[HeldRows] = ()
 ) -> pa.RecordBatch:
-    """What a task has to say: its files, what it cost, and the largest memory (bytes) of its process so far."""
+    """Return a task's rows for the driver: its files, its held rows, its metrics, and its peak memory in bytes."""
     import pyarrow as pa
 
     spent = {_TASK_PREFIX + name: value for name, value in (asdict(metrics) | {PEAK_MEMORY: peak_memory}).items()}
@@ -97,7 +100,7 @@ def file_rows(
 
 
 def _array(kind: type, values: Sequence[Any]) -> pa.Array:
-    """From buffers: to make an array of Python values pyarrow imports pandas (32 MiB, a third of a second)."""
+    """Build an Arrow array from buffers, because pyarrow imports pandas to convert Python values (32 MiB, 0.3 s)."""
     import numpy as np
     import pyarrow as pa
 
@@ -121,13 +124,13 @@ def _row(written: DataFile | HeldRows) -> dict[str, Any]:
 
 
 def data_files(rows: Iterable[Row]) -> list[DataFile]:
-    """Inverse of `file_rows`: the files."""
+    """Return the data files that rows made by `file_rows` name."""
     names = [name for name in _FILE_FIELDS if name != "held_why"]
     return [_file({name: row[name] for name in names}) for row in rows if row["path"] is not None]
 
 
 def held_rows(rows: Iterable[Row]) -> list[HeldRows]:
-    """Inverse of `file_rows`: what is in no file."""
+    """Return the held rows (records that are in no file) from rows made by `file_rows`."""
     held = (row for row in rows if row["held_why"] is not None)
     return [HeldRows(row["table"], _offsets(row["offsets"]), row["held_why"]) for row in held]
 
@@ -143,20 +146,20 @@ def _file(found: dict[str, Any]) -> DataFile:
 
 
 def observed(rows: DataFrame) -> DataFrame:
-    """The rows, their sums reported in each `StreamingQueryProgress` under `OBSERVATION`."""
+    """Return the rows, with their totals reported in each `StreamingQueryProgress` under `OBSERVATION`."""
     return rows.observe(OBSERVATION, *_file_totals(rows.sparkSession.sparkContext._gateway))
 
 
 @lru_cache(maxsize=1)
 def _file_totals(_gateway: object) -> list[Column]:
-    """What is observed of files, made once for the JVM: each is five calls into it."""
+    """Return the totals to observe; cached per JVM, because making one takes five calls into the JVM."""
     others = sql.sum("size").alias("file_bytes"), sql.count("path").alias("files"), sql.count("held_why").alias("held")
     return [*totals(_TASK_FIELDS), *others]
 
 
 def totals(task_fields: Iterable[str]) -> list[Column]:
-    """The sums of the columns `task_NAME`, by their names."""
-    # Not as text: a job that lands a little would have Spark's parser for that alone, which takes 0.3 s to load.
+    """Return an aggregate of the column `task_NAME` for each field name: the sum, or the maximum for a peak value."""
+    # No SQL text, because Spark's parser takes 0.3 s to load, and a small job would need it for nothing else.
     return [_total(name) for name in task_fields]
 
 

@@ -1,6 +1,7 @@
-"""The readers of the source whose tasks write the table's files: planned like `tiered_stream`, rows are files' names.
+"""Spark readers of the direct lane: they plan like the `tiered_stream` source, but their tasks write the table's files.
 
-Offsets, and so the checkpoint, are those of `tiered_stream`: a query may go on in the other lane.
+The rows that they return name the files. Offsets and checkpoints are the same as those of `tiered_stream`, so a query
+can continue in the other lane.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ from tiered_stream.process import collection_paused, settle_worker, share_heap
 from tiered_stream.source import BatchReader, SplitPartition, StreamReader
 
 SMALLEST_TASK_BYTES = 8 << 20
-"""Below this, a task of its own costs more than it gains."""
+"""Minimum size of a task, in bytes; a smaller task costs more than it gains."""
 TABLE_BYTES = 1 << 19
-"""One more table takes a task about as long as to land so much."""
+"""Cost of one more table in a task, as the number of bytes that take about as long to land."""
 FILES = 4
-"""Of one task: at its start a core waits for the first bytes, so that fewer tasks are quicker."""
+"""Target number of files per task. A core waits for the first bytes of each task, so fewer tasks are faster."""
 
 
 class FilesPartition(InputPartition):
-    """The splits that one task lands, where else it is to report what they cost, and what is known of tables.
+    """One task's splits, further addresses for its metrics, and what the planner knows of tables and topics.
 
-    `held` are those that are parked, `rules` what they ask of rows, each by key; `rows` what the planner was told by a
-    registry of the rows of topics, by topic.
+    `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rules` has the rules of tables by key.
+    `rows` has the row formats that the planner got from a schema registry, by topic.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class FilesPartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class TasksWrite:
-    """What the tasks of a query write, and how its splits are made tasks."""
+    """Planner and writer of a query's tasks: it groups splits into tasks, and writes a task's files."""
 
     routing: Routing
     park: bool
     parked_file: str
     only: str | None
     transaction: tuple[str, int | None] = ("", None)
-    """The application transaction, as far as it is not that of Spark's query and batch."""
+    """Query id and batch id of the application transaction; "" and None stand for Spark's query and batch."""
 
     @classmethod
     def asked(cls, options: Mapping[str, str]) -> TasksWrite:
@@ -97,18 +98,22 @@ class TasksWrite:
         return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
 
     def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
-        """How to log in to the registry is among the options alone."""
+        """Return row formats from the schema registry, by topic, without its login, which only the options carry."""
         found = self.routing.registered(map(_topic, task))
         return {topic: replace(how, registry={}) for topic, how in found.items()}
 
     def _unknown_tables(self, splits: Sequence[Split]) -> list[TableTarget]:
-        """Whose rules nobody has looked up; where tables are parked, or caught up, none that has any is written."""
+        """Return the splits' tables whose rules are not known yet.
+
+        The list is empty if tables may be parked or one is being caught up, because no table with rules is written
+        then.
+        """
         if self.routing.has_rules or self.park or self.only is not None:
             return []
         return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
 
     def _parked(self) -> tuple[str, ...]:
-        """As far as they are told: what is written for others, the driver does not commit."""
+        """Return the keys of parked tables from the driver's file; files for tables parked since are not committed."""
         try:
             return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
         except FileNotFoundError:
@@ -140,7 +145,7 @@ class TasksWrite:
 
 
 class FilesReader(StreamReader):
-    """Plans as `StreamReader` does; its tasks write."""
+    """Streaming reader that plans like `StreamReader`, and whose tasks write the tables' files."""
 
     def __init__(self, options: Options, tasks: TasksWrite) -> None:
         super().__init__(options)
@@ -149,7 +154,7 @@ class FilesReader(StreamReader):
 
     @classmethod
     def asked(cls, options: Mapping[str, str]) -> FilesReader:
-        """That of a query with these options; errors as `parse_options`."""
+        """Return the streaming reader for a query's options. Raises ConfigurationError if options are invalid."""
         return cls(parse_options(source_options(options), streaming=True), TasksWrite.asked(options))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -163,7 +168,7 @@ class FilesReader(StreamReader):
 
 
 class FilesBatchReader(BatchReader):
-    """Plans as `BatchReader` does; its tasks write."""
+    """Batch reader that plans like `BatchReader`, and whose tasks write the tables' files."""
 
     def __init__(self, options: Options, tasks: TasksWrite) -> None:
         super().__init__(options)
@@ -171,7 +176,7 @@ class FilesBatchReader(BatchReader):
 
     @classmethod
     def asked(cls, options: Mapping[str, str]) -> FilesBatchReader:
-        """That of a query with these options; errors as `parse_options`."""
+        """Return the batch reader for a query's options. Raises ConfigurationError if options are invalid."""
         return cls(parse_options(source_options(options), streaming=False), TasksWrite.asked(options))
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -190,21 +195,21 @@ def _topic(split: Split) -> str:
 def tasks_of(
     splits: Sequence[Split], *, target_bytes: int, parallelism: int, tables: Sequence[str] = ()
 ) -> list[tuple[Split, ...]]:
-    """Neighbours together, in tasks of about the same size, so that none is waited for.
+    """Group neighbouring splits into tasks of about the same size, so that all tasks take about as long.
 
-    A task has about `FILES` files of `target_bytes`, or less where else there were fewer than `parallelism` tasks.
-    `tables`: that of each split, unless they have one.
+    A task fills about `FILES` files of `target_bytes` bytes, or less if there would be fewer than `parallelism` tasks.
+    `tables` has the table of each split; it is empty if all splits go to one table.
     """
     sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
     for at, (before, table) in enumerate(pairwise(tables), 1):
         sizes[at] += TABLE_BYTES if table != before else 0
     share = -(-sum(sizes) // parallelism)
     most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
-    # No split is more than a task: one from a broker may span a gap of any length in the offsets.
+    # A split counts as one task at most, because a split from a broker may span an offset gap of any length.
     weights = [min(size, most) for size in sizes]
     total = sum(weights)
     tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / most)))]
     for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
-        # By where its middle lies in the whole; in whole numbers, so that none is rounded up to the end.
+        # The middle of a split decides its task. Integers, because rounded floats could lead beyond the last task.
         tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)
     return [tuple(task) for task in tasks if task]

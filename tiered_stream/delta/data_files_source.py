@@ -1,7 +1,7 @@
-"""The source whose tasks write the table's files, as far as Spark looks it up.
+"""Spark data source of the direct lane, whose tasks write the table's files.
 
-Spark starts a Python process for that alone, whenever a query is made: what plans and writes is imported by the
-processes that do.
+Spark starts a Python process to look the source up, each time a query is made. So this module imports little; the
+processes that plan and write import the rest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SOURCE = "tiered_stream_files"
 
 
 class FilesDataSource(DataSource):
-    """For `landing` alone: whoever reads it writes files that nobody commits."""
+    """Data source for `landing` only, because a read writes files that nothing else commits."""
 
     @classmethod
     def name(cls) -> str:

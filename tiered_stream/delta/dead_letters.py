@@ -1,10 +1,10 @@
 """Dead letters of a query, committed exactly once with the batch of the table that their records were for.
 
-Two tables cannot be committed to at once. So the dead letters of a batch are committed first, and the table's rows
-after them: a batch is whole in both when the table has it. Where a batch failed between the two commits, its records
-may be sorted anew when it is repeated, because the schema or a constraint has changed. So dead letters name the table,
-the query and the batch that they belong to, and those of a batch that the table does not have are removed before the
-repeated batch commits its own.
+Two tables cannot be committed to at once. So a batch's dead letters are committed first, and the table's rows after
+them. If the table has the batch, both tables are complete. If a batch fails between the two commits, its repetition may
+sort records differently, because the schema or a constraint has changed. So each dead letter names its table, query and
+batch. Before a repeated batch commits its dead letters, the old dead letters of a batch that the table lacks are
+removed.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ if TYPE_CHECKING:
     from delta.tables import DeltaTable
 
 Unfinished = Mapping[str, int]
-"""Keys of tables, each with the query's newest batch that the table has: dead letters of later ones are unfinished."""
+"""The query's newest batch in each table, by the table's key; dead letters of later batches are unfinished."""
 
 
 def dead_letter_columns() -> StructType:
-    """Columns of a table for dead letters."""
+    """Return the columns of a table for dead letters."""
     return spark_columns(DEAD_LETTER_SCHEMA, None)
 
 
 def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
-    """Raises DeadLetterLimitError: of so many records of a micro-batch too many are dead letters."""
+    """Raise DeadLetterLimitError if `dead` of a micro-batch's `records` records pass the limit.
+
+    `table` names the table for dead letters in the error.
+    """
     if limit is not None and limit.is_passed(dead, records):
         raise DeadLetterLimitError(
             f"{dead:,} of the {records:,} records of the micro-batch are dead letters, more than "
@@ -54,7 +57,10 @@ def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: s
 
 
 def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str]) -> None:
-    """The same of files, before they are committed; `tables` are the names of the tables for dead letters."""
+    """Raise DeadLetterLimitError if too many records in a micro-batch's files are dead letters; call before commits.
+
+    `tables` names the tables for dead letters in the error.
+    """
     dead = sum(file.records for file in files if file.dead_letters_for is not None)
     check_limit(limit, dead, sum(file.records for file in files), ", ".join(sorted(tables)))
 
@@ -65,20 +71,26 @@ class DeadLetterTable:
 
     target: TableTarget
     open: Callable[[], TableCommits]
-    """Opens it once more."""
+    """Function that opens the table for dead letters again, with fresh commit state."""
     remove: Callable[[str, Unfinished], None]
-    """Removes a query's unfinished dead letters from it; raises TableError."""
+    """Function that removes a query's unfinished dead letters from the table; raises TableError if it cannot."""
     commits: TableCommits
 
     def has_earlier(self, query_id: str, batch_id: int) -> bool:
-        """Whether an earlier attempt at the batch has committed dead letters. Raises as `TableCommits.is_committed`."""
+        """Return whether an earlier attempt at the batch has committed dead letters.
+
+        Raises:
+            TableError: the table for dead letters cannot be read, or was replaced by another.
+        """
         return self.commits.is_committed(query_id, batch_id)
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], unfinished: Unfinished) -> None:
-        """Let the table have the files as the batch's dead letters for the tables in `unfinished`, and no others.
+        """Commit the files as the batch's dead letters; if an earlier attempt committed some, remove those first.
+
+        Afterwards the files hold all of the query's unfinished dead letters for the tables in `unfinished`.
 
         Raises:
-            TableError: as `TableCommits.commit`.
+            TableError: the table for dead letters cannot be changed.
         """
         if self.has_earlier(query_id, batch_id):
             self.replace(query_id, files, unfinished)
@@ -86,20 +98,20 @@ class DeadLetterTable:
             self.commits.commit(query_id, batch_id, files)
 
     def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
-        """Remove the unfinished dead letters of the tables and commit the files; a crash between the two is repeated.
+        """Remove the query's unfinished dead letters and commit the files; after a crash, call it again.
 
         Raises:
-            TableError: as `TableCommits.commit`.
+            TableError: the table for dead letters cannot be changed.
         """
         self.remove(query_id, unfinished)
         if files:
-            # Under a name of its own: the query's own transaction says that the batch is there.
+            # A new transaction name, because under the query's own name the table already has this batch.
             self.open().commit(f"{query_id} repeated {uuid4()}", 0, files)
 
 
 @dataclass(frozen=True)
 class DeadLetterCommits:
-    """The dead letters of a query with one table."""
+    """Commits of dead letters for a query that lands in one table."""
 
     table: DeadLetterTable
     limit: DeadLetterLimit | None
@@ -107,14 +119,14 @@ class DeadLetterCommits:
     def commit_first(
         self, table: TableCommits, key: str, query_id: str, batch_id: int, files: Sequence[DataFile]
     ) -> list[DataFile]:
-        """Commit the dead letters among the files of a batch that the table, whose key is `key`, does not have.
+        """Commit a batch's files of dead letters before its rows; the table (key `key`) does not have the batch yet.
 
         Returns:
-            The other files.
+            The files of rows, still to be committed to the table.
 
         Raises:
-            DeadLetterLimitError: there are too many.
-            TableError: the table would not take the files, or as `TableCommits.commit`.
+            DeadLetterLimitError: there are too many dead letters.
+            TableError: the table would not accept the files, or the table for dead letters cannot be changed.
         """
         check_files(self.limit, files, [self.table.target.name])
         dead = [file for file in files if file.dead_letters_for is not None]
@@ -125,19 +137,19 @@ class DeadLetterCommits:
 
 
 def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
-    """Delete dead letters by the session's Delta. Raises TableError: the table cannot be changed."""
+    """Delete dead letters with the session's delta-spark. Raises TableError if the table cannot be changed."""
     with spark_errors(table.name, "changed"):
         _open_by_spark(spark, table).delete(which)
 
 
 def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, values: Mapping[str, Column]) -> None:
-    """Change dead letters by the session's Delta. Raises TableError: the table cannot be changed."""
+    """Update dead letters with the session's delta-spark. Raises TableError if the table cannot be changed."""
     with spark_errors(table.name, "changed"):
         _open_by_spark(spark, table).update(which, {**values})
 
 
 def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> bool:
-    """Return whether there are such dead letters. Raises TableError: the table cannot be read."""
+    """Return whether the table has dead letters that match `which`. Raises TableError if the table cannot be read."""
     with spark_errors(table.name, "read"):
         return not _open_by_spark(spark, table).toDF().where(which).isEmpty()
 
@@ -149,9 +161,9 @@ def _open_by_spark(spark: SparkSession, table: TableTarget) -> DeltaTable:
 
 
 def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, unfinished: Unfinished) -> None:
-    """Delete the query's dead letters for these tables from later batches than each table has.
+    """Delete the query's dead letters of batches that their table does not have, for the tables in `unfinished`.
 
-    By the session's Delta, or by deltalake where the session has none.
+    The session's delta-spark deletes them, or deltalake if the session has no delta-spark.
 
     Raises:
         TableError: the table cannot be changed.

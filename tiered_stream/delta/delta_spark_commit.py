@@ -1,6 +1,6 @@
-"""Commits by the session's own delta-spark, through py4j, as every other query of the session commits.
+"""Commits by the session's own delta-spark, through py4j, in the same way as every other query of the session.
 
-So they go by the log store that the user has configured (Delta: `LogStore`), and Delta's hooks follow them:
+So commits use the log store that the user has configured (Delta: `LogStore`), and Delta's hooks run after them:
 checkpoints, clean-up of the log, compaction.
 """
 
@@ -32,20 +32,20 @@ _FINAL = {
     "java.nio.file.AccessDeniedException",
     "org.apache.hadoop.security.AccessControlException",
 }
-"""Java classes of errors that another attempt would meet again."""
+"""Java classes of errors that would come again at another attempt."""
 _INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
-"""What a query gets that is stopped meanwhile; Spark knows them."""
+"""Java classes of errors from a query that is being stopped; they pass unchanged, because Spark recognizes them."""
 
 
 def has_delta_spark(spark: SparkSession) -> bool:
-    """Whether the session can commit to Delta tables."""
+    """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables."""
     return EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "") and not isinstance(
         _delta(spark).DeltaLog, JavaPackage
     )
 
 
 class DeltaSparkTable:
-    """A table as the session's Delta knows it: by its path, or by its name and the catalog's entry."""
+    """A table opened by the session's delta-spark, by its path, or by its name through the catalog."""
 
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
@@ -54,7 +54,7 @@ class DeltaSparkTable:
         self._opened_logs = opened_logs(spark)
 
     def prepare(self) -> None:
-        """Nothing: delta-spark keeps the table's state, and reads what is new when a transaction begins."""
+        """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""
 
     def begin(self) -> DeltaSparkTransaction:
         found = self.find()
@@ -63,10 +63,10 @@ class DeltaSparkTable:
         return found
 
     def find(self) -> DeltaSparkTransaction | None:
-        """As `begin`; None where there is no table.
+        """Begin a transaction on the table's newest version; return None if there is no table.
 
         Raises:
-            TableError: it cannot be read.
+            TableError: the table cannot be read.
         """
         with _java_errors(self._address, "opened"):
             _activate(self._spark)
@@ -79,13 +79,15 @@ class DeltaSparkTable:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """What delta-spark holds while it commits where its log store cannot exclude others (`isCommitLockEnabled`).
+        """Hold the lock under which delta-spark commits if its log store cannot exclude others (`isCommitLockEnabled`).
 
-        A table that nobody in the session has opened has no such lock, and to open it for that alone costs a Spark job.
+        If no query of the session has opened the table, there is no lock to hold. Opening the table for the lock alone
+        would cost a Spark job.
 
         Raises:
-            UncertainCommitError: at the end, somebody has opened it meanwhile, and may have overwritten the commit.
-            TableError: Spark cannot open it.
+            UncertainCommitError: raised at the end if another query has opened the table meanwhile, because it may
+                have overwritten the commit.
+            TableError: Spark cannot open the table.
         """
         held = self._opened_lock()
         if held is not None:
@@ -93,7 +95,8 @@ class DeltaSparkTable:
                 yield
             return
         yield
-        # A writer is among the opened ones before it looks for its version: if there is none now, all see this commit.
+        # delta-spark opens a table before it looks for its version. If the table is not open now, any later writer
+        # sees this commit.
         held = self._opened_lock()
         if held is not None:
             with self._locked(held):
@@ -111,15 +114,15 @@ class DeltaSparkTable:
             lock.unlock()
 
     def is_opened(self) -> bool:
-        """Whether somebody in the session has opened the table: then it has a lock."""
+        """Return whether a query of the session has opened the table with delta-spark, so that it has a lock."""
         return self._opened_lock() is not None
 
     def _opened_lock(self) -> Any:
-        """None: nobody in the session has opened the table."""
+        """Return delta-spark's Java lock of the table, or None if no query of the session has opened the table."""
         with _java_errors(self._address, "locked"):
             if self._address.path is None:
                 _activate(self._spark)
-                opened = self._log()  # how it is opened by its name, the catalog decides
+                opened = self._log()  # only the catalog knows how a table is opened by name
             else:
                 opened = self._opened_logs.find(self._opened_key)
             return opened and opened.snapshotLock()
@@ -143,7 +146,7 @@ class DeltaSparkTable:
 
 
 class DeltaSparkTransaction:
-    """See `transaction.DeltaTransaction`; Delta: `OptimisticTransaction`."""
+    """One attempt at a commit by delta-spark: a `transaction.DeltaTransaction` over Delta's `OptimisticTransaction`."""
 
     def __init__(self, spark: SparkSession, address: TableAddress, transaction: Any) -> None:
         self._spark = spark
@@ -160,12 +163,12 @@ class DeltaSparkTransaction:
     def commit(self, batch: BatchCommit) -> int:
         with _java_errors(self._address, "committed to"):
             delta, transaction = _delta(self._spark), self._transaction
-            # As asking for the query's last batch does, without reading the state: the same batch, committed by
-            # somebody else since this transaction began, is a conflict (`ConcurrentTransactionException`).
+            # This makes it a conflict (`ConcurrentTransactionException`) if another process has committed the batch
+            # since this transaction began. `txnVersion` has the same effect, but reads the table's state.
             transaction.readTxn().addOne(batch.query_id)
             self._report(batch)
             if batch.files:
-                # What Delta's own writer does once it has written files; the hook asks the table whether to compact.
+                # Delta's own writer registers this hook, too; the hook checks whether the table wants compaction.
                 transaction.registerPostCommitHook(_module(delta.hooks, "AutoCompact"))
             operation = getattr(delta, "DeltaOperations$StreamingUpdate")(
                 self._java.org.apache.spark.sql.streaming.OutputMode.Append(),
@@ -176,7 +179,7 @@ class DeltaSparkTransaction:
             return int(transaction.commit(self._actions(batch), operation))
 
     def _report(self, batch: BatchCommit) -> None:
-        """The figures that `DESCRIBE HISTORY` shows."""
+        """Register the batch's metrics with the transaction, for `DESCRIBE HISTORY`."""
         context = self._spark.sparkContext._jsc.sc()
         metrics = self._java.java.util.HashMap()
         for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():
@@ -227,12 +230,12 @@ def _delta(spark: SparkSession) -> Any:
 
 
 def _module(package: Any, name: str) -> Any:
-    """A Scala object."""
+    """Return the instance of a Scala object."""
     return getattr(getattr(package, f"{name}$"), "MODULE$")
 
 
 def _activate(spark: SparkSession) -> None:
-    """Delta looks for the session of its thread; a query's thread has one."""
+    """Set the thread's active Spark session if it has none, because Delta looks there; a query's thread has one."""
     sessions = _java(spark).SparkSession
     if sessions.getActiveSession().isEmpty():
         sessions.setActiveSession(spark._jsparkSession)
@@ -240,7 +243,10 @@ def _activate(spark: SparkSession) -> None:
 
 @contextmanager
 def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
-    """Java's errors as ours: the table could not be `done`."""
+    """Turn the JVM's errors into TableError or UncertainCommitError; `done` says what failed, such as "opened".
+
+    Errors from an interrupted query pass unchanged.
+    """
     try:
         yield
     except JAVA_ERRORS as error:

@@ -1,8 +1,9 @@
-"""The Delta table by the `deltalake` library: opened, made when it is missing, committed to. No JVM takes part.
+"""Delta tables through the `deltalake` library, without a JVM: open, create, alter and commit.
 
-The library excludes itself everywhere: in S3 by conditional puts, or by its DynamoDB lock where that is set up; in a
-local folder by hard links. delta-spark does not exclude it: in S3 its log store looks and then overwrites, in a local
-folder it looks and then renames. There, within one application, delta-spark's own lock keeps them apart.
+Writers that use deltalake always exclude each other: in S3 by conditional puts, or by the library's DynamoDB lock if it
+is set up; in a local folder by hard links. delta-spark does not exclude deltalake: its log store checks and then
+overwrites (S3) or renames (local folder). In a local folder, within one application, delta-spark's own lock keeps the
+two apart.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 DEFAULT_CHECKPOINT_INTERVAL = 10
-"""Delta's (`DeltaConfigs.CHECKPOINT_INTERVAL`); the library's own is 100."""
+"""Delta's default number of commits per checkpoint (`DeltaConfigs.CHECKPOINT_INTERVAL`); deltalake's default is 100."""
 _LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 _OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -44,14 +45,14 @@ _S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Mes
 
 _T = TypeVar("_T")
 _MOST_ATTEMPTS = 3
-"""Of a change that somebody may have overwritten: who has done so has opened the table, and then has a lock."""
+"""Maximum attempts at a change that delta-spark may overwrite; once it has opened the table, a lock excludes it."""
 
 
 def open_table(files: TableFiles) -> DeltaTable | None:
-    """The table as it is now, or None where there is none.
+    """Open the table at its newest version; return None if there is no table.
 
     Raises:
-        TableError: the place cannot be reached, or its log cannot be read.
+        TableError: the folder cannot be reached, or the table's log cannot be read.
     """
     with _table_errors(files.uri, "opened"):
         try:
@@ -67,14 +68,14 @@ def _open(files: TableFiles) -> DeltaTable:
 def make_table(
     files: TableFiles, schema: StructType, properties: Mapping[str, str], lock: Lock = nullcontext
 ) -> DeltaTable:
-    """A new table, or the one that somebody else has just made.
+    """Create the table, or return the table that another process has just created.
 
     Raises:
-        ConfigurationError: Delta takes no column that is called as the day's.
-        TableError: the place cannot be written to, or a property is unknown.
+        ConfigurationError: Delta does not allow the name of the day column.
+        TableError: the folder cannot be written to, or a property is unknown.
     """
     if files.day_column is not None:
-        check_day_column(files.day_column)  # the library takes any name, delta-spark then refuses changes of the table
+        check_day_column(files.day_column)  # deltalake accepts any name, but delta-spark then refuses ALTER TABLE
     with _table_errors(files.uri, "made"):
         return _under(lock, partial(_make, files, schema, properties))
 
@@ -96,17 +97,17 @@ def _make(files: TableFiles, schema: StructType, properties: Mapping[str, str]) 
 
 
 def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext) -> None:
-    """Give the table these columns, or those of their fields that it lacks.
+    """Add the columns that the table lacks, and add missing nested fields to the columns that it has.
 
     Raises:
-        TableError: it refuses them.
+        TableError: the table refuses the columns.
     """
     with _table_errors(files.uri, "changed"):
         _under(lock, lambda: _add_columns(_open(files), columns))
 
 
 def _under(lock: Lock, change: Callable[[], _T]) -> _T:
-    """Make the change, once more where somebody may have overwritten it: it changes nothing that is there already."""
+    """Run the change under the lock, and again if a writer may have overwritten it; a repeated run is harmless."""
     for _ in range(_MOST_ATTEMPTS - 1):
         with suppress(UncertainCommitError), lock():
             return change()
@@ -115,10 +116,10 @@ def _under(lock: Lock, change: Callable[[], _T]) -> _T:
 
 
 def delete_rows(files: TableFiles, predicate: str) -> None:
-    """Delete the rows that meet a condition in SQL, in one commit.
+    """Delete the rows that meet a SQL condition, in one commit.
 
     Raises:
-        TableError: the table refuses it, or other writers came first each time.
+        TableError: the table refuses the deletion, or other commits came first at each attempt.
     """
     with _table_errors(files.uri, "changed"):
         _open(files).delete(predicate)
@@ -135,12 +136,15 @@ def _add_columns(table: DeltaTable, columns: StructType) -> None:
 
 
 def _grown_field(there: dict[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The field as it is, with the fields that it gets: the library takes NOT NULL away where it is not said again."""
+    """Return the table's field with the nested fields that `wanted` adds; `wanted` itself if the table lacks the field.
+
+    The whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
+    """
     return wanted if there is None else {**there, "type": _grown_type(there["type"], wanted["type"])}
 
 
 def _grown_type(there: Any, wanted: Any) -> Any:
-    """A type in Spark's JSON with the fields that `wanted` has more."""
+    """Return the table's type, in Spark's JSON, with the nested fields that only `wanted` has."""
     if not isinstance(there, dict) or not isinstance(wanted, dict):
         return there
     if "fields" in there and "fields" in wanted:
@@ -152,7 +156,7 @@ def _grown_type(there: Any, wanted: Any) -> Any:
 
 
 def describe(table: DeltaTable) -> TableDescription:
-    """What the lanes ask of it."""
+    """Return the table's schema, partition columns, properties, writer features and id."""
     metadata = table.metadata()
     return TableDescription(
         fields=tuple(orjson.loads(table.schema().to_json())["fields"]),
@@ -167,11 +171,11 @@ def describe(table: DeltaTable) -> TableDescription:
 class _Opened:
     table: DeltaTable
     newest: bytes | None
-    """The digest of the log's file of its version; None: there is no such file."""
+    """SHA-256 of the log file of the table's version; None: there is no such file."""
 
 
 class DeltalakeTable:
-    """A table in a local folder or in S3; `lock` is held while a version is written."""
+    """A table in a local folder or in S3, committed to by deltalake; `lock` is held while a version is written."""
 
     def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
         self.uri = files.uri
@@ -195,9 +199,10 @@ class DeltalakeTable:
         return _Opened(table, self._log.digest(table.version()))
 
     def _prepared_table(self) -> DeltaTable | None:
-        """The table that was opened ahead, with what was committed since; None: it has to be opened anew.
+        """Return the table that `prepare` opened, updated to the newest version; None if it must be opened again.
 
-        The folder may have another table by now, or its newest version may have been overwritten.
+        It must be opened again if the digest of its version's log file has changed: then the folder has another table,
+        or that version was overwritten.
         """
         prepared, self._prepared = self._prepared, None
         if prepared is None or prepared.exception() is not None:
@@ -212,13 +217,13 @@ class DeltalakeTable:
         return opened.table
 
     def checkpoint(self, table: DeltaTable, state: TableState) -> None:
-        """After a commit: write a checkpoint where the table's interval asks for one.
+        """Write a checkpoint after a commit, if the table's checkpoint interval has passed.
 
-        Without it, the table is only slower to open: a failure is logged.
+        A failure is only logged, because without the checkpoint the table is merely slower to open.
         """
         configuration = state.description.configuration
         interval = int(configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
-        # Others may have come first, and the commit lie above: then the next one sees that the interval has passed.
+        # The commit may have a higher version, if others came first. Then the next call sees that the interval passed.
         before, version = self._checkpoint_looked_for or state.version, state.version + 1
         self._checkpoint_looked_for = version
         if before // interval == version // interval:
@@ -233,7 +238,7 @@ class DeltalakeTable:
 
 
 class DeltalakeTransaction:
-    """See `transaction.DeltaTransaction`."""
+    """One attempt at a commit through deltalake: a `transaction.DeltaTransaction`."""
 
     def __init__(self, of: DeltalakeTable, table: DeltaTable) -> None:
         self._of = of
@@ -277,7 +282,10 @@ class DeltalakeTransaction:
 
 
 def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
-    """What `DESCRIBE HISTORY` shows; `isBlindAppend` tells others that a commit of ours is no conflict to them."""
+    """Return the commit's `commitInfo`, which `DESCRIBE HISTORY` shows.
+
+    `isBlindAppend` lets concurrent writers see that this commit does not conflict with theirs.
+    """
     metrics = {"numFiles": len(batch.files), **batch.metrics()}
     return {
         "operationParameters": {"mode": "Append", "queryId": batch.query_id, "epochId": str(batch.batch_id)},
@@ -291,7 +299,10 @@ def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
 
 @contextmanager
 def _table_errors(uri: str, done: str) -> Iterator[None]:
-    """Foreign errors as `TableError`: the table could not be `done`. What the store refuses comes as `OSError`."""
+    """Turn deltalake's errors into TableError, or TableAccessError for errors of the store (such as `OSError`).
+
+    `done` says what failed, such as "opened".
+    """
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
@@ -301,7 +312,7 @@ def _table_errors(uri: str, done: str) -> Iterator[None]:
 
 
 def _in_one_line(text: str) -> str:
-    """The library's tree of causes; of S3's XML, which repeats much of the request, the code and the message."""
+    """Return deltalake's tree of causes in one line; an XML error of S3 is reduced to its code and message."""
     said = _S3_ERROR.search(text)
     plain = _COLOUR.sub("", text[: said.start()] if said else text)
     lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]

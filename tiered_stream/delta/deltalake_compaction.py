@@ -1,4 +1,4 @@
-"""Compaction by the `deltalake` library: of partitions that have many small files, one after the other."""
+"""Compaction by the `deltalake` library: it compacts partitions with many small files, one after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.delta.transaction import Lock
 log = logging.getLogger(__name__)
 
 MANY = 8
-"""Small files of a partition; below that, to write it again costs more than it gains."""
+"""Number of small files from which a partition is compacted; with fewer, rewriting costs more than it gains."""
 _COMPRESSION: dict[str, Literal["SNAPPY", "ZSTD", "UNCOMPRESSED"]] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "none": "UNCOMPRESSED",
 }  # fmt: skip
@@ -34,16 +34,17 @@ _NO_FOLDERS = (
     "would not find its files. Set ingest.commit=spark to compact it."
 )
 _Partition = tuple[tuple[str, str], ...]
-"""Its columns and their values."""
+"""Partition columns and their values."""
 _PARTITION = "partition."
-"""Before the names of partition columns in the library's table of files."""
+"""Prefix of partition columns' names in deltalake's table of files (`get_add_actions`)."""
 
 
 def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
-    """Files below the target size, of partitions that have many; raises as the library does.
+    """Compact files below the target size in partitions with at least `MANY` of them; deltalake's errors pass through.
 
-    `lock` is held all the while. A partition with dates before 1582 or timestamps before 1900 is left as it is: the
-    library cannot write the key by which Spark reads them right. So is a table by a day column with a colon.
+    `lock` is held while a partition is compacted. A partition with dates before 1582 or timestamps before 1900 is
+    skipped, because deltalake cannot write the footer key that makes Spark read them right. A table whose partition
+    column has a colon in its name is skipped, too.
     """
     table = open_table(files)
     if table is None:
@@ -68,18 +69,21 @@ def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
 
 
 def is_crowded(files: TableFiles) -> bool:
-    """Whether a partition has many files below the target size."""
+    """Return whether a partition of the table has at least `MANY` files below the target size."""
     table = open_table(files)
     return table is not None and bool(_crowded(table, files.target_bytes))
 
 
 def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
-    """The small files of partitions that have many; the partition () is the whole of a table without partitions."""
+    """Return paths of small files, by partition, for partitions with at least `MANY` of them.
+
+    The partition () stands for a whole table without partitions.
+    """
     found = pa.table(table.get_add_actions(flatten=True))
     names = [name for name in found.column_names if name.startswith(_PARTITION)]
     small = defaultdict[_Partition, list[str]](list)
     for row in found.select(["path", "size_bytes", *names]).to_pylist():
-        # What has no value cannot be asked for.
+        # A partition whose value is null is skipped, because `partition_filters` cannot name it.
         if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
             small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))
     return {partition: paths for partition, paths in small.items() if len(paths) >= MANY}
@@ -90,10 +94,13 @@ def _shown(partition: _Partition) -> str:
 
 
 def _properties(table: DeltaTable, compression: str) -> WriterProperties:
-    """No statistics of floating-point numbers: the library's pass over NaN, which Spark has above all numbers."""
+    """Return writer properties without statistics of floating-point columns.
+
+    deltalake's statistics ignore NaN, but Spark sorts NaN above all numbers.
+    """
     kinds = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
     nested = any(_has_floats(kind) for kind in kinds.values() if pa.types.is_nested(kind))
-    # The library takes no path into a column: with numbers in one, nested columns have no statistics at all.
+    # deltalake takes no path into a column. If one nested column has floating-point numbers, none has statistics.
     by_column = {
         name: _WITHOUT if _has_floats(kind) else _WITH for name, kind in kinds.items() if not pa.types.is_nested(kind)
     }

@@ -1,4 +1,7 @@
-"""Dates and times that Spark reads right only by the version key in a file's footer (`parquet_properties`)."""
+"""Early dates and times in Parquet files, which Spark reads right only if the footer has Spark's version key.
+
+See `parquet_properties` for the key.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,19 @@ from pyarrow import fs
 from tiered_stream.delta.parquet_properties import SPARK_VERSION_KEY
 
 _FIRST_DAY = -141_427
-"""1582-10-15, counted from the epoch: Spark's `RebaseDateTime.lastSwitchGregorianDay`."""
+"""1582-10-15 in days since the epoch (Spark: `RebaseDateTime.lastSwitchGregorianDay`)."""
 _FIRST_SECOND = -2_208_988_800
-"""1900-01-01T00:00:00Z. Time zones had odd offsets before (Spark: `RebaseDateTime.lastSwitchGregorianTs`)."""
+"""1900-01-01T00:00:00Z in seconds since the epoch; time zones had odd offsets before it.
+
+Spark: `RebaseDateTime.lastSwitchGregorianTs`.
+"""
 _TICKS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
 def need_version_key(folder: fs.FileSystem, paths: Iterable[str]) -> bool:
-    """Whether Spark might misread the rows of one of the Parquet files, were they in a file without the key.
+    """Return whether Spark might misread rows of these Parquet files if they were rewritten without the version key.
 
-    Raises OSError: one of them cannot be read.
+    Raises OSError if a file cannot be read.
     """
     return any(_needs_key(pq.read_metadata(path, filesystem=folder)) for path in paths)
 
@@ -45,7 +51,10 @@ def _may_be_early(column: pq.ColumnSchema, chunk: pq.ColumnChunkMetaData) -> boo
 
 
 def _first_that_is_sure(column: pq.ColumnSchema) -> float | None:
-    """From here on the calendars agree, in the column's own unit; None: the column has no times, or local ones."""
+    """Return the first value from which Spark's old and new calendars agree, in the column's unit.
+
+    None: the column needs no check, because it has no dates or instants (local times need none). INT96 gives infinity.
+    """
     if column.physical_type == "INT96":
         return float("inf")
     kind = orjson.loads(column.logical_type.to_json())

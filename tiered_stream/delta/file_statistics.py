@@ -1,8 +1,9 @@
-"""A file's statistics, in the JSON of Delta's log (protocol: "Per-file Statistics"), so that readers can skip it.
+"""Statistics of a data file in the JSON of Delta's log (protocol: "Per-file Statistics"), by which readers skip files.
 
-`numRecords`; `nullCount` of the first 32 columns, fields of structs counting as columns; `minValues` and `maxValues` of
-those among them that have an order (Delta: `SkippingEligibleDataType`). Delta truncates strings at 32 characters and
-timestamps to milliseconds; a maximum then has to be rounded up. What JSON cannot say bounds nothing.
+They have `numRecords`, and `nullCount` of the first 32 columns, where each field of a struct counts as a column. They
+have `minValues` and `maxValues` of those of the 32 columns that have an order (Delta: `SkippingEligibleDataType`).
+Strings are truncated at 32 characters and timestamps to milliseconds, as in Delta; a truncated maximum is rounded up. A
+value that JSON cannot express gives no bound.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from tiered_stream.formats.kafka_columns import OFFSET, TOPIC, find_column, kafk
 from tiered_stream.model import TopicPartition
 
 INDEXED_COLUMNS = 32
-"""Delta: `delta.dataSkippingNumIndexedCols`."""
+"""Number of columns with statistics: Delta's default of `delta.dataSkippingNumIndexedCols`."""
 _EPOCH = datetime(1970, 1, 1)
 _FIRST_DAY = date(1970, 1, 1)
 _LONGEST_TEXT = 32
 _HIGHEST, _ABOVE_ANY_CHARACTER = "\ufffd", "\U0010ffff"
-"""What a maximum is rounded up by: as Delta does it, and where that is not above the text."""
+"""Characters appended to round a truncated maximum up: Delta's character, and one for texts that are not below it."""
 
 _Path = tuple[str, ...]
 
 
 class FileStatistics:
-    """Grows with each batch that goes into the file."""
+    """Statistics of one data file, updated with each batch that is written to the file."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -44,10 +45,10 @@ class FileStatistics:
         self._kinds: dict[_Path, pa.DataType] = {}
         self._bounds: dict[_Path, tuple[Any, Any]] = {}
         self._boundless: set[_Path] = set()
-        """Columns with a NaN, which Spark takes for the largest of all numbers."""
+        """Columns with a NaN, which get no bounds because Spark sorts NaN above all numbers."""
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Count rows of one partition, at least one, in offset order."""
+        """Add a batch of one Kafka partition; it has at least one row, and its rows are in offset order."""
         self.records += batch.num_rows
         topic = find_column(batch.schema, TOPIC)
         for at, path in _indexed(table_columns(batch.schema)):
@@ -82,7 +83,7 @@ class FileStatistics:
         self._bounds[path] = min(least, low), max(most, high)
 
     def to_json(self) -> str:
-        """As the `add` action of Delta's log has it."""
+        """Return the statistics as JSON text for the `add` action in Delta's log."""
         least: dict[str, Any] = {}
         most: dict[str, Any] = {}
         for path, (low, high) in self._bounds.items():
@@ -98,7 +99,7 @@ class FileStatistics:
 
 @lru_cache(16)
 def _indexed(schema: pa.Schema) -> list[tuple[int, _Path]]:
-    """The columns that statistics are for: each with the number of the column that it is in."""
+    """Return the first 32 leaf columns, each as the index of its top-level column and its path of names."""
     leaves = ((at, path) for at, field in enumerate(schema) for path in _paths((field.name,), field.type))
     return list(islice(leaves, INDEXED_COLUMNS))
 
@@ -130,13 +131,13 @@ def _put(into: dict[str, Any], path: _Path, value: Any) -> None:
 
 
 def _told(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
-    """A bound as JSON has it; None where it cannot be said."""
+    """Return a bound as a JSON value, or None if JSON cannot express it; `round_up` is true for a maximum."""
     if isinstance(value, str):
         return _rounded_up(value) if round_up else value[:_LONGEST_TEXT]
     if isinstance(value, Decimal):
         return orjson.Fragment(format(value, "f"))
     if isinstance(value, float):
-        # The two zeros are equal, but some readers tell them apart: a bound holds for both.
+        # Some readers distinguish -0.0 from 0.0, which are equal. So a lower bound is -0.0, and an upper bound 0.0.
         return (value or (0.0 if round_up else -0.0)) if math.isfinite(value) else None
     if pa.types.is_timestamp(kind):
         return _timestamp(value, "Z" if kind.tz else "", round_up=round_up)
@@ -144,7 +145,10 @@ def _told(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
 
 
 def _rounded_up(text: str) -> str | None:
-    """At least the text; None where that would be as long."""
+    """Return an upper bound of a text: its first 32 characters and a higher one; None if no character is higher.
+
+    A text of at most 32 characters is returned unchanged.
+    """
     if len(text) <= _LONGEST_TEXT:
         return text
     above = _HIGHEST if text[_LONGEST_TEXT] < _HIGHEST else _ABOVE_ANY_CHARACTER
@@ -159,7 +163,7 @@ def _date(days: int) -> str | None:
 
 
 def _timestamp(microseconds: int, zone: str, *, round_up: bool) -> str | None:
-    """`2026-11-21T04:05:06.789Z`; None outside the years that the form can say."""
+    """Return a time as ISO text such as `2026-11-21T04:05:06.789Z`; None outside the years 1 to 9999."""
     milliseconds = -(-microseconds // 1000) if round_up else microseconds // 1000
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds)

@@ -1,4 +1,4 @@
-"""A table's folder, local or in S3: as tasks write to it, `pyarrow` reads it, and the `deltalake` library opens it."""
+"""Access to a table's folder, local or in S3, for tasks that write files, for `pyarrow` and for `deltalake`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tiered_stream.process import PerProcess
 
 _REGION_OF_OTHER_SERVICES = "us-east-1"
 _ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
-"""A path's scheme and authority, which may be missing, and the rest."""
+"""Pattern of an absolute path: scheme and authority, which may be missing, and the rest from the first slash."""
 _CREDENTIALS = re.compile(r"//[^/]*@")
 _DOTS = frozenset((".", ".."))
 _CACHED_BYTES = 32 << 20
-"""Of a file that grows, as much stays in the page cache; a smaller one is left to the kernel."""
+"""Bytes at the end of a growing file that stay in the page cache; a smaller file is left to the kernel."""
 _MOST_TIME_WRITING_BACK = 0.2
-"""As a part of a task's: a disk that cannot keep up is left to the kernel, too."""
+"""Maximum share of a task's time for dropping pages; beyond it the disk cannot keep up, and the kernel takes over."""
 
 
 def delta_storage_options(storage: TableStorage) -> dict[str, str]:
-    """The `storage_options` of `DeltaTable`; credentials that are not given come from AWS's own chain."""
+    """Return the `storage_options` of `DeltaTable`; without credentials in `storage`, AWS's own chain finds them."""
     endpoint = storage.s3_endpoint_url
     options = {
         "AWS_ACCESS_KEY_ID": storage.access_key_id,
@@ -48,38 +48,39 @@ def delta_storage_options(storage: TableStorage) -> dict[str, str]:
 
 
 def region_of(storage: TableStorage) -> str | None:
-    """The region for signatures; None: AWS's chain finds it."""
+    """Return the AWS region for request signatures; None if AWS's own chain is to find it."""
     return storage.s3_region or (_REGION_OF_OTHER_SERVICES if storage.s3_endpoint_url else None)
 
 
 def uri_of(path: str) -> str | None:
-    """`file:///folder`, `s3://bucket/prefix`, or what another scheme has; None: the path has no scheme.
+    """Return the URI of a path with a scheme (`file:///folder`, `s3://bucket/prefix`, other), or None without a scheme.
 
     Raises:
-        ConfigurationError: as `normal_path`.
+        ConfigurationError: `normal_path` refuses the path.
     """
     path = normal_path(path)
     parts = urlsplit(path)
     if parts.scheme in S3_SCHEMES:
         return parts._replace(scheme="s3").geturl().rstrip("/")
     if parts.scheme == "file":
-        return Path(parts.path).as_uri()  # Hadoop takes a path's letters as they are: %20 is no blank
+        return Path(parts.path).as_uri()  # Hadoop takes a path's characters literally: %20 is not a blank
     return path if parts.scheme else None
 
 
 def local_uri(path: str) -> str:
-    """Return the `file:///folder` of a path without a scheme; errors as `normal_path`."""
+    """Return the `file:///folder` URI of a path without a scheme. Raises ConfigurationError if `normal_path` does."""
     return Path(normal_path(str(Path(path).absolute()))).as_uri()
 
 
 def normal_path(path: str) -> str:
-    """Return the path without `.` and `..`, as Hadoop's `Path` has it; unchanged where it has none, or is relative.
+    """Return the path without `.` and `..`, as Hadoop's `Path` resolves them.
 
-    `..` takes the name before it away, also where that is a symbolic link. Libraries differ here: some take a name in
-    S3 as it is, some resolve links. So each of them gets this form.
+    A relative path, or a path without such names, is returned unchanged. `..` removes the name before it, even if that
+    name is a symbolic link. Libraries differ here: some take the names in S3 literally, and some resolve links. So
+    every library gets the resolved path.
 
     Raises:
-        ConfigurationError: it leads above its root, or is in S3 and has `%2e` for a dot.
+        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
     """
     match = _ABSOLUTE.fullmatch(path)
     names = match[2].split("/") if match else []
@@ -113,7 +114,7 @@ _folders: PerProcess[fs.FileSystem] = PerProcess()
 
 
 def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
-    """The table's folder as a file system of its own, which the process's tasks share."""
+    """Return a pyarrow file system rooted at the table's folder; the tasks of a process share it."""
     return _folders.get({"uri": uri, "storage": storage}, lambda: _make_folder(uri, storage))
 
 
@@ -125,38 +126,38 @@ def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
 
 
 class DataFolder(Protocol):
-    """Where one task's data files of a table go; paths are relative to the table's folder. Errors are `OSError`."""
+    """Folder of a table to which one task writes data files; paths are relative to it. Methods raise `OSError`."""
 
     most_bytes: int
-    """Of one file; one that has so many is to be finished."""
+    """Maximum size of one file in bytes; a file of this size must be finished."""
 
     def open(self, path: str) -> Any:
-        """A new file, to be written as pyarrow does it."""
+        """Open a new file, to which pyarrow can write."""
         ...
 
     def grown(self, file: Any) -> None:
-        """A row group was written to the file."""
+        """Act on a file after a row group was written to it, for example by freeing page cache."""
         ...
 
     def waiting_bytes(self, file: Any) -> int:
-        """What was written to the file, and is still in memory."""
+        """Return how many bytes written to the file are still in memory."""
         ...
 
     def finish(self, path: str, file: Any) -> None:
-        """The file is written; it is there after `wait`."""
+        """Finish a completely written file; it is in the folder once `wait` returns."""
         ...
 
     def wait(self) -> None:
-        """Return when all files are there."""
+        """Wait until all finished files are in the folder."""
         ...
 
     def close(self) -> None:
-        """Let go of what is open; files on their way may be lost."""
+        """Release all resources; files that are not in the folder yet may be lost."""
         ...
 
 
 def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
-    """A table's folder, for a task with these threads."""
+    """Return the table's folder for one task to write to; `threads` upload its files if the folder is in S3."""
     if urlsplit(files.uri).scheme == "s3":
         from tiered_stream.delta.s3_upload import S3Uploads
 
@@ -165,11 +166,11 @@ def open_data_folder(files: TableFiles, threads: UploadThreads) -> DataFolder:
 
 
 class _LocalFiles:
-    """Files that are written while they grow.
+    """Local folder of a table, to which files are written while they grow.
 
-    Of large ones the page cache keeps the end alone, so that they take the same few pages again and again: the pages of
-    whole tables would displace those of others, and cost more than the table where a virtual machine has first to get
-    them from its host.
+    Only the end of a large file stays in the page cache, so that files reuse the same few pages. Otherwise the pages of
+    whole tables would displace other data. If a virtual machine first has to get pages from its host, they would cost
+    more time than writing the table.
     """
 
     most_bytes = sys.maxsize
@@ -181,16 +182,19 @@ class _LocalFiles:
 
     def open(self, path: str) -> pa.NativeFile:
         file = self._folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)  # a new table is made when its first files are committed
+        file.parent.mkdir(parents=True, exist_ok=True)  # a new table is created when its first files are committed
         return pa.OSFile(str(file), "wb")
 
     def grown(self, file: pa.NativeFile) -> None:
-        """Drop what is written back, and begin to write back the rest, which the next call drops (posix_fadvise(2))."""
+        """Drop the file's written-back pages from the page cache, except its end (posix_fadvise(2)).
+
+        The call also starts the write-back of dirty pages, which the next call drops.
+        """
         begin = perf_counter()
         past = file.tell() - _CACHED_BYTES
         keeps_up = self._writing_back <= (begin - self._begun) * _MOST_TIME_WRITING_BACK
         if past > 0 and keeps_up and hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # advice: not every file system takes it
+            with suppress(OSError):  # only advice, which some file systems do not accept
                 os.posix_fadvise(file.fileno(), 0, past, os.POSIX_FADV_DONTNEED)
             self._writing_back += perf_counter() - begin
 
@@ -201,10 +205,10 @@ class _LocalFiles:
         file.close()
 
     def wait(self) -> None:
-        """Each was there when it was finished."""
+        """Do nothing, because a local file is in the folder as soon as it is finished."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing, because a local folder holds no resources."""
 
 
 def _s3(storage: TableStorage) -> fs.FileSystem:

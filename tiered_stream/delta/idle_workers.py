@@ -1,8 +1,8 @@
-"""Tasks that give their one row at their end, and Spark's limit on how long a Python worker may give nothing.
+"""Queries without Spark's idle limit, which would kill the direct lane's tasks while they write files.
 
-Spark counts a worker as idle while no byte comes from it (Spark: `BasePythonRunner.ReaderInputStream`). A task of the
-direct lane writes files all the while, and would be killed as idle. A Python source has no other way to show that it
-is alive: each byte that it sends is part of a row. So our own queries run without the limit.
+Spark counts a Python worker as idle while it sends no bytes (Spark: `BasePythonRunner.ReaderInputStream`). A direct
+lane's task writes files and sends its rows only at its end. A Python source cannot show in another way that it is
+alive, because each byte that it sends is part of a row. So our own queries run without the limit.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _starting = Lock()
 
 @contextmanager
 def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
-    """Start a streaming query within: it copies the session when it starts, and the copy has no limit.
+    """Remove the session's idle limit inside the `with` block, in which the caller starts a streaming query.
 
-    The session itself has its limit again afterwards.
+    The query copies the session when it starts, so the query has no limit. The session gets its limit back afterwards.
     """
     if not _kills_idle(spark):
         yield
         return
-    with _starting:  # or one start would restore what another has set
+    with _starting:  # without the lock, one start could restore the value that another start has set
         given = spark._jsparkSession.sessionState().conf().getAllConfs().get(IDLE_LIMIT)
         spark.conf.set(IDLE_LIMIT, _NO_LIMIT)
         try:
@@ -42,7 +42,10 @@ def started_without_idle_limit(spark: SparkSession) -> Iterator[None]:
 
 
 def without_idle_limit(spark: SparkSession) -> SparkSession:
-    """A session for a batch query: a copy without the limit, or the same session where Spark kills no idle worker."""
+    """Return a copy of the session without the idle limit, or the session itself if Spark kills no idle workers.
+
+    Use the returned session for a batch query.
+    """
     if not _kills_idle(spark):
         return spark
     copy = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())

@@ -1,6 +1,6 @@
-"""A schema of JSON that nobody has given (`ingest.value.schema=infer`): as the table has it, else from a sample, once.
+"""Schemas for JSON that are inferred (`ingest.value.schema=infer`): from the table's columns, else from a sample.
 
-The table then has it: what is inferred is pinned by the first start.
+The first start creates the table with the inferred schema. Later starts take the schema from the table.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tiered_stream.scanner import scan
 log = logging.getLogger(__name__)
 
 SAMPLE = 1000
-"""Records; of each partition its first, until there are as many."""
+"""Number of records in a sample, which is read from the start of the partitions."""
 
 
 def with_inferred(
     settings: Mapping[str, str], table: TableDescription | None, *, include_headers: bool
 ) -> Mapping[str, str]:
-    """The settings, the schema in place of the word.
+    """Return the settings with a schema in place of each `infer`; `table` is None if there is no table yet.
 
     Raises:
-        ConfigurationError: the sample has no JSON objects, or the table's columns are not the value's.
+        ConfigurationError: the sample has no JSON objects, or a transform or an envelope is set.
         TieredStreamError: the topics cannot be read.
     """
     given = row_settings(settings)
@@ -57,7 +57,7 @@ def with_inferred(
 def _pinned(
     part: str, given: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
 ) -> pa.StructType | None:
-    """What the table has of it, if anything."""
+    """Return the key's or the value's fields as the table has them, or None if the table does not have them."""
     if table is None or not table.fields:
         return None
     columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))
@@ -73,7 +73,7 @@ def _pinned(
 
 
 def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
-    """The first values, read without Spark by this process."""
+    """Read the first `SAMPLE` keys or values (`part`) of the topics, in this process and without Spark."""
     options = with_overrides(
         source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
     )

@@ -1,4 +1,4 @@
-"""What the executors have to know to write a table's files, and how it travels there: as options of the source."""
+"""The `ingest.*` settings for a table's files, which travel to the executors as options of the source."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ COMMIT = option(
 
 
 def _routes(value: str) -> tuple[tuple[str, str], ...]:
-    """`pattern=table`, separated by commas; a pattern is a topic, or a regular expression for its whole name."""
+    """Parse `pattern=table` pairs, separated by commas. Raises ValueError if one is malformed.
+
+    A pattern is a topic, or a regular expression for a topic's whole name.
+    """
     routes = []
     for route in filter(str.strip, value.split(",")):
         pattern, _, table = (part.strip() for part in route.partition("="))
@@ -76,22 +79,22 @@ INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT
 TOPIC_OPTIONS: tuple[Option[Any], ...] = (
     TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, *ROW_OPTIONS,
 )  # fmt: skip
-"""Those that a topic may have for itself: `ingest.topic.orders.dayColumn`."""
+"""Options that may be set for a single topic, such as `ingest.topic.orders.dayColumn`."""
 TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
 TRIGGER, LANE = "ingest.trigger", "ingest.lane"
 METRICS_PROMETHEUS, METRICS_OTLP = "ingest.metrics.prometheus", "ingest.metrics.otlp"
 METRICS_LINES = "ingest.metrics.lines"
 JOB_SETTINGS = (TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OTLP, METRICS_LINES)
-"""Those of the ingest job itself: where its queries write and how they run."""
+"""Settings of the ingest job itself: where its queries write and how they run."""
 STORAGE_PREFIX = "ingest.storage."
-"""`ingest.storage.s3.region` is for the table what `remote.storage.s3.region` is for the segments."""
+"""Prefix of settings for the table's storage; they are named like the segments' `remote.storage.*` options."""
 PROPERTY_PREFIX = "ingest.tableProperty."
-"""Properties that a table gets when it is made, as `ingest.tableProperty.delta.appendOnly=true`."""
+"""Prefix of properties for a table that is created, as in `ingest.tableProperty.delta.appendOnly=true`."""
 TYPE_WIDENING = "delta.enableTypeWidening"
-"""Delta's property of tables whose columns may become wider."""
+"""Delta's table property that lets columns become wider."""
 TOPIC_PREFIX = "ingest.topic."
 S3_SCHEMES = ("s3", "s3a", "s3n")
-"""Of paths in S3, as Hadoop has them."""
+"""URI schemes of S3 that Hadoop's file systems use."""
 
 _OURS, _OF_THE_SOURCE = "ingest.", ("kafka.", "remote.", "rsm.")
 _PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
@@ -126,10 +129,10 @@ _ACL, _STORAGE_CLASS, _ENCRYPTION = (
 
 @dataclass(frozen=True, slots=True)
 class TableStorage(S3Access):
-    """How to reach the bucket that the table is in; local folders need nothing.
+    """Access to the bucket that the table is in; a local folder needs no settings.
 
-    Without credentials, unless `anonymous`, AWS's own chain finds some. `acl`, `storage_class` and `encryption` go with
-    each object that is made, as S3 has them.
+    Without credentials, AWS's own chain finds some, unless `anonymous` is true. `acl`, `storage_class` and `encryption`
+    are S3's values, and are sent with each new object.
     """
 
     anonymous: bool = of(_ANONYMOUS)
@@ -138,18 +141,18 @@ class TableStorage(S3Access):
     encryption: str | None = of(_ENCRYPTION)
 
     def asked_of_objects(self) -> dict[str, str]:
-        """What goes with each object that is made, as arguments of boto3's `put_object`."""
+        """Return ACL, storage class and encryption for new objects, as arguments of boto3's `put_object`."""
         asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
         return {name: value for name, value in asked.items() if value}
 
 
 _STORAGE_NAMES = {field: each.name.removeprefix(_SEGMENTS_PREFIX) for field, each in declared(TableStorage).items()}
-"""Of the settings, without `STORAGE_PREFIX`, by the field of `TableStorage`."""
+"""Names of the storage settings without `STORAGE_PREFIX`, by field of `TableStorage`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """Where a table's files go and what they are like. `uri` is `file:///folder` or `s3://bucket/prefix`."""
+    """Location and layout of a table's files; `uri` is `file:///folder` or `s3://bucket/prefix`."""
 
     uri: str
     storage: TableStorage = TableStorage()
@@ -159,14 +162,14 @@ class TableFiles:
     cluster_by: tuple[str, ...] = of(CLUSTER_BY)
     compact_every: int | None = of(COMPACT_EVERY)
     tasks: int = of(_TASKS)
-    """How many tasks run at once: a micro-batch is not cut finer than these can use."""
+    """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
 
 
 def table_storage(settings: Mapping[str, str]) -> TableStorage:
-    """The `ingest.storage.*` settings.
+    """Return the `ingest.storage.*` settings.
 
     Raises:
-        ConfigurationError: one of them is unknown or malformed, or there is one key of two.
+        ConfigurationError: a setting is unknown or malformed, or only one of the two access keys is set.
     """
     own = GivenOptions(settings).with_prefix(STORAGE_PREFIX)
     known = sorted(_STORAGE_NAMES.values())
@@ -182,10 +185,11 @@ def table_storage(settings: Mapping[str, str]) -> TableStorage:
 
 
 def table_files(settings: Mapping[str, str]) -> TableFiles:
-    """What the settings say of a table's files, but not where it is; how it is reached comes from `as_options`.
+    """Return a table's file and storage settings, with an empty `uri`; in tasks, `as_options` has made `settings`.
 
     Raises:
-        ConfigurationError: a setting is malformed, two exclude each other, or as `table_storage`.
+        ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
+            access keys is set.
     """
     given = GivenOptions(settings)
     files = TableFiles("", table_storage(settings), **read_fields(TableFiles, given))
@@ -197,19 +201,20 @@ def table_files(settings: Mapping[str, str]) -> TableFiles:
 
 
 def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """The properties that a new table gets; their names keep their case, which Delta heeds."""
+    """Return the properties for a new table; their names keep their case, because Delta distinguishes it."""
     size = len(PROPERTY_PREFIX)
     given = {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
     return given | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
 
 
 def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
-    """Refuse `ingest.*` settings that are not known here, and names that look like a slip in one.
+    """Check that all `ingest.*` settings are known, and that no other name looks like a misspelled one.
 
-    What else is unknown is the source's business. `own`: those that the caller knows.
+    Other unknown names are left to the source's own check. `own` has further names that the caller knows.
 
     Raises:
-        ConfigurationError: names the setting, and the nearest known one, or a setting that has a placeholder.
+        ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
+            placeholder of Kafka's config providers.
     """
     check_placeholders(settings, (_OURS,))
     storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
@@ -222,22 +227,22 @@ def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
         if lower.startswith(TOPIC_PREFIX):
             _of_topic(name)
             continue
-        # A property may be called anything: only what stands before it can be mistyped.
+        # A property may have any name, so only the prefix before it can be misspelled.
         candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
         if lower.startswith(_OURS) or is_slip(lower, nearest_name(lower, candidates)):
             raise unknown_setting(name, candidates)
 
 
 def source_options(settings: Mapping[str, str]) -> dict[str, str]:
-    """The options of `format("tiered_stream")` among the settings: all but `ingest.*`."""
+    """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
     return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
 
 
 def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """`ingest.topic.NAME.*`: by topic, the settings that it has for itself, by their own names.
+    """Return the settings of single topics (`ingest.topic.NAME.*`), by topic and by the name without the topic.
 
     Raises:
-        ConfigurationError: one of them is no setting of a topic.
+        ConfigurationError: a setting cannot be set for a single topic.
     """
     found: dict[str, dict[str, str]] = {}
     for name, value in settings.items():
@@ -248,15 +253,15 @@ def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that are of no single topic."""
+    """Return the settings that apply to all topics: all except `ingest.topic.*`."""
     return {name: value for name, value in settings.items() if not name.lower().startswith(TOPIC_PREFIX)}
 
 
 def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
-    """Return the settings of topics that share a table: those of single topics take their place among the others.
+    """Return the settings that topics which share a table have in common, with `ingest.topic.NAME.*` applied.
 
     Raises:
-        ConfigurationError: the topics have different settings, or one of them is no setting of a topic.
+        ConfigurationError: the topics have different settings, or a setting cannot be set for a single topic.
     """
     overrides, shared = topic_overrides(settings), shared_settings(settings)
     found = {
@@ -273,9 +278,13 @@ def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> 
 
 
 def _of_topic(name: str) -> tuple[str, str]:
-    """The topic, whose name may have dots, and the setting."""
+    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`.
+
+    Raises:
+        ConfigurationError: the setting cannot be set for a single topic.
+    """
     rest = name[len(TOPIC_PREFIX) :]
-    # What follows a property's prefix is its own, and may end like a setting.
+    # Table properties come first, because a property's name may end like a setting's.
     at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_OURS).lower())
     if at > 0:
         return rest[:at], _OURS + rest[at + 1 :]
@@ -288,7 +297,7 @@ def _of_topic(name: str) -> tuple[str, str]:
 
 
 def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The settings, others in place of those of the same names, whatever their case."""
+    """Return the settings with `overrides` in place of settings of the same name; names are not case-sensitive."""
     if not overrides:
         return settings
     taken = {name.lower() for name in overrides}
@@ -296,7 +305,7 @@ def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) ->
 
 
 def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
-    """The source's options from which `table_files` knows `files`; Spark redacts those that hold secrets."""
+    """Return the source's options from which `table_files` restores `files`; Spark redacts options with secrets."""
     shown = redacted_registry(settings)
     others = {name: value for name, value in shown.items() if not name.lower().startswith(STORAGE_PREFIX)}
     values = {name: getattr(files.storage, field) for field, name in _STORAGE_NAMES.items()}

@@ -1,7 +1,8 @@
-"""Errors of the JVM, in whichever Python class they come.
+"""Errors of the JVM, whichever Python class they have.
 
-py4j raises `Py4JJavaError`. PySpark turns what it knows into a `CapturedException`; delta-spark has it do the same with
-Delta's conflicts as soon as anything in the process imports `delta.tables`, as users' own programs do.
+py4j raises `Py4JJavaError`. PySpark turns the errors that it knows into a `CapturedException`. After an import of
+`delta.tables` anywhere in the process, for example by a user's program, Delta's conflicts become a `CapturedException`
+too.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from tiered_stream.errors import TableError
 
 JAVA_ERRORS = (Py4JJavaError, CapturedException)
 _CONFLICT = "org.apache.spark.sql.delta.DeltaConcurrentModificationException"
-"""The Java class from which all of Delta's conflicts are derived."""
+"""Java's base class of all conflicts between Delta commits."""
 _CONFLICTS_IN_PYTHON = "delta.exceptions"
 
 
 def java_exception(error: Py4JJavaError | CapturedException) -> Any:
-    """The exception in the JVM; None where PySpark kept its text only."""
+    """Return the exception object in the JVM, or None if PySpark kept only its text."""
     return error.java_exception if isinstance(error, Py4JJavaError) else error._origin
 
 
 def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
-    """Java's names of the error's class and of what caused it, with their parents."""
+    """Return the names of the Java classes of the error and of its causes, with all their superclasses."""
     found: set[str] = set()
     exception = java_exception(error)
     while exception is not None:
@@ -42,13 +43,13 @@ def java_classes(error: Py4JJavaError | CapturedException) -> set[str]:
 
 def is_conflict(error: Py4JJavaError | CapturedException) -> bool:
     """Return whether Delta refused a commit because another commit came first: another attempt may succeed."""
-    # delta-spark's own Python classes of conflicts have lost the Java exception.
+    # delta-spark's own Python classes of conflicts do not keep the Java exception.
     return type(error).__module__.startswith(_CONFLICTS_IN_PYTHON) or _CONFLICT in java_classes(error)
 
 
 @contextmanager
 def spark_errors(table: str, done: str) -> Iterator[None]:
-    """Errors of Spark and of what it calls as `TableError`: the table could not be `done`."""
+    """Turn errors of Spark and of the JVM into TableError; `done` says what failed, such as "opened"."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
@@ -56,6 +57,6 @@ def spark_errors(table: str, done: str) -> Iterator[None]:
 
 
 def first_line(error: Py4JJavaError | PySparkException) -> str:
-    """What Spark or Java says, without the JVM's stack."""
+    """Return the first line of the error's message, without the JVM's stack trace."""
     text = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
     return str(text).strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""Which dead letters a job may redrive: several jobs may set records aside in one table."""
+"""Selection of the dead letters that a job may redrive, from a table that several jobs may share."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _NOT_CERTAIN = (
 )
 
 LastFinished = Callable[[TableTarget, str], int]
-"""The last finished batch of a query in a table; -1: none."""
+"""Function that returns the last finished batch of a query (by its id) in a table, or -1 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which dead letters to redrive. Times are in ms since the epoch, and the end is not included."""
+    """Filter for the dead letters to redrive: topics, and record times in ms since the epoch, `to_ms` excluded."""
 
     topics: Sequence[str] | None = None
     from_ms: int | None = None
@@ -49,7 +49,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Letters of one topic and one query, with the last batch of the query that is finished in their table."""
+    """Dead letters of one topic and one query, with the query's last batch that is finished in their table."""
 
     topic: str
     target: str | None
@@ -59,50 +59,54 @@ class _Group:
 
 @dataclass(frozen=True)
 class FreshLetters:
-    """The job's letters without a mark: `left` ones and `pending` ones are not to be decoded."""
+    """The job's dead letters without a redrive's mark; those counted in `left` and `pending` are not redriven."""
 
     letters: DataFrame
     groups: tuple[_Group, ...]
     left: Mapping[tuple[str, str], int]
-    """Number of letters whose table is not certain, by topic and reason."""
+    """Number of dead letters whose table is not certain, by topic and reason."""
     pending: Mapping[str, int]
-    """Number of letters whose batch is not finished, by topic."""
+    """Number of dead letters whose batch is not finished, by topic."""
 
     @property
     def topics(self) -> list[str]:
         return sorted({group.topic for group in self.groups})
 
     def of(self, topics: Collection[str]) -> DataFrame:
-        """Letters of these topics whose batches are finished."""
+        """Return the job's dead letters of these topics whose batches are finished."""
         return _own(self.letters, [group for group in self.groups if group.topic in topics]).where(~_is_pending())
 
 
 @dataclass(frozen=True)
 class JobLetters:
-    """The job whose letters are looked for: its topics, and their tables."""
+    """A redrive job's topics and tables, by which it finds its own dead letters in a table."""
 
     subscription: Subscription
     routing: Routing
     last_finished: LastFinished
 
     def marked(self, letters: DataFrame) -> list[tuple[int, str]]:
-        """Number and topic of each of the job's redrives that is not at its end.
+        """Return the number and the topic of each of the job's unfinished redrives, from the marks of dead letters.
 
         Raises:
-            TableError: the letters cannot be read.
+            TableError: the dead letters cannot be read.
         """
         marked = letters.where(sql.col("redrive").isNotNull())
         rows = marked.select("topic", "target", "redrive").distinct().collect()
         return sorted({(row["redrive"], row["topic"]) for row in rows if self._has_marked(*row)})
 
     def _has_marked(self, topic: str, named: str | None, number: int) -> bool:
-        # Marks of earlier versions do not say whose they are.
+        # A mark of an earlier version does not say to which table it belongs.
         chosen = Chosen() if is_version(number) else Chosen(topics=[topic])
         target = self._own_target(topic, named, chosen)
         return isinstance(target, TableTarget) and is_number_of(number, target.key)
 
     def fresh(self, letters: DataFrame, chosen: Chosen) -> FreshLetters:
-        """The job's letters without a mark. Raises: as `marked`, or TableError: a table cannot be read."""
+        """Return the job's chosen dead letters that have no redrive's mark.
+
+        Raises:
+            TableError: the dead letters or one of their tables cannot be read.
+        """
         letters = chosen.of(self._read(letters).where(sql.col("redrive").isNull()))
         counted = letters.groupBy("topic", "target", "query").agg(
             sql.count("*").alias("letters"), sql.max("batch").alias("newest")
@@ -125,7 +129,10 @@ class JobLetters:
         return FreshLetters(letters, tuple(groups), left, _pending(letters, groups) if pends else {})
 
     def _own_target(self, topic: str, named: str | None, chosen: Chosen) -> TableTarget | str | None:
-        """The table of such letters; None: they are not the job's; text: why it is not certain whose they are."""
+        """Return the table for a topic's dead letters that name the table `named` (None: they name no table).
+
+        None: the dead letters are not the job's. Text: the reason why it is not certain to which job they belong.
+        """
         if not self.subscription.names(topic):
             return None
         target = self._target(topic)
@@ -137,14 +144,14 @@ class JobLetters:
         return _NOT_CERTAIN
 
     def _target(self, topic: str) -> TableTarget | str:
-        """The topic's table; text: why it has none."""
+        """Return the topic's table, or as text the reason why it has none."""
         try:
             return self.routing.target(topic)
         except TableError as error:
             return str(error)
 
     def _read(self, letters: DataFrame) -> DataFrame:
-        """Without partitions that the job does not read, where it names partitions."""
+        """Return the dead letters of partitions that the job reads; all of them if the job names no partitions."""
         numbers: dict[str, list[int]] = {}
         for partition in self.subscription.assigned:
             numbers.setdefault(partition.topic, []).append(partition.partition)
@@ -157,7 +164,7 @@ class JobLetters:
 
 
 def _own(letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
-    """Letters of the groups, with `finished`."""
+    """Return the dead letters that belong to the groups, with their group's `finished` as a column."""
     rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
     own = sql.broadcast(letters.sparkSession.createDataFrame(rows, _OWN))
     same = sql.col("topic") == sql.col("own_topic")

@@ -1,4 +1,4 @@
-"""The rules of tables in a query of many, found by its planner: of tables that are to get rows, once for each."""
+"""Rules of tables in a query for many tables: its planner looks each table up once, when the table is to get rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _OPENED_AT_ONCE = 16
 
 
 class KnownRules:
-    """What tables ask of their rows. The driver compares it with what they ask when it commits."""
+    """Cache of tables' rules for their rows; when the driver commits, it compares them with the tables' rules."""
 
     def __init__(self) -> None:
         self._known: dict[str, TableRules] = {}
 
     def of(self, targets: Iterable[TableTarget]) -> Mapping[str, TableRules]:
-        """By the table's key, of those that have rules which tasks can check.
+        """Return rules by the table's key, for tables with rules that tasks can check.
 
-        A table that is not there yet has those with which it will be made. What cannot be opened, or asks more, is left
-        to the driver to refuse.
+        A table that does not exist yet counts with the rules that it will be created with. A table that cannot be
+        opened, or that has rules which tasks cannot check, is left out, and the driver refuses its commit.
         """
         wanted = {target.key: target for target in targets if target.rows is not None}
         missing = [target for key, target in wanted.items() if key not in self._known]
@@ -38,7 +38,10 @@ class KnownRules:
 
 
 def _look_up(target: TableTarget) -> TableRules | None:
-    """None: there is no table, and it will have none, or nobody knows."""
+    """Look up the table's rules; for a missing table, the rules that it will be created with.
+
+    None: the table cannot be opened, tasks cannot check its rules, or a missing table will have none.
+    """
     from tiered_stream.delta.deltalake_commit import describe, open_table
 
     assert target.rows
@@ -55,5 +58,5 @@ def _look_up(target: TableTarget) -> TableRules | None:
 
 
 def rules_text(rules: TableRules) -> str:
-    """By which files and tables are compared; nothing where there are none."""
+    """Return rules as JSON text, by which the driver compares files with tables; an empty text if there are none."""
     return orjson.dumps(rules).decode() if rules else ""

@@ -1,4 +1,4 @@
-"""`land`: a streaming query that brings topics into a Delta table, by the lane that the table allows."""
+"""`land`: a streaming query that writes topics to Delta tables, by the direct lane or by Spark's Delta sink."""
 
 from __future__ import annotations
 
@@ -74,19 +74,19 @@ def land(
     lane: str = "auto",
     name: str | None = None,
 ) -> StreamingQuery:
-    """Start a query that lands topics in a Delta table, every record once; the table is made when it is missing.
+    """Start a query that lands topics in a Delta table, each record exactly once; a missing table is created.
 
     Args:
-        options: those of `format("tiered_stream")`, and `ingest.*` settings for the table.
-        table: a path (it has a slash in it), or a name in the catalog; with `{topic}` in it, each topic has its own.
-        checkpoint: the query's checkpoint location; either lane goes on from where the other left it.
+        options: options of `format("tiered_stream")`, and `ingest.*` settings for the table.
+        table: a path (with a slash in it), or a name in the catalog; with `{topic}` in it, each topic has its table.
+        checkpoint: the query's checkpoint location; each lane can continue where the other one stopped.
         trigger: `availableNow`, or an interval such as `10 seconds`.
-        lane: `direct`, `spark`, or `auto`: direct where the table allows it; the log says which, and why.
+        lane: `direct`, `spark`, or `auto` (direct if the table allows it; the log has the lane and the reason).
         name: the query's name.
 
     Raises:
-        ConfigurationError: an option is wrong, the table does not fit, or it does not allow the lane that was asked.
-        TableError: the table cannot be reached or made.
+        ConfigurationError: an option is wrong, the table does not fit, or the table does not allow the lane.
+        TableError: the table cannot be reached or created.
     """
     return plan_query(
         spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
@@ -103,9 +103,9 @@ def plan_query(
     lane: str = "auto",
     name: str | None = None,
 ) -> Landing | TopicsLanding:
-    """What `land` starts; arguments and errors as there.
+    """Plan the query that `land` would start, without starting it; arguments and errors are those of `land`.
 
-    Of many tables none is looked at yet. One that is missing may be made as late as at the start.
+    A query for many tables opens none of them yet. A missing table may be created only when the query starts.
     """
     if not is_by_topic(options, table):
         run = QueryRun(checkpoint, trigger, name)
@@ -117,7 +117,7 @@ def plan_query(
 
 @dataclass(frozen=True)
 class Landing:
-    """A query that is ready to start."""
+    """A query for one table that is planned and ready to start."""
 
     spark: SparkSession
     settings: Mapping[str, str]
@@ -129,7 +129,7 @@ class Landing:
     found: Suitability
     rows: Mapping[str, RowFormat]
     again: Callable[[], Landing]
-    """Plans it once more, after the table was made."""
+    """Function that plans the query again, after the table was created."""
 
     @property
     def lane(self) -> Lane:
@@ -137,7 +137,7 @@ class Landing:
 
     @property
     def reason(self) -> str:
-        """Why the lane is the one it is, who commits, and what becomes of columns that are not written."""
+        """Reason for the lane, the committer with its reason, and the table's columns that get NULL."""
         table, why_not, committer = self.found.table, self.found.why_not, self.found.committer
         said = [why_not or "nothing in the table forbids it"]
         if committer and not why_not:
@@ -148,8 +148,8 @@ class Landing:
         return "; ".join(said)
 
     def start(self) -> StreamingQuery:
-        """Start it."""
-        # Who leaves the choice to us should see it where nobody has set logging up, if it is the slower lane.
+        """Start the query in its lane."""
+        # A warning shows even without logging configuration. A user who did not choose the slower lane should see it.
         level = logging.WARNING if self.lane is Lane.SPARK and self.reason != _ASKED else logging.INFO
         log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
         if self.lane is Lane.DIRECT:
@@ -164,7 +164,7 @@ class Landing:
             return self._start_query(commits)
         query = self._start_query(commits)
         try:
-            # Meanwhile Spark starts the query's planner, a Python process.
+            # The table is created while Spark starts the query's planner, a Python process.
             made = self.found.make()
             if made.why_not is None and made.rows == self.found.rows:
                 commits.set_result(replace(self, found=made)._commits())
@@ -179,7 +179,7 @@ class Landing:
         return self.again().start()
 
     def _start_query(self, commits: Future[TableCommits]) -> StreamingQuery:
-        """Start it; no task runs before the table can be committed to."""
+        """Start the query in the direct lane; no task runs before `commits` has a result."""
         tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
         files, bounded = replace(self.files, tasks=tasks), self.bounded
         register_source(self.spark, FilesDataSource)
@@ -241,7 +241,7 @@ class Landing:
 
 @dataclass(frozen=True)
 class TopicsLanding:
-    """A query for many tables that is ready to start."""
+    """A query for many tables that is planned and ready to start, in the direct lane."""
 
     spark: SparkSession
     routing: Routing
@@ -250,12 +250,12 @@ class TopicsLanding:
 
     @property
     def reason(self) -> str:
-        """What is known before any table is opened."""
+        """Names of the query's tables, for the log; no table is open yet."""
         tables = ", ".join(dict.fromkeys(route.table for route in self.routing.routes))
         return f"one query for all of {tables}; each table is opened when its first rows come"
 
     def start(self) -> StreamingQuery:
-        """Start it."""
+        """Start the query."""
         log.info("the %s lane: %s", self.lane.value, self.reason)
         register_source(self.spark, FilesDataSource)
         files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
@@ -275,7 +275,7 @@ class TopicsLanding:
 
 
 def check_settings(options: Mapping[str, str], lane: str) -> Options:
-    """What can be said without Spark and the table; the source's own options.
+    """Check the settings as far as it needs neither Spark nor the table; return the source's own options.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or malformed.
@@ -292,7 +292,7 @@ def check_settings(options: Mapping[str, str], lane: str) -> Options:
 
 
 def check_all_columns(options: Options) -> None:
-    """Raises ConfigurationError: only some of the columns are asked for, but whole records are copied."""
+    """Raise ConfigurationError if the option `columns` is set, because whole records are written."""
     if options.columns is not None:
         raise ConfigurationError("option columns is for queries of your own: take it away, all columns are written")
 
@@ -308,7 +308,10 @@ def plan_landing(
     name: str | None = None,
     bounded: BoundedRun | None = None,
 ) -> Landing:
-    """Choose the lane, and make the table when it is missing; arguments and errors as `land`."""
+    """Plan a query for one table: choose the lane, and create the table if it is missing.
+
+    Arguments and errors are those of `land`; `bounded` describes a run that has an end.
+    """
     run = QueryRun(checkpoint, trigger, name)
     return _plan_landing(spark, options, table, run, lane, bounded, makes_later=False)
 
@@ -323,7 +326,10 @@ def _plan_landing(
     *,
     makes_later: bool,
 ) -> Landing:
-    """`makes_later`: a table that Spark has to make for the direct lane is made when the query starts."""
+    """Plan a query for one table: choose the lane, and create the table if it is missing.
+
+    `makes_later`: if Spark has to create the table for the direct lane, it is created only when the query starts.
+    """
     again = partial(_plan_landing, spark, options, table, run, lane, bounded, makes_later=False)
     parsed = check_settings(options, lane)
     replaces = bounded is not None and bounded.replace_where is not None
@@ -335,7 +341,7 @@ def _plan_landing(
     address = find_address(spark, table)
     files = table_files(options)
     if infers(options):
-        # Here, since it brings all that reads records, which takes the driver of most jobs 0.4 s to import.
+        # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
         from tiered_stream.delta.inferred_schema import with_inferred
 
         storage, _ = reach(spark, address.uri or "", options)
@@ -379,7 +385,7 @@ def _rows_for_spark(
     address: TableAddress,
     files: TableFiles,
 ) -> Mapping[str, RowFormat]:
-    """The rows as the table has them, for the lane that does not look at the table otherwise.
+    """Return row formats with the table's types and rules, for the Spark lane, where nothing has adapted them yet.
 
     Raises:
         ConfigurationError: Spark's sink would change values.
@@ -394,7 +400,7 @@ def _rows_for_spark(
 
 
 def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:
-    """What a table's log says, as far as anybody here can read it: Spark's Delta, else deltalake."""
+    """Return the table's description, read by delta-spark, else by deltalake; None if neither can or it is missing."""
     with suppress(TableError):
         if not is_connect(spark) and has_delta_spark(spark):
             found = DeltaSparkTable(spark, address).find()

@@ -1,4 +1,4 @@
-"""One query of the direct lane for many tables: planned without a look at any of them, which may be thousands."""
+"""One query of the direct lane for many tables; planning opens none of them, because there may be thousands."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ _A_QUERY_EACH = (
 
 
 def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
-    """Whether the topics of the query may go to several tables, or one that cannot be written is to be parked."""
+    """Return whether topics of the query may go to several tables, or a table that cannot be written is parked."""
     given = GivenOptions(settings)
     parks = given.read(ON_TABLE_ERROR) == PARK
     return TOPIC in table or parks or bool(given.read(ROUTE)) or bool(topic_overrides(settings))
 
 
 def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
-    """Where each topic's rows go.
+    """Plan the routing of a query for many tables, which decides the table of each topic's rows.
 
     Raises:
-        ConfigurationError: a setting is wrong, or tasks cannot write to such tables.
+        ConfigurationError: a setting is wrong, the lane is `spark`, or tasks cannot write to the tables' folders.
         TableError: Spark cannot reach the catalog.
     """
     if lane == Lane.SPARK.value:
@@ -96,7 +96,7 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
     files = replace(table_files(settings), storage=next(iter(storage.values())))
     rows, places = plan_formats(spark, settings, overrides)
     routing = Routing(settings, files, routes, overrides, rows, places)
-    # Now, so that what is malformed is said; and once, as tasks would ask the registry again.
+    # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
     resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
     return replace(routing, rows=rows | resolved)
 
@@ -104,13 +104,13 @@ def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, l
 def _tables(
     settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]], table: str
 ) -> list[tuple[str, str]]:
-    """Patterns for topics, and the tables of those that match; the first counts."""
+    """Return pairs of a pattern for topics and a table; the first pattern that matches a topic counts."""
     own = [(re.escape(topic), own[TABLE]) for topic, own in overrides.items() if TABLE in own]
     return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
 
 
 def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other: str) -> bool:
-    """Whether the query of these settings, whose `ingest.table` is `table`, may land in the table `other`.
+    """Return whether a query with these settings, whose `ingest.table` is `table`, may write to the table `other`.
 
     Raises:
         ConfigurationError: a setting is wrong.
@@ -124,7 +124,9 @@ def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other
 def plan_formats(
     spark: SparkSession, settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]
 ) -> tuple[dict[str, RowFormat], dict[str, str]]:
-    """What rows are, and where tables for dead letters are: for `Routing`.
+    """Return row formats by topic, and folders of tables for dead letters by table name, for `Routing`.
+
+    The row format under "" is for all topics without overrides.
 
     Raises:
         ConfigurationError: a setting or a schema is wrong.
@@ -141,20 +143,30 @@ def plan_formats(
 
 
 def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
-    """The folder of the table for dead letters, by its name, where there is one; TableError as `plan_formats`."""
+    """Return the folder of the table for dead letters, by the table's name; empty if the settings name none.
+
+    Raises:
+        ConfigurationError: the table's name gives no folder.
+        TableError: Spark cannot reach the catalog.
+    """
     table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
     return {} if table is None else {table: _route(spark, "", table).place}
 
 
 def table_place(spark: SparkSession, table: str) -> str:
-    """The folder that a table has, or gets when it is made; TableError as `plan_formats`."""
+    """Return the URI of a table's folder, or of the folder in which the table would be created.
+
+    Raises:
+        ConfigurationError: the table's name gives no folder.
+        TableError: Spark cannot reach the catalog.
+    """
     found = None if TOPIC in table else find_address(spark, table).uri
     return found or _route(spark, "", table).place
 
 
 def _route(spark: SparkSession, pattern: str, table: str) -> Route:
     if "/" in table:
-        # What a path stands for is the same for every topic, whose letters mean nothing in a URI.
+        # The path is resolved once for all topics, because a topic's characters have no special meaning in a URI.
         mark = uuid4().hex
         uri = table_uri(spark, table.replace(TOPIC, mark)).replace(mark, TOPIC)
         if TOPIC in urlsplit(uri).netloc:
@@ -186,20 +198,20 @@ def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> 
 
 @dataclass(frozen=True)
 class TopicTables:
-    """Opens the tables of a query when they are wanted, on the driver; several threads may."""
+    """Opener for the tables of a query, on the driver, when they are needed; several threads may use it."""
 
     spark: SparkSession
     checkpoint: str
     fail_on_data_loss: bool
     checked: bool
-    """Whether tasks check rows by the rules of their tables."""
+    """True if tasks check rows by the rules of their tables."""
 
     def open(self, target: TableTarget, landed: Landed) -> TableCommits:
-        """The table, made when it is missing.
+        """Open the table for commits, and create it if it is missing; `landed` is the last batch that it must have.
 
         Raises:
             ConfigurationError: the table does not fit.
-            TableError: it cannot be reached or made, or the direct lane cannot write to it.
+            TableError: the table cannot be reached or created, or the direct lane cannot write to it.
         """
         from tiered_stream.delta.commit import LandingTable, TableCommits
 
@@ -227,14 +239,25 @@ class TopicTables:
         return TableCommits(opened, planned, self._on_gap(target), landed)
 
     def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
-        """A table for dead letters, which has no gaps: only batches with dead letters are in it. Raises as `open`."""
+        """Open a table for dead letters, and create it if it is missing.
+
+        Missing batches are no error in it, because only batches with dead letters are committed to it.
+
+        Raises:
+            ConfigurationError: the table does not fit.
+            TableError: the table cannot be reached or created, or the direct lane cannot write to it.
+        """
         from tiered_stream.delta.dead_letters import DeadLetterTable, remove_unfinished
 
         opened = partial(self.open, target, Landed())
         return DeadLetterTable(target, opened, partial(remove_unfinished, self.spark, target), opened())
 
     def _find(self, target: TableTarget) -> TableAddress:
-        """Where it is, as far as the catalog knows where it is by a name."""
+        """Return the table's address; its URI is None if the catalog does not have the table's name yet.
+
+        Raises:
+            TableError: the catalog cannot be reached, or has the table in another folder than its database's.
+        """
         if "/" in target.name:
             return path_address(target.name, target.key)
         found = find_address(self.spark, target.name)
@@ -264,13 +287,13 @@ class TopicTables:
 
 
 def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
-    """Tasks have written into the folder already: delta-spark would make no table there."""
+    """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already."""
     from tiered_stream.delta.deltalake_commit import make_table
 
     properties = new_table_properties(spark, target.settings)
     known = {name: value for name, value in properties.items() if name in MADE_WELL}
     make_table(target.files, target.schema, known, lock_for_making(spark, target.files))
-    # What deltalake gives no table, delta-spark adds.
+    # delta-spark sets the properties that deltalake cannot give to a new table.
     added = {name: value for name, value in properties.items() if name not in MADE_WELL}
     if added:
         set_properties(spark, address, added)
@@ -280,19 +303,19 @@ def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> No
 
 @dataclass(frozen=True)
 class TablesQuery:
-    """What a query of many tables is started with: its source's options, and its commits."""
+    """Source options and commits for the start of a query for many tables."""
 
     options: Mapping[str, str]
     tables: ManyTables
 
 
 def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> TablesQuery:
-    """Catch up what an earlier run has parked, and be ready for the first batch.
+    """Catch up the tables that an earlier run has parked, and return the query's options and commits.
 
     Raises:
-        ConfigurationError: Spark has no way to the checkpoint.
-        DataLossError: what a parked table lacks is gone.
-        TableError: the checkpoint cannot be read.
+        ConfigurationError: Spark has no file system for the checkpoint.
+        DataLossError: records that a parked table lacks no longer exist.
+        TableError: the checkpoint cannot be read, or a parked table still cannot be written and parking is now off.
         CorruptDataError: a file in the checkpoint is damaged.
     """
     from tiered_stream.delta.many_tables import ManyTables

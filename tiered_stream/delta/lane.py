@@ -1,7 +1,7 @@
-"""Which way into the table: the direct lane where the table allows it, else Spark's own Delta sink.
+"""Choice of the lane: the direct lane if the table allows it, else Spark's own Delta sink.
 
-The direct lane appends plain rows. What else a table may ask of its writers (Delta protocol: "Writer Requirements",
-"Table Features"), it leaves to those who know it.
+The direct lane appends plain rows. A table that requires more of its writers (Delta protocol: "Writer Requirements",
+"Table Features") is left to Spark's sink, which meets these requirements.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tiered_stream.source import spark_schema
 
 
 class Lane(Enum):
-    """`DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
+    """Lanes into a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
 
     DIRECT = "direct"
     SPARK = "spark"
@@ -42,26 +42,27 @@ _FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAUL
 
 @dataclass(frozen=True, slots=True)
 class TableDescription:
-    """What a table's log says of it. `fields` are those of Spark's JSON schema: name, type, nullable, metadata."""
+    """A table's metadata and protocol from its log; `fields` are in Spark's JSON: name, type, nullable, metadata."""
 
     fields: tuple[Mapping[str, Any], ...]
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     writer_features: frozenset[str] = frozenset()
     table_id: str = ""
-    """Of its metadata: a table that takes another's place has another."""
+    """Id in the table's metadata; a table that replaces another one has a different id."""
 
 
 def table_schema(include_headers: bool, day_column: str | None) -> StructType:
-    """The columns that are written, the same in both lanes."""
+    """Return the columns for plain Kafka records, and the day column if there is one; both lanes write the same."""
     return with_day(spark_schema(include_headers), day_column)
 
 
 def check_fit(table: str, found: TableDescription, written: StructType, day_column: str | None) -> None:
-    """Whether what is written fits into the table at all, whatever the lane.
+    """Check that the written columns fit the table, in either lane.
 
     Raises:
-        ConfigurationError: names the column that does not fit, and what to do.
+        ConfigurationError: a column does not fit, or the table has another partitioning than the day column; the error
+            says what to do.
     """
     columns = {column["name"].lower(): column for column in found.fields}
     widens = bool(found.writer_features & type_widening.FEATURES)
@@ -90,7 +91,7 @@ def check_fit(table: str, found: TableDescription, written: StructType, day_colu
 
 
 def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:
-    """Raises ConfigurationError: records do not have the column, and its rows cannot do without it."""
+    """Raise ConfigurationError if a column that neither records nor Delta fill is NOT NULL or a partition column."""
     name = column["name"]
     if _is_filled(column):
         return
@@ -108,7 +109,10 @@ def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: boo
 
 
 def table_rules(found: TableDescription) -> TableRules:
-    """What the table asks of its rows, as far as it can be read: `why_not_direct` names what cannot."""
+    """Return the table's rules for rows: NOT NULL, CHECK constraints, and lengths of VARCHAR and CHAR.
+
+    Lengths that cannot be read are left out; `why_not_direct` reports their column.
+    """
     not_null = (column["name"] for column in found.fields if not column["nullable"])
     checks = (
         (name[len(CONSTRAINT_PREFIX) :], text)
@@ -133,7 +137,7 @@ def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
 
 
 def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
-    """What may not be null in values of a type, in Spark's JSON; keys of maps never may."""
+    """Yield paths below `path` that may not be null in values of the type (Spark's JSON), such as keys of maps."""
     if not isinstance(kind, dict):
         return
     for each in kind.get("fields", ()):
@@ -154,9 +158,9 @@ def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
 def why_not_direct(
     found: TableDescription, day_column: str | None, written: StructType, honoured: TableRules | None = None
 ) -> str | None:
-    """What keeps the table from the direct lane, in one line; None: nothing does.
+    """Return why the direct lane cannot write the table, in one line, or None if it can.
 
-    `honoured` are the rules that rows were checked by; None: they will be checked by the table's own.
+    `honoured` has the rules by which the rows were checked; None: the rows will be checked by the table's own rules.
     """
     if asked := left_to_spark(found):
         return asked
@@ -173,7 +177,7 @@ def why_not_direct(
 
 
 def left_to_spark(found: TableDescription) -> str | None:
-    """What the list of all that a table may ask leaves to the Spark lane, in one line; None: nothing."""
+    """Return requirements of the table that the direct lane does not meet, in one line; None if it meets all."""
     asked = [
         each
         for each in asked_of_writer(found.writer_features, found.configuration, found.fields)
@@ -192,7 +196,10 @@ def left_to_spark(found: TableDescription) -> str | None:
 
 
 def _named_otherwise(there: Any, written: Any, above: str) -> str | None:
-    """A field whose name differs from what is written by case only: Delta takes them for one, Parquet does not."""
+    """Return a sentence about a field whose name in the table and in the rows differs only by case, or None.
+
+    Such names are the same field for Delta, but not for Parquet. `above` is the path of the fields, ending in a dot.
+    """
     names = {each["name"].lower(): each for each in there}
     for each in written:
         if (known := names.get(each["name"].lower())) is None:
@@ -231,7 +238,10 @@ def _unhonoured(rules: TableRules, honoured: TableRules) -> str:
 
 
 def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
-    """A rule that tasks cannot check: they make the day last."""
+    """Return a sentence about a rule that tasks cannot check, or None if they can check all rules.
+
+    A rule about the day column is one, because tasks add the day after they check rows.
+    """
     schema = arrow_schema(StructType([column for column in written if column.name != day_column]))
     for name, text in rules.checks:
         try:
@@ -249,19 +259,19 @@ def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -
 
 
 def left_out(found: TableDescription, written: StructType) -> tuple[str, ...]:
-    """Columns that are not written and that nobody fills: their rows get NULL, in both lanes."""
+    """Return the table's columns that are neither written nor filled by Delta, so that they get NULL in both lanes."""
     names = {name.lower() for name in written.names}
     missing = (column for column in found.fields if column["name"].lower() not in names)
     return tuple(column["name"] for column in missing if not _is_filled(column))
 
 
 def _is_filled(column: Mapping[str, Any]) -> bool:
-    """Whether Delta fills the column where it is not written."""
+    """Return whether Delta fills the column if it is not written (generated, identity or default column)."""
     return any(name in column["metadata"] for name in _FILLED)
 
 
 def _may_be_null(field: Mapping[str, Any]) -> bool:
-    """Whether rows may have no value for it: as in Delta, a struct may not be null where one of its fields may not."""
+    """Return whether rows may lack a value for the field; as in Delta, a struct with a NOT NULL field needs a value."""
     kind = field["type"]
     fields = kind.get("fields", ()) if isinstance(kind, dict) else ()
     return bool(field["nullable"]) and all(map(_may_be_null, fields))
@@ -273,9 +283,10 @@ def _partitioned(found: TableDescription) -> str:
 
 
 def _takes(there: Any, written: Any, *, widens: bool) -> bool:
-    """Whether a column takes values of a type, in Spark's JSON: nested fields that are not written are null.
+    """Return whether a column of type `there` accepts values of type `written`, both in Spark's JSON.
 
-    `widens`: readers of the table take files whose types are narrower than its own.
+    Nested fields that are not written become null. `widens` is true if readers of the table accept files with narrower
+    types than the table's.
     """
     if not isinstance(there, dict) or not isinstance(written, dict) or there.get("type") != written.get("type"):
         return bool(there == written) or (widens and type_widening.is_wider_json(there, written))
@@ -290,7 +301,7 @@ def _takes(there: Any, written: Any, *, widens: bool) -> bool:
 
 
 def _bare(kind: Any) -> Any:
-    """A type in Spark's JSON, without what column mapping says of the fields in it."""
+    """Return a type in Spark's JSON without the metadata of its nested fields, which column mapping adds."""
     if isinstance(kind, dict):
         return {name: _bare(part) for name, part in kind.items() if name != "metadata"}
     return [_bare(part) for part in kind] if isinstance(kind, list) else kind

@@ -1,6 +1,6 @@
 """Marks of redrives in a table for dead letters.
 
-A redrive marks the letters that it brings into a table with a number: see `redrive_protocol.py`.
+A redrive marks the dead letters that it brings into a table with a number; `redrive_protocol.py` describes how.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _IDENTITY = {
 }
 IDENTITY_NAMES = tuple(_IDENTITY)
 IDENTITY_COLUMNS = ", ".join(f"{name} {kind}" for name, kind in _IDENTITY.items())
-"""Columns of `identity`, as DDL."""
+"""Columns of `identity`, as Spark DDL."""
 _RECORD = ("topic", "partition", "offset", "timestamp", "key", "value")
 _ORIGIN = {"target": "STRING", "query": "STRING", "batch": "BIGINT"}
-"""Columns that tables of earlier versions lack."""
+"""Columns that dead-letter tables of earlier versions lack, with their types."""
 _LOWEST_DRAWN = 1 << 61
-"""Earlier versions marked letters with the version of the table, which is always below this number."""
+"""Lowest number that a redrive draws; earlier versions marked dead letters with a table version, which is lower."""
 _RANDOM_BITS, _OWNER_BITS = 41, 20
 
 
 def new_number(table_key: str) -> int:
-    """Draw a number of 62 bits for letters whose rows go to this table (`TableTarget.key`).
+    """Draw a random number of 62 bits for a redrive into this table (`TableTarget.key`).
 
-    The lowest bits are a hash of the key. A letter of an earlier version does not name its table: without them, another
-    job with the same topic would take the marked letters for its own.
+    The lowest bits are a hash of the key. A dead letter from an earlier version does not name its table. Without the
+    hash, another job with the same topic would treat the marked dead letters as its own.
     """
     return _LOWEST_DRAWN | secrets.randbits(_RANDOM_BITS) << _OWNER_BITS | _owner(table_key)
 
@@ -57,7 +57,7 @@ def is_number_of(number: int, table_key: str) -> bool:
 
 
 def is_version(number: int) -> bool:
-    """Return whether an earlier version has set the mark."""
+    """Return whether the mark is a table version, as earlier versions of this package set it."""
     return number < _LOWEST_DRAWN
 
 
@@ -66,7 +66,10 @@ def _owner(table_key: str) -> int:
 
 
 def identity(letter: str = "") -> dict[str, Column]:
-    """Return what tells a letter from all others; letters that are equal in it are copies. `letter` is a prefix."""
+    """Return the columns that identify a dead letter; two dead letters with the same values are copies.
+
+    `letter` is a prefix for the names of the columns that are read, such as `letter.`.
+    """
     column = {each: sql.col(f"{letter}{each}") for each in (*_RECORD, *_ORIGIN)}
     return {
         **{each: column[each] for each in ("topic", "partition", "offset")},
@@ -78,24 +81,28 @@ def identity(letter: str = "") -> dict[str, Column]:
 
 
 class LetterMarks:
-    """The table for dead letters, as redrives change it."""
+    """Table for dead letters, in which redrives set and clear marks and delete marked dead letters."""
 
     def __init__(self, spark: SparkSession, address: TableAddress) -> None:
         self._spark = spark
         self._address = address
 
     def letters(self) -> DataFrame:
-        """All letters, from the table's newest version. Columns that the table lacks are null."""
+        """Return all dead letters from the table's newest version, with nulls for columns that the table lacks.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
         with spark_errors(str(self._address), "read"):
             letters = self._table().toDF()
         missing = {name: sql.lit(None).cast(kind) for name, kind in _ORIGIN.items() if name not in letters.columns}
         return letters.withColumns(missing) if missing else letters
 
     def mark(self, ready: Callable[[], DataFrame]) -> None:
-        """Mark the letters that `ready` gives as `identity` with the `number` of each, unless they are marked by now.
+        """Mark dead letters with numbers, unless they are marked by now.
 
-        Each attempt asks `ready` anew, for new numbers: an attempt that has failed may have committed nevertheless, and
-        letters must not come to a number later.
+        `ready` returns the dead letters, with the columns of `identity` and a `number`. Each attempt calls it again for
+        new numbers. A failed attempt may have committed nevertheless, and no dead letter may join a number later.
 
         Raises:
             TableError: Spark cannot change the table, or other commits came first each time.
@@ -115,13 +122,21 @@ class LetterMarks:
         self._commit(change)
 
     def clear(self, number: int, topic: str) -> None:
-        """Take the mark off the topic's letters. Raises: as `mark`."""
+        """Clear the mark `number` of the topic's dead letters.
+
+        Raises:
+            TableError: Spark cannot change the table, or other commits came first each time.
+        """
         marked = (sql.col("redrive") == number) & (sql.col("topic") == topic)
         self._commit(lambda: self._table().update(marked, {"redrive": sql.lit(None).cast("BIGINT")}))
 
     def delete(self, number: int, topic: str) -> None:
-        """Delete the topic's letters that have the mark. Raises: as `mark`."""
-        # Not by a statement: a topic is whatever somebody has written into the table.
+        """Delete the topic's dead letters that have the mark `number`.
+
+        Raises:
+            TableError: Spark cannot change the table, or other commits came first each time.
+        """
+        # No SQL text, because the topic comes from the table and could contain any text.
         marked = (sql.col("redrive") == number) & (sql.col("topic") == topic)
         self._commit(lambda: self._table().delete(marked))
 

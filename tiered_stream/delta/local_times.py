@@ -1,7 +1,7 @@
-"""Local times: TIMESTAMP_NTZ in a map, which the `deltalake` library does not see, and in place of an instant.
+"""Checks for local times (TIMESTAMP_NTZ): in maps, where `deltalake` overlooks them, and mixed up with instants.
 
-The library names the table feature that such times need by itself, for columns, lists and structs. Where a map has
-them it does not, and then refuses the table: so these columns come when the feature is there.
+Local times need a table feature. deltalake adds the feature for columns, lists and structs, but not for maps, and then
+refuses the table. So columns with local times in maps are added once the table has the feature.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 from tiered_stream.errors import ConfigurationError
 
 LOCAL_TIMES = "timestampNtz"
-"""The feature."""
+"""Name of the table feature that local times need."""
 _TIMES = {"timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ"}
-"""In Spark's JSON: an instant, and a local time."""
+"""SQL types by their names in Spark's JSON: an instant, and a local time."""
 _NESTED = (("elementType", "element"), ("keyType", "key"), ("valueType", "value"))
 
 
 def made_first(schema: StructType, day_column: str | None) -> tuple[StructType, StructType]:
-    """The columns with which a table is made, and those that it takes afterwards, in their order if it can be."""
+    """Split the schema into columns for creating the table, and columns to add later (local times in maps).
+
+    The order of columns is kept if possible.
+    """
     hidden = [each for each in schema if hides_local_times(each)]
     first = list(takewhile(lambda each: each not in hidden, schema))
     if hidden and (not first or day_column not in (None, *(each.name for each in first))):
         first = [each for each in schema if each not in hidden]
-    if not first:  # a table has a column: the library says so
+    if not first:  # a table needs a column; deltalake then raises an error for the whole schema
         return schema, StructType()
     return StructType(first), StructType([each for each in schema if each not in first])
 
 
 def hides_local_times(field: StructField) -> bool:
-    """Whether a map of the column has them."""
+    """Return whether a map anywhere in the column contains local times (TIMESTAMP_NTZ)."""
     return any(_has_local_times(kind) for kind in parts_of(field.dataType) if isinstance(kind, MapType))
 
 
@@ -43,7 +46,7 @@ def _has_local_times(kind: DataType) -> bool:
 
 
 def parts_of(kind: DataType) -> Iterator[DataType]:
-    """The type and those that it is made of."""
+    """Yield the type and all types nested in it."""
     yield kind
     inner: list[DataType] = []
     match kind:
@@ -58,12 +61,12 @@ def parts_of(kind: DataType) -> Iterator[DataType]:
 
 
 def check_times(table: str, fields: Sequence[Mapping[str, Any]], written: StructType) -> None:
-    """Whether instants go to instants and local times to local times; `fields` are the table's, in Spark's JSON.
+    """Check that instants are written to columns of instants, and local times to columns of local times.
 
-    Spark's Delta sink would make one of the other, by the session's time zone.
+    Spark's Delta sink would convert between them by the session's time zone. `fields` are the table's, in Spark's JSON.
 
     Raises:
-        ConfigurationError: names the column.
+        ConfigurationError: a column mixes the two kinds; the error names it.
     """
     for path, there, here in _other_times(fields, orjson.loads(written.json())["fields"], ()):
         raise ConfigurationError(
