@@ -45,18 +45,18 @@ OpenTable = Callable[[TableTarget, Landed], TableCommits]
 
 
 class ReadAgain(Protocol):
-    """How a query parks tables: it reports their keys to planning, and reads their rows again from Kafka."""
+    """Interface for parking tables: it reports their keys to planning, and reads their rows again later."""
 
     def tell(self, parked: Sequence[str]) -> None:
         """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
         ...
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
-        """Read offset ranges again, write one table's rows and dead letters to files of this batch, and return them.
+        """Read offset ranges again, and write one table's rows and dead letters; return the files, for this batch.
 
         Raises:
             DataLossError: records in the ranges are gone.
-            TieredStreamError: the records could not be read, or the files not be written.
+            TieredStreamError: the records could not be read, or the files could not be written.
         """
         ...
 
@@ -179,7 +179,9 @@ class ManyTables:
     def _commit_all(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, Landed], _Failed]:
-        """Commit the shares; return the newest batch of each table that has it, and the errors of the others, by key.
+        """Commit the tables' shares of a batch; return the tables that have the batch now, and the others' errors.
+
+        Both results are by table key.
 
         Raises:
             ConfigurationError: one table was opened by two names.
@@ -347,9 +349,10 @@ class ManyTables:
 def _held(
     files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
-    """Return the offset ranges of rows whose tables do not get them in this batch, and the reasons; both by table key.
+    """Return the offset ranges of rows that their tables do not get in this batch, and the reasons; both by table key.
 
-    A table that is parked already has no reason here if all its rows are in files.
+    These tables are parked already, or a task could not write their files. A table that is parked already may have no
+    reason here.
     """
     reasons = {each.table: each.held_why for each in held}
     without = reasons.keys() | parked.keys()
@@ -362,7 +365,7 @@ def _held(
 
 
 def _ranges_of(rows: Sequence[DataFile | HeldRows]) -> PartitionRanges:
-    """Return, by partition, the smallest offset range that covers all offsets in these files or held rows."""
+    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
     found: dict[TopicPartition, tuple[int, int]] = {}
     for each in rows:
         for partition, (first, last) in each.offsets.items():

@@ -18,7 +18,7 @@ def partition_folder(column: str, value: str) -> str:
 def log_path(path: str) -> str:
     """Return a path below the table's folder as a relative URI (Delta protocol: "Add File and Remove File").
 
-    deltalake encodes paths itself when it writes them into the log. The actions of delta-spark need URIs.
+    deltalake encodes paths itself when it writes them into the log. The actions of delta-spark must have URIs.
     """
     return quote(path, safe=_LEFT_IN_URI)
 

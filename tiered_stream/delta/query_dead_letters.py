@@ -38,7 +38,7 @@ class QueryDeadLetters:
         self._first_batch = False
 
     def taking_part(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
-        """Return the tables that get dead letters from the files, or that may have some from an earlier try."""
+        """Return the keys of dead letter tables that get some of the files, or may have some from an earlier try."""
         found = []
         for target in self._targets(topics):
             if _for_table(files, target.key):
@@ -50,9 +50,9 @@ class QueryDeadLetters:
     def commit(
         self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]
     ) -> TieredStreamError | None:
-        """Commit a batch's dead letters to the table for dead letters `key`, picked from `files`.
+        """Commit those of a batch's `files` that are dead letters for the table for dead letters `key`.
 
-        `tables` are the keys of the tables whose dead letters these are, and that do not have the batch yet.
+        `tables` are the keys of the tables whose records became these dead letters; they do not have the batch yet.
 
         Returns:
             The error if the commit failed, else None. After an error the next batch opens the table again.

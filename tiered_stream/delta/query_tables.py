@@ -40,7 +40,7 @@ class Held:
     ranges: PartitionRanges
 
     def joined(self, later: Held) -> Held:
-        """Return both sets of ranges, joined to one range for each partition.
+        """Return the ranges of `self` and `later`, joined to one offset range for each partition.
 
         The offsets between the two ranges of a partition hold no rows for the table.
         """

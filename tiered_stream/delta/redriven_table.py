@@ -91,8 +91,8 @@ class RedrivenTable:
         """
         transaction = self._transaction(topic, number)
         begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
-        # Because this transaction reads the last batch, Delta refuses its commit if an append comes first. Without the
-        # read Delta would accept it, since the append's version is lower.
+        # The outcome is looked up in this transaction, so that Delta refuses its commit if an append comes first. The
+        # append's lower version alone would not make Delta refuse it.
         if begun.last_batch(transaction) is not None:
             return
         try:

@@ -57,6 +57,7 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
+        SchemaRegistryError: the registry does not return a schema.
     """
     given = row_settings(settings)
     how = RowFormat(

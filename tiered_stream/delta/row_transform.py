@@ -53,7 +53,7 @@ class TableRows:
         self._decoders: dict[str, RowDecoder | None] = {}
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
-        """Convert records of one partition to rows for its table, and to dead letters for theirs.
+        """Convert records of one partition to rows for the topic's table, and to dead letters for another table.
 
         `batch` comes from the record decoder: at least one record, in offset order.
 

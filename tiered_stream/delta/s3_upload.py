@@ -56,7 +56,7 @@ class S3Uploads:
         return WaitingFile()
 
     def grown(self, file: Any) -> None:
-        """Do nothing: the whole file is read again for its upload, so it stays cached."""
+        """Do nothing after a row group was written, because the upload reads the whole file again."""
 
     def waiting_bytes(self, file: Any) -> int:
         """Return how many bytes of the file are in memory; 0 if the file is on disk."""
