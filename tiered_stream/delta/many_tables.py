@@ -70,7 +70,7 @@ class _Share:
     landed: Landed
     commits: TableCommits | None
     has_batch: bool = False
-    """Whether the table already has the batch."""
+    """True if the table already has the batch."""
 
     @property
     def rows(self) -> list[DataFile]:

@@ -25,17 +25,17 @@ class PartSettings:
 
     @property
     def has_schema(self) -> bool:
-        """Whether the format needs a schema: JSON, Avro and protobuf do."""
+        """True if the format needs a schema: JSON, Avro and protobuf do."""
         return self.format in (Format.JSON, Format.AVRO, Format.PROTOBUF)
 
     @property
     def is_registered(self) -> bool:
-        """Whether each record names its schema in a schema registry."""
+        """True if each record names its schema in a schema registry."""
         return self.schema == REGISTRY or self.id_place is not None
 
     @property
     def is_named_by_record(self) -> bool:
-        """Whether the subject's name contains the record's name (`RecordNameStrategy`, `TopicRecordNameStrategy`)."""
+        """True if the subject's name contains the record's name (`RecordNameStrategy`, `TopicRecordNameStrategy`)."""
         return self.strategy in (SubjectNames.RECORD, SubjectNames.TOPIC_RECORD)
 
     @property

@@ -26,7 +26,7 @@ class QueryDeadLetters:
         self._open_table = open_table
         self._opened: dict[str, DeadLetterTable] = {}
         self._first_batch = True
-        """Whether an earlier run may have begun the batch."""
+        """True if an earlier run may have begun the batch."""
 
     @property
     def commits(self) -> Mapping[str, TableCommits]:

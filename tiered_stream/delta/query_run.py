@@ -53,7 +53,7 @@ class QueryRun:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the query keeps waiting for new records, instead of ending after the available ones."""
+        """True if the query keeps waiting for new records, instead of ending after the available ones."""
         return self.trigger != AVAILABLE_NOW
 
     def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:

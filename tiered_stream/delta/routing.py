@@ -85,7 +85,7 @@ class Routing:
     dead_letter_places: Mapping[str, str] = field(default_factory=dict)
     """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
-    """Whether the formats in `rows` already include the rules of their tables."""
+    """True if the formats in `rows` already include the rules of their tables."""
     _targets: dict[str, TableTarget] = field(default_factory=dict, init=False, compare=False, repr=False)
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 

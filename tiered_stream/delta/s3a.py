@@ -93,7 +93,7 @@ class S3aSettings:
     environment: Callable[[str], str | None]
     """Function that reads an environment variable of the driver's JVM."""
     has_connector: bool = True
-    """Whether hadoop-aws is on Spark's class path, without which Spark cannot reach the bucket."""
+    """True if hadoop-aws is on Spark's class path, without which Spark cannot reach the bucket."""
     names: Collection[str] = ()
     """Names of all `fs.s3a.*` settings in the session, without `fs.s3a.`, including settings of other buckets."""
 

@@ -42,7 +42,7 @@ class TaskTables:
     only: str | None = None
     """Key of the one table whose rows are written, while a parked table is caught up; None: all tables."""
     park: bool = False
-    """Whether a table that cannot be written is only reported, while the other tables continue."""
+    """True if a table that cannot be written is only reported, while the other tables continue."""
 
 
 ALL_TABLES = TaskTables()
