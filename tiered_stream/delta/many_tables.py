@@ -1,12 +1,12 @@
-"""The driver's commits of a query of many tables: each table that got files has a commit, several are made at once.
+"""The driver's commits for a query that writes many tables: one commit for each table with files, up to 8 at once.
 
-Tables are opened when their first files come, and stay known. A table that cannot be written does not keep the others
-from having the batch: when it is repeated, they have it already; and where such a table is to be parked, the query goes
-on without it. What its rows' offsets hold is then read again, and committed as the last batch that they are of, so that
-a commit whose answer was lost is known again.
+A table is opened when its first files arrive, and stays open for later batches. If a table cannot be written, the
+other tables still get the batch, and they skip it when it is repeated. If such tables are to be parked
+(`ingest.onTableError`), the query continues without them. The offset ranges of a parked table's rows are read again
+later and committed as the last batch that they belong to, so that a commit whose response was lost is recognized.
 
-A table's dead letters share its fate: they are committed before its rows, wait while it is parked, and are sorted out
-again when it is caught up (`dead_letters.py`). A table whose records are all dead letters has a commit without rows.
+A table's dead letters are committed before its rows. They wait while the table is parked, and are decoded again when
+the table is caught up (`dead_letters.py`). A table whose records are all dead letters gets a commit without rows.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ log = logging.getLogger(__name__)
 
 COMMITS_AT_ONCE = 8
 MOST_KNOWN = 2000
-"""Tables that stay known between batches; to open another again costs a read of its log's end."""
+"""Maximum number of tables that stay open between batches; opening a table again costs a read of its log's end."""
 BATCHES_BETWEEN_TRIES = 10
-"""To catch up parked tables."""
+"""Number of batches after which the driver tries again to catch up parked tables."""
 _MOST_NAMED = 5
 
 _Done = TypeVar("_Done")
 OpenTable = Callable[[TableTarget, Landed], TableCommits]
-"""Opens a table, or makes it, given what it got last. Raises TieredStreamError."""
+"""Function that opens or creates a table, given the newest batch that it got. Raises TieredStreamError."""
 
 
 class ReadAgain(Protocol):
-    """How a query parks tables: who is told of them, and how their rows are read again."""
+    """Interface for parking tables: it reports their keys to planning, and reads their rows again later."""
 
     def tell(self, parked: Sequence[str]) -> None:
-        """From the next batch on, rows for the tables with these keys are not to be written."""
+        """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
         ...
 
     def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
-        """Files with the rows in the ranges that are for one table, and its dead letters, as this batch of the query.
+        """Read offset ranges again, and write one table's rows and dead letters; return the files, for this batch.
 
         Raises:
-            DataLossError: they are gone.
-            TieredStreamError: they could not be read, or written.
+            DataLossError: records in the ranges are gone.
+            TieredStreamError: the records could not be read, or the files could not be written.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one table gets of a batch: rows, and dead letters beside them."""
+    """The files of a batch that are committed with one table: its rows and its dead letters."""
 
     target: TableTarget
     files: Sequence[DataFile]
     landed: Landed
     commits: TableCommits | None
     has_batch: bool = False
-    """Whether the table has the batch already."""
+    """True if the table already has the batch."""
 
     @property
     def rows(self) -> list[DataFile]:
@@ -78,11 +78,11 @@ class _Share:
 
 
 _Failed = dict[str, TieredStreamError]
-"""By the key of the table."""
+"""Errors of the tables that could not be written, by table key."""
 
 
 class ManyTables:
-    """The commits of one query, one batch at a time; `park`: whether tables that cannot be written are parked."""
+    """Commits of one query, one batch at a time; `park` says whether tables that cannot be written are parked."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ManyTables:
         self._open_table = open_table
         self._dead_letters = QueryDeadLetters(routing, open_dead_letters)
         self._keys: dict[str, str] = {}
-        """Of the tables that were opened, by Delta's id."""
+        """Keys of the tables that were opened, by Delta's table id."""
         self._log = tables_log
         self._read_again = read_again
         self._park = park
@@ -106,11 +106,11 @@ class ManyTables:
         self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
 
     def begin(self, query_id: str) -> None:
-        """Before the query's first batch: catch up what is parked.
+        """Catch up the parked tables before the query's first batch.
 
         Raises:
-            DataLossError: what a table lacks is gone.
-            TableError: a table still cannot be written, and none is to be parked any more.
+            DataLossError: records that a parked table lacks are gone.
+            TableError: a table still cannot be written, and the query no longer parks tables.
         """
         last = self._log.last_done()
         tables = self._caught_up(query_id, self._log.before(last + 1))
@@ -122,11 +122,11 @@ class ManyTables:
         self._read_again.tell(list(tables.parked))
 
     def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
-        """Make the files part of their tables, but for tables that have the batch already, or are parked.
+        """Commit a batch's files to their tables, except tables that already have the batch or are parked.
 
         Raises:
-            TableError: tables could not be written, which are named; the others have the batch.
-            DataLossError, ConfigurationError: the same, if that is why.
+            TableError: some tables, which the error names, could not be written; the other tables have the batch.
+            DataLossError, ConfigurationError: as `TableError`, if the first failed table had that kind of error.
         """
         tables = self._log.before(batch_id)
         ranges, reasons = _held(files, held, tables.parked)
@@ -148,10 +148,10 @@ class ManyTables:
         self._log.after(batch_id, tables)
 
     def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
-        """By the table's key.
+        """Return each table's share of a batch's files, by table key.
 
         Raises:
-            ConfigurationError: topics share a table that they want unlike.
+            ConfigurationError: topics that share a table have different settings for it.
         """
         by_table: dict[str, list[DataFile]] = defaultdict(list)
         for file in files:
@@ -162,7 +162,11 @@ class ManyTables:
         }
 
     def _target(self, topics: Sequence[str]) -> TableTarget:
-        """The table that the topics share; raises as `_shares`."""
+        """Return the table that the topics share.
+
+        Raises:
+            ConfigurationError: the topics have different settings for the table.
+        """
         first = self._routing.target(topics[0])
         for other in topics[1:]:
             if _of_table(self._routing.target(other)) != _of_table(first):
@@ -175,10 +179,12 @@ class ManyTables:
     def _commit_all(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, Landed], _Failed]:
-        """What tables have now, and why others do not, by key.
+        """Commit the tables' shares of a batch; return the tables that have the batch now, and the others' errors.
+
+        Both results are by table key.
 
         Raises:
-            ConfigurationError: a table has two names.
+            ConfigurationError: one table was opened by two names.
         """
         dead_letters, failed = self._taking_part(shares, query_id, batch_id)
         opening = {key: share for key, share in shares.items() if key not in failed}
@@ -202,7 +208,7 @@ class ManyTables:
         return {**landed, **committed}, failed
 
     def _at_once(self, do: Callable[[str], _Done], keys: Iterable[str]) -> tuple[dict[str, _Done], _Failed]:
-        """The results of several at once, by key, and the errors."""
+        """Call `do` for all keys in the thread pool; return its results and its errors, both by key."""
         running = {key: self._threads.submit(do, key) for key in keys}
         done: dict[str, _Done] = {}
         failed: _Failed = {}
@@ -214,7 +220,7 @@ class ManyTables:
         return done, failed
 
     def _opened(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
-        """The share with its table opened; `checked`: the table has to take the files as it is now."""
+        """Return the share with its table open; `checked` also checks that the table would accept the files now."""
         commits = share.commits or self._open_table(share.target, share.landed)
         has_batch = commits.is_committed(query_id, batch_id)
         if has_batch:
@@ -229,10 +235,12 @@ class ManyTables:
         return Landed(batch_id, share.landed.version if version is None else version)
 
     def _check_names(self, opened: Mapping[str, _Share]) -> None:
-        """Two names of one table would have one transaction: the second commit of a batch would count as done.
+        """Check that no table was opened by two names.
+
+        Both names would share one application transaction, so the second commit of a batch would count as done.
 
         Raises:
-            ConfigurationError: a table has two names.
+            ConfigurationError: one table was opened by two names.
         """
         tables = {key: share.commits for key, share in opened.items() if share.commits}
         for key, commits in {**tables, **self._dead_letters.commits}.items():
@@ -246,7 +254,11 @@ class ManyTables:
     def _taking_part(
         self, shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> tuple[dict[str, list[str]], _Failed]:
-        """By table for dead letters that takes part in the batch: keys of its shares; and the shares that fail."""
+        """Return the tables for dead letters that take part in the batch, and the errors of shares that cannot.
+
+        The first dict has, by key of a table for dead letters, the keys of the shares whose dead letters it gets. The
+        second has, by key of a share, the error of a table for dead letters that could not be opened.
+        """
         found: dict[str, list[str]] = {}
         failed: _Failed = {}
         for key, share in shares.items():
@@ -260,7 +272,7 @@ class ManyTables:
     def _commit_dead_letters(
         self, table: str, keys: Sequence[str], shares: Mapping[str, _Share], query_id: str, batch_id: int
     ) -> _Failed:
-        """Commit the dead letters of these shares to one table; where it refuses, none of the shares goes on."""
+        """Commit the dead letters of these shares to one table; if that fails, return an error for each of the keys."""
         files = [file for key in keys for file in shares[key].files]
         error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
         return (
@@ -274,7 +286,7 @@ class ManyTables:
     def _parked(
         self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
     ) -> QueryTables:
-        """With what the batch has for tables that cannot be written."""
+        """Return `tables` with the batch's offset ranges added to the tables that cannot be written, as parked."""
         parked = dict(tables.parked)
         for key, of_table in ranges.items():
             held, before = Held(batch_id, of_table), parked.get(key)
@@ -283,10 +295,10 @@ class ManyTables:
         return replace(tables, parked=parked)
 
     def _caught_up(self, query_id: str, tables: QueryTables) -> QueryTables:
-        """With tables that got what they lacked parked no more.
+        """Try to catch up all parked tables; return `tables` in which the caught-up tables are no longer parked.
 
         Raises:
-            DataLossError: what a table lacks is gone.
+            DataLossError: records that a parked table lacks are gone.
         """
         for key, parked in tables.parked.items():
             try:
@@ -306,7 +318,12 @@ class ManyTables:
         return tables
 
     def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
-        """What the table has, where that is all; else all that it lacks, as what is tried now."""
+        """Open a parked table and look up what it lacks.
+
+        Returns:
+            The table's newest batch, or None if the table lacks offset ranges; and the parked table, whose `tried` then
+            has all the ranges that it lacks.
+        """
         before = tables.landed.get(key, Landed())
         commits = self._open_table(self._target(sorted({each.topic for each in parked.tried.ranges})), before)
         self._known[key] = commits
@@ -314,7 +331,7 @@ class ManyTables:
         lacks = [each for each in held if not commits.is_committed(query_id, each.batch)]
         if not lacks:
             return Landed(parked.newest.batch, before.version), parked
-        # Once this is tried, it may be there as its last batch, whatever of it comes first.
+        # All ranges are committed under the newest batch's id: a later run looks for this id if the response is lost.
         wanted = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
         return None, replace(parked, tried=wanted, since=None)
 
@@ -332,7 +349,11 @@ class ManyTables:
 def _held(
     files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
 ) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
-    """By the key of each table that does not get its rows: where they are, and why, unless it is parked already."""
+    """Return the offset ranges of rows that their tables do not get in this batch, and the reasons; both by table key.
+
+    These tables are parked already, or a task could not write their files. A table that is parked already may have no
+    reason here.
+    """
     reasons = {each.table: each.held_why for each in held}
     without = reasons.keys() | parked.keys()
     by_table: dict[str, list[DataFile | HeldRows]] = defaultdict(list)
@@ -344,7 +365,7 @@ def _held(
 
 
 def _ranges_of(rows: Sequence[DataFile | HeldRows]) -> PartitionRanges:
-    """All offsets of a batch that have rows in these, by partition; its others are between them, and have none."""
+    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
     found: dict[TopicPartition, tuple[int, int]] = {}
     for each in rows:
         for partition, (first, last) in each.offsets.items():
@@ -367,12 +388,12 @@ def _warn(parked: Mapping[str, Parked]) -> None:
 
 
 def _of_table(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
-    """What there is only one of in a table."""
+    """Return the settings that all topics of one table must share: files, schema and table properties."""
     return target.files, target.schema, table_properties(target.settings)
 
 
 def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
-    """One error for all tables, of the kind of the first one's."""
+    """Return one error that names all failed tables, of the same class as the first table's error."""
     (name, error), *others = failed.items()
     named = ", ".join(each for each, _ in others[:_MOST_NAMED])
     unnamed = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""

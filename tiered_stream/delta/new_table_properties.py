@@ -1,6 +1,7 @@
-"""The properties of a table that is made: those that the job gives, and the session's defaults for new tables.
+"""Properties of a new table: the properties that the job sets, and the session's defaults for new tables.
 
-As delta-spark has it (`DeltaConfigs.mergeGlobalConfigs`): what is given for a table goes before the session's defaults.
+A property that is set for the table overrides the session's default, as in delta-spark
+(`DeltaConfigs.mergeGlobalConfigs`).
 """
 
 from __future__ import annotations
@@ -25,25 +26,30 @@ MADE_ALIKE = frozenset(
      "delta.enableExpiredLogCleanup", "delta.isolationLevel", "delta.logRetentionDuration",
      "delta.randomPrefixLength", "delta.randomizeFilePrefixes", "delta.setTransactionRetentionDuration")
 )  # fmt: skip
-"""Properties with which deltalake 1.6 makes the same table as delta-spark, metadata and protocol."""
+"""Properties with which deltalake 1.6 creates a table with the same metadata and protocol as delta-spark does."""
 MADE_WELL = MADE_ALIKE | {"delta.enableChangeDataFeed"}
-"""With these the table has another protocol, by which readers and writers do the same.
+"""Properties with which deltalake 1.6 creates a table that readers and writers treat like delta-spark's.
 
-Of the others deltalake refuses most; it would give `delta.enableDeletionVectors` a feature too many, and
-`delta.columnMapping.mode` too few.
+`delta.enableChangeDataFeed` gives the table another protocol than delta-spark would, with the same effect. deltalake
+refuses most other properties. It would add one feature too many for `delta.enableDeletionVectors`, and too few for
+`delta.columnMapping.mode`.
 """
 
 
 def session_defaults(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]:
-    """The session's defaults for a new table that is `given` properties: those that these leave open."""
+    """Return the session's default properties for a new table, without the properties in `given`."""
     conf: Any = spark._jsparkSession.sessionState().conf()
-    names = str(conf.getAllConfs().keySet().mkString("\n")).split("\n")  # one call, where each would take one
+    names = str(conf.getAllConfs().keySet().mkString("\n")).split("\n")  # one call into the JVM for all names
     found = {name: str(conf.getConfString(name)) for name in names if name.startswith(DEFAULTS_PREFIX)}
     return merged_defaults({_DELTA + name[len(DEFAULTS_PREFIX) :]: value for name, value in found.items()}, given)
 
 
 def merged_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The defaults that count beside what is given; both by the properties' names, in which Delta heeds no case."""
+    """Return the default properties that apply to a new table, next to the properties in `given`.
+
+    Both arguments are by property name; a default whose name is in `given` in any case does not apply. Nor do protocol
+    versions and features if `delta.ignoreProtocolDefaults` is true.
+    """
     own = {name.lower(): value for name, value in given.items()}
     ignored = own.get(_IGNORE_PROTOCOL.lower(), defaults.get(_IGNORE_PROTOCOL, "false")).lower() == "true"
     return {
@@ -54,16 +60,19 @@ def merged_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> di
 
 
 def new_table_properties(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
-    """All properties of a table that is made."""
+    """Return all properties of a new table: the properties in `settings`, and the session's defaults."""
     given = table_properties(settings)
     return session_defaults(spark, given) | given
 
 
 def is_made_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
-    """Whether delta-spark has to make the table, whoever commits to it: it also checks the session's defaults.
+    """Return whether delta-spark must create the table, whichever library commits to it.
+
+    delta-spark must create it if the session has default properties, or if a property in `settings` is not in
+    `MADE_ALIKE`. `has_delta` says whether the session has delta-spark.
 
     Raises:
-        ConfigurationError: it has to, and the session has none.
+        ConfigurationError: a property needs delta-spark to create the table, and the session has no delta-spark.
     """
     given = table_properties(settings)
     defaults = session_defaults(spark, given)
@@ -74,7 +83,7 @@ def is_made_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_de
 
 
 def check_made_by_deltalake(defaults: Mapping[str, str], given: Iterable[str]) -> None:
-    """Raises ConfigurationError: names a setting by which a table gets what deltalake cannot give it."""
+    """Raise ConfigurationError if a default or a given property is one that deltalake cannot set on a new table."""
     settings = {name: DEFAULTS_PREFIX + name.removeprefix(_DELTA) for name in defaults}
     settings |= {name: PROPERTY_PREFIX + name for name in given}
     for name, setting in settings.items():

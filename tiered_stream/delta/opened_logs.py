@@ -1,4 +1,4 @@
-"""Tables that a session's delta-spark has opened already (Delta: the cache of `DeltaLog`)."""
+"""Tables that a session's delta-spark has already opened: a look into Delta's cache of `DeltaLog` objects."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 
 
 class OpenedLogs:
-    """Nothing is asked before the first table is looked for: the session may have no Delta.
+    """A session's cache of opened `DeltaLog` objects.
 
-    Each part of a class's name is a question to the JVM, which is asked once for all tables.
+    The JVM is not called before the first lookup, because the session may have no Delta. Each part of a Java class name
+    costs one call to the JVM, so classes are looked up once for all tables.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -20,13 +21,13 @@ class OpenedLogs:
         self._java = cast(Any, spark._jvm)
 
     def key(self, path: str) -> Any:
-        """By which `find` knows the table in the folder."""
+        """Return the cache key of the table in the folder `path`, for use with `find`."""
         log_path = self._module.logPathFor(path)
         file_system = log_path.getFileSystem(self._session.sessionState().newHadoopConf())
         return self._new_key(file_system.makeQualified(log_path), self._no_options)
 
     def find(self, key: Any) -> Any:
-        """The `DeltaLog` that `DeltaLog.forTable` would give; None: nobody has opened it."""
+        """Return the cached `DeltaLog`, as `DeltaLog.forTable` would; None: nobody has opened the table."""
         return self._cache.getIfPresent(key)
 
     @cached_property
@@ -50,5 +51,5 @@ _of_sessions: WeakKeyDictionary[SparkSession, OpenedLogs] = WeakKeyDictionary()
 
 
 def opened_logs(spark: SparkSession) -> OpenedLogs:
-    """Those of the session."""
+    """Return the session's `OpenedLogs`, one object for each session."""
     return _of_sessions.setdefault(spark, OpenedLogs(spark))

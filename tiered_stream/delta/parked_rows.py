@@ -1,4 +1,7 @@
-"""Rows for parked tables: tasks do not write them; a batch query reads them again (see `many_tables.ReadAgain`)."""
+"""Rows for parked tables: the stream's tasks skip them, and a batch query reads them again later.
+
+`ParkedRows` implements `many_tables.ReadAgain`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ _MOST_NAMED = 5
 
 
 class ParkedRows:
-    """Planning, in a process of its own on the same machine, finds the keys of parked tables in a file."""
+    """Parked tables of one query: a file that has their keys, and batch queries that read their rows again.
+
+    The source's planner runs in its own process on the driver's machine, and reads the keys from the file.
+    """
 
     def __init__(self, spark: SparkSession, routing: Routing) -> None:
         self._spark = spark
@@ -43,11 +49,11 @@ class ParkedRows:
 
     @property
     def options(self) -> dict[str, str]:
-        """What the query's source is to be given."""
+        """Options for the query's source: the path of the file with the keys of parked tables."""
         return {PARKED_FILE.name: str(self._file)}
 
     def tell(self, parked: Sequence[str]) -> None:
-        self._file.parent.mkdir(exist_ok=True)  # somebody may clean up what was not used for long
+        self._file.parent.mkdir(exist_ok=True)  # a cleanup of temporary files may have deleted the folder
         written = self._file.with_suffix(".new")
         written.write_bytes(orjson.dumps(list(parked)))
         written.replace(self._file)
@@ -73,7 +79,10 @@ class ParkedRows:
 
 
 def _reading_error(said: str, ranges: PartitionRanges) -> TieredStreamError:
-    """What the planner or a task has raised, as Spark tells it."""
+    """Return our error for a failed read of the ranges; `said` is the text of the exception that Spark raised.
+
+    The error is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
+    """
     named = sorted(ranges.items())[:_MOST_NAMED]
     wanted = ", ".join(f"{each} from {offsets.start} to {offsets.end}" for each, offsets in named)
     ours = [line.strip() for line in said.splitlines() if line.strip().startswith(TieredStreamError.__module__)]

@@ -1,4 +1,4 @@
-"""The settings that say what keys are, or values: their format, their schema, and where a schema registry has it."""
+"""Settings of keys or of values: their format, their schema, and the schema's subject in a schema registry."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.formats.row_choices import Format, SchemaIdsIn, SubjectNames
 
 REGISTRY, INFER = "registry", "infer"
-"""In place of a schema."""
+"""Values of `ingest.value.schema` and `ingest.key.schema` that stand in place of a schema."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartSettings:
-    """Those of keys, or of values, as `name` says."""
+    """Settings of a record's keys or values; `name` is `key` or `value`."""
 
     name: str
     format: Format
@@ -25,28 +25,28 @@ class PartSettings:
 
     @property
     def has_schema(self) -> bool:
-        """Whether values of the format have one."""
+        """True if the format needs a schema: JSON, Avro and protobuf do."""
         return self.format in (Format.JSON, Format.AVRO, Format.PROTOBUF)
 
     @property
     def is_registered(self) -> bool:
-        """Whether each value names a schema in a registry."""
+        """True if each record names its schema in a schema registry."""
         return self.schema == REGISTRY or self.id_place is not None
 
     @property
     def is_named_by_record(self) -> bool:
-        """Whether the subject's name has the record's."""
+        """True if the subject's name contains the record's name (`RecordNameStrategy`, `TopicRecordNameStrategy`)."""
         return self.strategy in (SubjectNames.RECORD, SubjectNames.TOPIC_RECORD)
 
     @property
     def subject_name(self) -> str:
-        """The subject's name, `{topic}` in it for the topic."""
+        """The subject's name in the registry; `{topic}` in it stands for the topic."""
         by_strategy = {SubjectNames.RECORD: self.message or "", SubjectNames.TOPIC_RECORD: f"{{topic}}-{self.message}"}
         return self.subject or by_strategy.get(self.strategy or SubjectNames.TOPIC, f"{{topic}}-{self.name}")
 
 
 def check_part(part: PartSettings) -> None:
-    """Raises ConfigurationError: two of the settings contradict each other."""
+    """Raise ConfigurationError if two settings of the keys, or of the values, contradict each other."""
     _check_schema(part)
     _check_subject(part)
     _check_ids(part)

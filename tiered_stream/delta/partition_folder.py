@@ -1,24 +1,24 @@
-"""Names of partition folders, as Hive and Spark have them, and paths of data files, as a table's log has them."""
+"""Names of partition folders in the form of Hive and Spark, and paths of data files in the form of Delta's log."""
 
 from __future__ import annotations
 
 from urllib.parse import quote
 
 _ESCAPED = frozenset([*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\{[]^\x7f"])
-"""Spark: `ExternalCatalogUtils.escapePathName`."""
+"""Characters that Spark escapes in names of partition folders (Spark: `ExternalCatalogUtils.escapePathName`)."""
 _LEFT_IN_URI = "/!$&'()*+,:;=@"
-"""With letters, digits and `-._~`: what a URI's path may have as it is (RFC 3986, section 3.3)."""
+"""Characters that a URI's path may have unescaped, next to letters, digits and `-._~` (RFC 3986, section 3.3)."""
 
 
 def partition_folder(column: str, value: str) -> str:
-    """The folder of the rows that have the value in the partition column: `day=2026-11-21`."""
+    """Return the folder name of rows with the value in the partition column, such as `day=2026-11-21`."""
     return f"{_escaped(column)}={_escaped(value)}"
 
 
 def log_path(path: str) -> str:
-    """A path below the table's folder as a relative URI (Delta protocol: "Add File and Remove File").
+    """Return a path below the table's folder as a relative URI (Delta protocol: "Add File and Remove File").
 
-    deltalake encodes paths when it writes them into the log. Delta's own actions have URIs.
+    deltalake encodes paths itself when it writes them into the log. The actions of delta-spark must have URIs.
     """
     return quote(path, safe=_LEFT_IN_URI)
 

@@ -1,4 +1,4 @@
-"""The tables for dead letters of a query that writes many tables, opened when they are first wanted."""
+"""Tables for dead letters of a query that writes many tables; each is opened when it is first needed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from tiered_stream.delta.routing import Routing, TableTarget
 from tiered_stream.errors import TieredStreamError
 
 OpenDeadLetters = Callable[[TableTarget], DeadLetterTable]
-"""Opens a table for dead letters, or makes it. Raises TieredStreamError."""
+"""Function that opens or creates a table for dead letters. Raises TieredStreamError."""
 
 
 class QueryDeadLetters:
-    """What the commits of a query ask of its tables for dead letters; used by one thread.
+    """Commits of a query's dead letters to their tables, for use by one thread.
 
-    Tables are known by their keys. All methods raise TieredStreamError where a table cannot be opened or changed.
+    Methods take and return tables as their keys. All methods raise TieredStreamError if a table cannot be opened or
+    changed.
     """
 
     def __init__(self, routing: Routing, open_table: OpenDeadLetters) -> None:
@@ -25,19 +26,19 @@ class QueryDeadLetters:
         self._open_table = open_table
         self._opened: dict[str, DeadLetterTable] = {}
         self._first_batch = True
-        """Whether the batch may be one that an earlier run has begun."""
+        """True if an earlier run may have begun the batch."""
 
     @property
     def commits(self) -> Mapping[str, TableCommits]:
-        """Of the tables that are open, by key."""
+        """Commits of the tables for dead letters that are open, by table key."""
         return {key: table.commits for key, table in self._opened.items()}
 
     def batch_done(self) -> None:
-        """The next batch is new: no earlier run has begun it."""
+        """Note that a batch is done, so that no earlier run can have begun the next one."""
         self._first_batch = False
 
     def taking_part(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
-        """Tables that get dead letters among these files, or may have some of an earlier attempt at the batch."""
+        """Return the keys of dead letter tables that get some of the files, or may have some from an earlier try."""
         found = []
         for target in self._targets(topics):
             if _for_table(files, target.key):
@@ -49,10 +50,12 @@ class QueryDeadLetters:
     def commit(
         self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]
     ) -> TieredStreamError | None:
-        """Commit the dead letters for one table among the files of a batch, which these `tables` do not have.
+        """Commit those of a batch's `files` that are dead letters for the table for dead letters `key`.
+
+        `tables` are the keys of the tables whose records became these dead letters; they do not have the batch yet.
 
         Returns:
-            Why it failed, if it did: it is opened again for the next batch.
+            The error if the commit failed, else None. After an error the next batch opens the table again.
         """
         try:
             unfinished = dict.fromkeys(tables, batch_id - 1)
@@ -63,7 +66,7 @@ class QueryDeadLetters:
         return None
 
     def replace(self, topics: Iterable[str], query_id: str, files: Sequence[DataFile], table: str, newest: int) -> None:
-        """Commit the dead letters among the files of one table in place of those after its `newest` batch."""
+        """Replace a table's dead letters from batches after `newest` with the dead letters among `files`."""
         for target in self._targets(topics):
             self._table(target).replace(query_id, _for_table(files, target.key), {table: newest})
 

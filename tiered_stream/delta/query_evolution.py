@@ -1,7 +1,7 @@
-"""Names of a query's source and sink, where the session asks for them: `spark.sql.streaming.queryEvolution.*`.
+"""Names of a query's source and sink, for sessions that require them (`spark.sql.streaming.queryEvolution.*`).
 
-Spark finds a named source's offsets in the checkpoint by the source's name. A source with another name begins again,
-without a word. So a source takes the name that its checkpoint has.
+Spark finds a named source's offsets in the checkpoint by the source's name. A source with a different name starts again
+from the beginning, without an error. So our source takes the name that is in the checkpoint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAMES_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str) -> DataFrame:
-    """Return the stream of one of our sources, for the query with the checkpoint.
+    """Return a streaming DataFrame of one of our sources, for the query that uses the checkpoint.
 
     Raises:
         ConfigurationError: the checkpoint has offsets of several sources.
@@ -37,13 +37,13 @@ def stream_of(spark: SparkSession, source: str, options: Mapping[str, str], chec
 
 
 def with_named_sink(writer: DataStreamWriter) -> DataStreamWriter:
-    """Return the writer, with a name for its sink, which Spark uses where the session asks for one.
+    """Return the writer with a name for its sink, which Spark uses only if the session requires names.
 
-    Spark Connect has no way to name a sink, so that Spark refuses the query there.
+    Spark Connect has no way to name a sink, so Spark refuses the query there if the session requires a name.
     """
     private: Any = writer  # Python's DataStreamWriter has no name() in Spark 4.2.
     if hasattr(private, "_jwrite"):
-        with suppress(Py4JError):  # Spark itself says so, where it needs the name.
+        with suppress(Py4JError):  # If Spark needs the name, Spark itself raises an error.
             private._jwrite = private._jwrite.name(NAME)
     return writer
 

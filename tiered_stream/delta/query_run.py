@@ -1,4 +1,4 @@
-"""How a query runs, wherever it writes."""
+"""Trigger, name and checkpoint of a streaming query, and settings of bounded runs."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 
 @dataclass(frozen=True)
 class BoundedRun:
-    """What sets a run that has an end apart from a query that goes on.
+    """Settings of a run that has an end, such as a replay.
 
-    `transaction_id` is the application transaction's in place of the query's, which a new checkpoint would change.
+    `transaction_id` replaces the query's id in the application transaction, because a new checkpoint changes that id.
     """
 
     transaction_id: str
     replace_where: str | None = None
-    """Rows to take out in the same commit; the run is then one micro-batch in the Spark lane."""
+    """Condition on rows to remove in the same commit; the run is then one micro-batch in the Spark lane."""
     replaced_records: str | None = None
-    """The same rows by the records that they are from: a condition on Kafka's columns, for dead letters."""
+    """Condition on Kafka's columns for the records of the removed rows; selects the dead letters to replace."""
     tasks: int | None = None
-    """The most tasks at once; None: as many as Spark runs."""
+    """Maximum number of tasks at once; None: as many as Spark runs."""
 
     def limited(self, rows: DataFrame) -> DataFrame:
-        """In as many partitions as tasks may run at once."""
+        """Return the rows in at most as many partitions as tasks may run at once."""
         return rows.coalesce(self.tasks) if self.tasks else rows
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """How the query runs, wherever it writes."""
+    """Checkpoint, trigger and name of a streaming query, independent of its sink."""
 
     checkpoint: str
     trigger: str
@@ -53,14 +53,14 @@ class QueryRun:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it waits for what comes, rather than to end with what there is."""
+        """True if the query keeps waiting for new records, instead of ending after the available ones."""
         return self.trigger != AVAILABLE_NOW
 
     def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
-        """Start a query of few rows, for which Spark makes no Java code: to compile it takes a new JVM 0.6 s."""
+        """Start a query of few rows with Spark's code generation off, because compiling takes a new JVM 0.6 s."""
         with started_without_idle_limit(spark):
             query = self.configured(writer).start()
-        with suppress(Py4JError, TypeError):  # it is no part of Spark's interface, and can be done without
+        with suppress(Py4JError, TypeError):  # no public interface of Spark, and the query also works without it
             java: Any = query._jsq
             conf = java.streamingQuery().sparkSessionForStream().conf()  # the query's own copy of the session
             for name, value in _INTERPRETED.items():
@@ -69,7 +69,7 @@ class QueryRun:
 
 
 def query_id_of(batch: DataFrame) -> str:
-    """The id of the streaming query that has the batch."""
+    """Return the id of the streaming query to which the micro-batch belongs."""
     query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert query_id
     return query_id

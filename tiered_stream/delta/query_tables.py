@@ -1,8 +1,9 @@
-"""What a query of many tables keeps beside Spark's checkpoint: the newest batch that each table has, and what it lacks.
+"""State of a query that writes many tables, kept in the checkpoint: each table's newest batch, and what it lacks.
 
-A table without rows gets no commit, so its log does not say whether one is missing. `tables/N` in the checkpoint does:
-what was so when batch N was done, written before Spark counts it as done. A batch that is repeated begins with what was
-so before it. A table that cannot be written is parked: the offsets of the rows that it is still to get are kept there.
+A table without rows in a batch gets no commit, so its log does not show if a commit is missing. The file `tables/N` in
+the checkpoint has the state after batch N, and is written before Spark counts batch N as done. A repeated batch begins
+with the state before that batch. If a table cannot be written, it is parked: the state then has the offset ranges of
+the rows that the table still has to get.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 FOLDER = "tables"
 _VERSION = 1
 _KEPT = 2
-"""Files: the newest, and the one from which its batch begins if it is repeated."""
+"""Number of files that are kept: the newest, and the one before it, for a repeat of the newest file's batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The newest batch that a table has got, in this version of its log or above; -1: none."""
+    """Newest batch that a table has (-1: none); its commit is in `version` of the table's log, or in a later one."""
 
     batch: int = -1
     version: int = 0
@@ -33,13 +34,16 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Offsets that hold all rows which a table is still to get, of batches up to `batch`, and of no others its rows."""
+    """Offset ranges that cover every row the table still lacks up to `batch`, and no row that it already has."""
 
     batch: int
     ranges: PartitionRanges
 
     def joined(self, later: Held) -> Held:
-        """Both; what lies between two batches' ranges of a partition holds no rows for the table."""
+        """Return the ranges of `self` and `later`, joined to one offset range for each partition.
+
+        The offsets between the two ranges of a partition hold no rows for the table.
+        """
         ranges = {**self.ranges, **later.ranges}
         for partition in self.ranges.keys() & later.ranges.keys():
             one, other = self.ranges[partition], later.ranges[partition]
@@ -49,9 +53,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A table that could not be written, as which the user knows it, and why.
+    """Table that could not be written: the name that the user gave it, the reason, and the offset ranges it lacks.
 
-    `tried` may have been committed as its batch nevertheless, the answer being lost; `since` was never tried.
+    `tried` may be committed under its batch's id nevertheless, because a response can be lost. `since` was never tried.
     """
 
     name: str
@@ -60,18 +64,18 @@ class Parked:
     since: Held | None = None
 
     def holding(self, later: Held) -> Parked:
-        """With what a later batch has for it."""
+        """Return the parked table with a later batch's offset ranges added to the ranges that it lacks."""
         return replace(self, since=later if self.since is None else self.since.joined(later))
 
     @property
     def newest(self) -> Held:
-        """The last of what is held."""
+        """Offset ranges that the table lacks, up to its newest batch: `since`, or `tried` if there is no `since`."""
         return self.since or self.tried
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTables:
-    """The tables of a query, by key."""
+    """Newest batches of a query's tables, and the tables that are parked; both by table key."""
 
     landed: Mapping[str, Landed] = field(default_factory=dict)
     parked: Mapping[str, Parked] = field(default_factory=dict)
@@ -89,10 +93,10 @@ class QueryTables:
 
 
 def query_tables_of(text: bytes) -> QueryTables:
-    """Inverse of `to_json`.
+    """Parse the JSON of `QueryTables.to_json`.
 
     Raises:
-        CorruptDataError: it is something else.
+        CorruptDataError: the text is malformed, or has an unknown version.
     """
     try:
         found = orjson.loads(text)
@@ -144,7 +148,7 @@ def _whole(number: object, least: int = 0) -> int:
 
 
 class Folder(Protocol):
-    """A checkpoint's folder (see `checkpoint_folder.CheckpointFolder`)."""
+    """Files of a checkpoint's folder (implemented by `checkpoint_folder.CheckpointFolder`)."""
 
     folder: str
 
@@ -155,16 +159,16 @@ class Folder(Protocol):
 
 
 class QueryTablesLog:
-    """The files in a checkpoint, for one run of one query. Errors as those of the folder."""
+    """Files `tables/N` in a checkpoint, for one run of one query; methods also raise the folder's errors."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._known: tuple[int, QueryTables] | None = None
         self._batches: list[int] | None = None
-        """Of all files, ascending."""
+        """Batch ids of all files, ascending; None: not listed yet."""
 
     def before(self, batch_id: int) -> QueryTables:
-        """What was so when the batch began.
+        """Return the state of the tables before the batch.
 
         Raises:
             CorruptDataError: a file is damaged.
@@ -175,20 +179,20 @@ class QueryTablesLog:
         return self._known[1]
 
     def after(self, batch_id: int, tables: QueryTables) -> None:
-        """Keep what is so after the batch."""
+        """Write the state of the tables after the batch, unless it is unchanged, and delete old files."""
         if self.before(batch_id) == tables and batch_id not in self._listed():
             return
         self._folder.write(f"{FOLDER}/{batch_id}", tables.to_json(), replace=True)
         self._known = batch_id, tables
         listed = sorted({*self._listed(), batch_id})
-        # Of a batch that was begun and is to be repeated, there may be one above.
+        # A later file may be there, of a batch that was begun and will be repeated.
         old = [each for each in listed if each <= batch_id][:-_KEPT]
         for each in old:
             self._folder.delete(f"{FOLDER}/{each}")
         self._batches = [each for each in listed if each not in old]
 
     def last_done(self) -> int:
-        """The last batch that Spark counts as done; -1: none."""
+        """Return the last batch that Spark counts as done; -1: none."""
         last = SparkCheckpoint(self._folder).last_committed()
         return -1 if last is None else last
 

@@ -1,8 +1,8 @@
-"""Dead letters that decode by now, brought into their tables, each once, whatever crashes or runs at the same time.
+"""Redrive: append dead letters that decode now to their tables, exactly once, even with crashes or parallel redrives.
 
-A redrive makes three commits, and may crash after any of them. It marks the letters that decode, appends their rows to
-the topic's table, and deletes the letters. `redrive_protocol.py` says how it goes on after a crash or with a second
-redrive at the same time.
+A redrive makes three commits, and may crash after any of them. It marks the dead letters that decode, appends their
+rows to the topic's table, and deletes the dead letters. `redrive_protocol.py` describes how a redrive continues after a
+crash, or while a second redrive runs.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ log = logging.getLogger(__name__)
 __all__ = ["Chosen", "RedriveReport", "redrive"]
 
 _ROUNDS = 3
-"""Times that letters are marked. Only a redrive whose mark was given up by another one needs more than one."""
+"""Times that dead letters are marked. More than one is needed only if another redrive gave up this one's mark."""
 _TRIED = f"{IDENTITY_COLUMNS}, reason STRING"
 
 
 @dataclass(frozen=True)
 class RedriveReport:
-    """What a redrive did, or in a dry run would do."""
+    """Result of a redrive, or in a dry run the result that a redrive would have."""
 
     dry_run: bool
     mended: Mapping[str, int] = field(default_factory=dict)
-    """Rows by table."""
+    """Number of rows appended, by table."""
     left: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Of the chosen letters, by topic and reason as it is today."""
+    """Number of chosen dead letters that still do not decode, by topic and today's reason."""
     pending: Mapping[str, int] = field(default_factory=dict)
-    """Number of chosen letters whose batch is not finished, by topic."""
+    """Number of chosen dead letters whose batch is not finished, by topic."""
 
     def to_json(self) -> str:
         left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
@@ -69,13 +69,13 @@ class RedriveReport:
 def redrive(
     spark: SparkSession, settings: Mapping[str, str], table: str, chosen: Chosen, *, dry_run: bool = False
 ) -> RedriveReport:
-    """Decode dead letters anew, by today's settings, and bring what decodes into the tables.
+    """Decode dead letters again with today's settings, and move those that decode into their tables.
 
-    `settings` are those of the ingest job, and `table` is its `ingest.table`.
+    `settings` are the settings of the ingest job, and `table` is its `ingest.table`.
 
     Raises:
         ConfigurationError: a setting is wrong, or a table does not fit.
-        TableError: a table cannot be reached, or refuses the rows. Letters for other tables are brought in first.
+        TableError: a table cannot be reached, or refuses the rows. Dead letters for other tables are redriven first.
     """
     _check_session(spark)
     name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
@@ -94,7 +94,10 @@ def redrive(
 
 
 def _check_session(spark: SparkSession) -> None:
-    """Raises ConfigurationError: the session has a transaction for all its commits, of which Delta makes the first."""
+    """Raise ConfigurationError if the session sets one application transaction for all its commits.
+
+    Delta would make only the first of a redrive's commits, and skip the others as repeated.
+    """
     for name in SESSION_TRANSACTION:
         if spark.conf.get(name, None):
             raise ConfigurationError(
@@ -116,7 +119,7 @@ class _Tried:
     hows: Mapping[str, RowFormat]
     left: Mapping[tuple[str, str], int]
     ready: Mapping[str, int]
-    """Rows by table that letters would give."""
+    """Number of rows that the dead letters would give, by table."""
 
 
 class _Redrive:
@@ -138,10 +141,10 @@ class _Redrive:
         self._job = JobLetters(parse_subscription(settings), routing, self._last_finished)
         self._rows: dict[str, RowFormat] = {}
         self._failed: dict[str, ConfigurationError | TableError] = {}
-        """What keeps topics from being redriven."""
+        """Errors that keep topics from being redriven, by topic."""
 
     def run(self, chosen: Chosen) -> RedriveReport:
-        """Bring in what decodes. Errors of single topics are kept for `raise_first`."""
+        """Redrive the chosen dead letters that decode; keep errors of single topics for `raise_first`."""
         if self._dry_run:
             tried = self.attempt(chosen)
             return RedriveReport(True, tried.ready, tried.left, tried.fresh.pending)
@@ -165,7 +168,7 @@ class _Redrive:
             raise error
 
     def finish(self) -> Counter[str]:
-        """Bring all marked letters of the job to their end, of whichever redrive; rows appended by table."""
+        """Finish all marked dead letters of the job, also of other redrives; return the rows appended, by table."""
         mended: Counter[str] = Counter()
         for number, topic in self._job.marked(self.marks.letters()):
             name = self.routing.target(topic).name
@@ -176,7 +179,7 @@ class _Redrive:
         return mended
 
     def attempt(self, chosen: Chosen) -> _Tried:
-        """What would be left, and what would become rows."""
+        """Decode the chosen dead letters without changing any; return what would be left and what would become rows."""
         fresh = self._job.fresh(self.marks.letters(), chosen)
         hows: dict[str, RowFormat] = {}
         for topic in fresh.topics:
@@ -195,7 +198,7 @@ class _Redrive:
         return _Tried(fresh, hows, dict(sorted(left.items())), ready)
 
     def mark(self, tried: _Tried, chosen: Chosen) -> None:
-        """Mark the letters that decode, those of each table with a number of its own."""
+        """Mark the dead letters that decode, with a separate number for each table."""
 
         def ready() -> DataFrame:
             keys = {self.routing.target(topic).key for topic in tried.hows}
@@ -209,7 +212,7 @@ class _Redrive:
         self.marks.mark(ready)
 
     def how(self, topic: str) -> RowFormat:
-        """What the topic's rows are, as their table has them; the table is made when it is missing."""
+        """Return the format of the topic's rows, fitted to the table; create a missing table, except in a dry run."""
         if topic not in self._rows:
             target = self.routing.target(topic)
             assert target.rows
@@ -235,12 +238,12 @@ class _Redrive:
         table = found.state.description
         how = fit_to_table(how, table.fields)
         check_fit(target.name, table, written_columns(how, day), day)
-        # What cannot be asked here Delta itself refuses.
+        # Delta itself enforces the rules that cannot be checked here.
         return replace(how, rules=certain_rules(table_rules(table), how.written))
 
 
 class _Marked:
-    """See `redrive_protocol.MarkedLetters`."""
+    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedLetters`)."""
 
     def __init__(self, run: _Redrive, number: int, topic: str) -> None:
         self._run = run
@@ -277,12 +280,12 @@ class _Marked:
 
 
 def _tried(letters: DataFrame, hows: Mapping[str, RowFormat]) -> DataFrame:
-    """The letters' `identity`, each with today's reason, null where it decodes."""
+    """Return the `identity` columns of dead letters and today's reason why they do not decode; null if they decode."""
     return letters.withColumns(identity()).mapInArrow(_to_reasons(hows), _TRIED)
 
 
 def _distinct(letters: DataFrame) -> DataFrame:
-    """Two queries may have set the same record aside."""
+    """Return the dead letters with each record once, because two queries may have written the same record."""
     return letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
 
 
@@ -315,6 +318,6 @@ def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
 
 
 def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without what fields say of themselves, as Spark takes it."""
+    """Return the batch without metadata and nullability of its fields, because Spark expects plain fields."""
     schema = pa.schema([(each.name, each.type) for each in batch.schema])
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

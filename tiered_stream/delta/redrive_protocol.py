@@ -1,12 +1,12 @@
-"""How a redrive brings marked letters to their end, though others run at the same time and may have crashed.
+"""Protocol by which a redrive finishes marked dead letters while other redrives run or have crashed.
 
-1. A redrive marks letters with a number that is never used again, all in one commit. From then on nobody adds a letter
-   to the number or takes one from it, until the number has an outcome.
-2. The outcome of a number is the version of its application transaction in the table of the rows. Delta lets one
-   commit of it through. It is either the append of the rows, or a commit without rows that gives the number up.
-3. The outcome decides what becomes of the letters: they are deleted, or the mark is cleared.
+1. A redrive marks dead letters with a number that is never used again, all in one commit. Until the number has an
+   outcome, no dead letter is added to it or removed from it.
+2. The outcome of a number is the version of its application transaction in the table that gets the rows. Delta accepts
+   only one such commit. It either appends the rows, or gives the number up and has no rows.
+3. The outcome decides about the dead letters: they are deleted, or their mark is cleared.
 
-Every redrive brings numbers of others to their end first. The second step may be tried twice, and the third done twice.
+Every redrive first finishes the numbers of other redrives. Step 2 may be tried twice, and step 3 may be done twice.
 """
 
 from __future__ import annotations
@@ -17,51 +17,52 @@ from typing import Protocol
 from tiered_stream.errors import TableError
 
 ATTEMPTS = 10
-"""Attempts to commit a change that other commits make impossible. Each attempt reads the newest version."""
+"""Maximum number of attempts to commit a change that conflicts with other commits; each reads the newest version."""
 
 
 class Outcome(IntEnum):
-    """What became of marked letters. The values are versions of the application transaction."""
+    """Outcome of marked dead letters. The values are versions of the number's application transaction."""
 
     APPENDED = 1
-    """Their rows are in the table: the letters are to be deleted."""
+    """The rows are in the table, so the dead letters are deleted next."""
     GIVEN_UP = 2
-    """Their rows are not, and never will be under this number: the mark is to be cleared."""
+    """The rows are not in the table, and never will be under this number, so the mark is cleared next."""
 
 
 class MarkedLetters(Protocol):
-    """Letters of one topic that have the mark of one number, and the table that their rows go to."""
+    """Dead letters of one topic that are marked with one number, and the table that gets their rows."""
 
     def outcome(self) -> Outcome | None:
-        """The number's outcome, as the table of the rows has it by now."""
+        """Return the number's outcome, as the table that gets the rows has it now; None: no outcome yet."""
         ...
 
     def decode(self) -> bool:
-        """Whether all of the letters decode by today's settings."""
+        """Return whether all of the dead letters decode with today's settings."""
         ...
 
     def append(self) -> int:
-        """Commit the outcome `APPENDED` with the rows, unless there is an outcome; number of rows.
+        """Commit the outcome `APPENDED` with the rows, unless there is an outcome already.
 
-        0: another commit came first.
+        Returns:
+            Number of rows appended; 0 if another commit came first.
         """
         ...
 
     def give_up(self) -> None:
-        """Commit the outcome `GIVEN_UP`, unless there is an outcome, or another commit comes first."""
+        """Commit the outcome `GIVEN_UP`, unless there is an outcome already or another commit comes first."""
         ...
 
     def delete(self) -> None:
-        """Delete the letters."""
+        """Delete the dead letters."""
         ...
 
     def clear(self) -> None:
-        """Take the mark off the letters."""
+        """Clear the mark of the dead letters."""
         ...
 
 
 def finish(letters: MarkedLetters, table: str) -> int:
-    """Bring marked letters to their end; number of rows that this has appended.
+    """Finish marked dead letters: append their rows and delete them, or clear their mark; return the rows appended.
 
     Raises:
         TableError: other commits came first at each attempt.
@@ -83,7 +84,7 @@ def finish(letters: MarkedLetters, table: str) -> int:
 
 
 def another_redrive(table: str) -> TableError:
-    """Return the error of a redrive that others kept from going on."""
+    """Return the error of a redrive that gives up because other commits came first at each attempt."""
     return TableError(
         f"the table {table} was changed by others at each of {ATTEMPTS} attempts: another redrive is running. Run this "
         "one again when the other one has ended. No letter is lost"

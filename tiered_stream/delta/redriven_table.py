@@ -1,7 +1,7 @@
-"""A table of rows, as a redrive brings rows into it.
+"""Table to which a redrive appends the rows of dead letters.
 
-Each number of a redrive has an application transaction of its own in the table. Its version is the number's outcome:
-see `redrive_protocol.py`.
+Each number with which a redrive marks dead letters has its own application transaction in the table. The version of
+that transaction is the number's outcome (`redrive_protocol.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tiered_stream.delta.transaction import BatchCommit, UncertainCommitError
 log = logging.getLogger(__name__)
 
 NEWEST = (1 << 63) - 1
-"""A batch that none is above."""
+"""Batch id that no batch exceeds."""
 
 
 class RedrivenTable:
-    """One table that gets rows of dead letters; `letters_id` is the id of the table for dead letters."""
+    """Table that gets rows of dead letters; `letters_id` is Delta's id of the table that has the dead letters."""
 
     def __init__(self, spark: SparkSession, name: str, letters_id: str) -> None:
         self._spark = spark
@@ -33,9 +33,9 @@ class RedrivenTable:
         self._letters_id = letters_id
 
     def last_finished(self, query: str) -> int:
-        """The last batch of the query that is finished in the table; -1: none.
+        """Return the query's last batch that is finished in the table; -1: none.
 
-        A table that forgets transactions may have forgotten the query: its batches count as finished.
+        If the table drops old application transactions and has none of the query, all batches count as finished.
 
         Raises:
             TableError: the table cannot be read.
@@ -47,17 +47,24 @@ class RedrivenTable:
         return last if last is not None else NEWEST if forgets(begun) else -1
 
     def outcome(self, number: int, topic: str) -> Outcome | None:
-        """What became of the topic's letters with this mark; None: nothing yet. Raises: as `last_finished`."""
+        """Return the outcome of the topic's dead letters with the mark `number`; None: no outcome yet.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
         begun = self._begin()
         transaction = self._transaction(topic, None if is_version(number) else number)
         last = None if begun is None else begun.last_batch(transaction)
         if is_version(number):
-            # Earlier versions had one transaction for all numbers. They deleted the letters next.
+            # Earlier versions used one transaction for all numbers, and deleted the dead letters next.
             return Outcome.GIVEN_UP if last is None or last < number else Outcome.APPENDED
         return None if last is None else Outcome(last)
 
     def append(self, rows: DataFrame, number: int, topic: str) -> bool:
-        """Append the rows of the letters with this mark, unless there is an outcome; False: another commit came first.
+        """Append the rows of dead letters with the mark `number`, unless it has an outcome.
+
+        Returns:
+            False if another commit came first, else True.
 
         Raises:
             TableError: the table refuses the rows, or cannot be reached.
@@ -77,14 +84,15 @@ class RedrivenTable:
         return True
 
     def give_up(self, number: int, topic: str) -> None:
-        """Commit that letters with this mark do not come in, unless there is an outcome, or another commit comes first.
+        """Commit that the mark `number` is given up, unless it has an outcome or another commit comes first.
 
         Raises:
             TableError: the table cannot be reached, or refuses the commit.
         """
         transaction = self._transaction(topic, number)
         begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
-        # Asked for here, so that Delta refuses this commit where an append comes first, which has a lower version.
+        # The outcome is looked up in this transaction, so that Delta refuses its commit if an append comes first. The
+        # append's lower version alone would not make Delta refuse it.
         if begun.last_batch(transaction) is not None:
             return
         try:

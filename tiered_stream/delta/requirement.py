@@ -1,4 +1,4 @@
-"""An entry of the list of all that a table, its columns and the session may ask of a writer."""
+"""Entries of the list of requirements that a table, its columns or the session can set for a writer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """What asks."""
+    """Kinds of places where a requirement for writers is set."""
 
     FEATURE = "table feature"
     PROPERTY = "table property"
@@ -18,7 +18,7 @@ class Kind(Enum):
 
 
 class Handling(Enum):
-    """What the direct lane does about it."""
+    """Ways in which the direct lane handles a requirement."""
 
     HONOURED = "honours it"
     NOTHING = "nothing: it asks nothing of a writer that appends"
@@ -28,27 +28,27 @@ class Handling(Enum):
 
 
 OFF = frozenset({"", "false"})
-"""Values of a property, in lower case, by which it asks for nothing."""
+"""Values of a property, in lower case, that turn its requirement off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One entry. A `name` that ends in `*` stands for all that begin so."""
+    """Entry of the list of requirements. A `name` that ends in `*` stands for all names with this prefix."""
 
     kind: Kind
     name: str
     handling: Handling
     note: str = ""
-    """For the docs: more of what the direct lane does, or why."""
+    """Text for the docs: details of what the direct lane does, or why."""
     said: str = ""
-    """What the table has, or its column, as a reason has it; without it the name."""
+    """Words for the requirement in `Asked.reason`, such as "an invariant"; empty: the name is used."""
     off: frozenset[str] = OFF
-    """Values in lower case by which it asks for nothing."""
+    """Values, in lower case, that turn the requirement off."""
     since: str = "0.1.0"
-    """The version that knows the entry."""
+    """Version of tiered_stream that added the entry."""
 
     def is_of(self, kind: Kind, name: str) -> bool:
-        """Whether it is the entry of that name. Delta heeds no case in names of features and properties."""
+        """Return whether the entry covers this kind and name; names of features and properties ignore case (Delta)."""
         own = self.name
         if self.kind is not kind:
             return False
@@ -59,7 +59,10 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A requirement that a table or the session has, under the `name` that it has there; `column`: of which column."""
+    """Requirement that a table or the session sets, with its full `name` there; `column` is the column that has it.
+
+    `column` is empty for a requirement of the whole table or of the session.
+    """
 
     requirement: Requirement
     name: str
@@ -67,7 +70,7 @@ class Asked:
 
     @property
     def reason(self) -> str:
-        """What the table or its column has, in one line."""
+        """Text of one line that says what the table, its column or the session has."""
         said = self.requirement.said or self.name
         if self.requirement.kind is Kind.TYPE and not self.requirement.said:
             return f"the column {self.column} is {said}"

@@ -1,4 +1,4 @@
-"""Which table a topic's rows go to: driver and tasks work it out alike, from what travels in the source's options."""
+"""Routing of topics to tables; the driver and the tasks compute it in the same way, from the source's options."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
 
 TOPIC = "{topic}"
-"""Stands for the topic in a table's path or name."""
+"""Placeholder for the topic in a table's path or name."""
 _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """One table of a query. `settings` are the query's, those of its topics on top; `schema` are its columns.
+    """Table that a query writes. `schema` has its columns.
 
-    `rows` says how its rows are made of records; None: it is for dead letters.
+    `settings` are the query's settings, overridden by the settings of the table's topics. `rows` says how rows are made
+    of records; None: the table is for dead letters.
     """
 
     name: str
-    """As the user has it: a path, or a name in the catalog."""
+    """Path, or name in the catalog, as the user wrote it."""
     files: TableFiles
     schema: StructType
     settings: Mapping[str, str]
@@ -39,15 +40,16 @@ class TableTarget:
 
     @property
     def key(self) -> str:
-        """What data files name it by: its folder, so that whoever names it twice has it once."""
+        """Table's folder, a URI. Data files name the table by it, so two names of one folder mean one table."""
         return self.files.uri
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Topics whose whole name matches `pattern` go to `table`, whose folder is `place`, a URI.
+    """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `place`.
 
-    `{topic}` stands for the topic in both. `in_lower_case`: a catalog has named the folder.
+    `{topic}` stands for the topic in `table` and in `place`. `in_lower_case` says that the topic is in lower case in
+    the folder's name, because a catalog has named the folder.
     """
 
     pattern: str
@@ -59,10 +61,10 @@ class Route:
         return self.table.replace(TOPIC, topic)
 
     def uri_for(self, topic: str) -> str:
-        """The table's folder.
+        """Return the folder of the topic's table, a URI.
 
         Raises:
-            TableError: it would be another one than it seems, as the topic has an odd name.
+            TableError: the folder's name contains the topic, and Kafka does not allow such a topic name.
         """
         if TOPIC in self.place and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
             raise TableError(f"{topic!r:.300} is no name that Kafka allows a topic: it gets no table of its own")
@@ -71,44 +73,48 @@ class Route:
 
 @dataclass(frozen=True)
 class Routing:
-    """All tables of a query. `overrides` are settings of single topics, by topic and the setting's name."""
+    """Routes to all tables of a query. `overrides` are settings of single topics, by topic and setting name."""
 
     settings: Mapping[str, str]
     files: TableFiles
-    """What holds for every table; its `uri` says nothing."""
+    """File settings that hold for every table; the `uri` in them is not used."""
     routes: tuple[Route, ...]
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
-    """What rows are, as the driver has resolved it: by topic where a topic has settings of its own, else by ''."""
+    """Row formats that the driver has resolved, by topic; '' stands for all topics without their own settings."""
     dead_letter_places: Mapping[str, str] = field(default_factory=dict)
-    """The folders of the tables for dead letters, by `ingest.deadLetterTable`."""
+    """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
     has_rules: bool = False
-    """Whether `rows` have the rules of their tables already."""
+    """True if the formats in `rows` already include the rules of their tables."""
     _targets: dict[str, TableTarget] = field(default_factory=dict, init=False, compare=False, repr=False)
     _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def target(self, topic: str) -> TableTarget:
-        """The table of a topic.
+        """Return the table of a topic.
 
         Raises:
             ConfigurationError: a setting of the topic is malformed.
-            TableError: it has none, or as `Route.uri_for`.
+            TableError: the topic has no table, or a name that cannot be part of a folder's name.
         """
         if topic not in self._targets:
             self._targets[topic] = self._make(topic)
         return self._targets[topic]
 
     def route(self, topic: str) -> Route:
-        """The first that fits; TableError: none does."""
+        """Return the first route whose pattern matches the topic; raise TableError if there is none."""
         route = next((each for each in self.routes if re.fullmatch(each.pattern, topic, re.ASCII)), None)
         if route is None:
             raise TableError(f"no table is named for topic {topic}: set ingest.table, or name one in ingest.route")
         return route
 
     def registered(self, topics: Iterable[str]) -> dict[str, RowFormat]:
-        """Of those topics whose newest schema a registry has to tell, what rows are; each is asked for once.
+        """Return the row formats of topics whose newest schema comes from a schema registry, by topic.
 
-        Raises: as `row_schema.registered`.
+        The registry is asked once for each topic. Topics with their own entry in `rows` are left out.
+
+        Raises:
+            SchemaRegistryError: the registry does not return a schema.
+            ConfigurationError: the registry's settings are wrong, or the schema does not suit the format.
         """
         how = self.rows.get("")
         if how is None or how.is_resolved:
@@ -131,32 +137,32 @@ class Routing:
         return resolved(told or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
 
     def dead_letters(self, target: TableTarget) -> TableTarget | None:
-        """Where dead letters of that table's topics go, if anywhere."""
+        """Return the table for dead letters of the topics of `target`; None: they have none."""
         name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
         if name is None:
             return None
         uri = self.dead_letter_places.get(name, name)
         files = replace(target.files, uri=uri, day_column=None)
-        # A table that an earlier version made gets the columns that it lacks.
+        # With ADD, a table that an earlier version created gets the columns that it lacks.
         settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
         return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
 
 
 def routing_options(routing: Routing) -> dict[str, str]:
-    """The source's options from which `routing_of` knows the tables; Spark redacts those that hold secrets."""
+    """Return the source's options from which `routing_of` restores the routing; Spark redacts options with secrets."""
     routes = [[each.pattern, each.table, each.place, each.in_lower_case] for each in routing.routes]
     rows = {topic: how.to_json() for topic, how in routing.rows.items()}
-    # Spark's options have no case: topics do
+    # Topics go into one JSON value, because names of Spark's options ignore case.
     told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
             "has_rules": routing.has_rules}  # fmt: skip
     options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
-    # Dead letters have them, whatever the tables get.
+    # Dead letters have headers, whether the tables get headers or not.
     needed = routing.dead_letter_places or any(how.needs_headers for how in routing.rows.values())
     return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
 
 
 def routing_of(options: Mapping[str, str]) -> Routing:
-    """Inverse of `routing_options`."""
+    """Restore the routing from the options that `routing_options` returned."""
     told = orjson.loads(GivenOptions(options).read(ROUTES))
     registry = registry_properties(options)
     rows = {topic: row_format(text, registry) for topic, text in told["rows"].items()}

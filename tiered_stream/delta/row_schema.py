@@ -1,4 +1,4 @@
-"""What a table's rows are, resolved on the driver: settings, schemas and files to a `RowFormat`; and Spark's types."""
+"""Resolution of a table's `RowFormat` on the driver, from settings, schemas and files; conversion to Spark's types."""
 
 from __future__ import annotations
 
@@ -45,18 +45,19 @@ from tiered_stream.options.spark_options import SUBSCRIBE
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=\0]")
-"""In a column's name, without column mapping (Delta: `SchemaUtils.checkFieldNames`)."""
+"""Characters that Delta forbids in column names without column mapping (Delta: `SchemaUtils.checkFieldNames`)."""
 _FILE = re.compile(r"[^\r\n{}\"]+\.(ddl|json|avsc|proto|desc)", re.IGNORECASE)
-"""A path: no schema that is a text of its own ends so."""
+"""Form of a schema setting that is a file's path; no schema written as text ends like this."""
 
 
 def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> RowFormat:
-    """What the settings make of records, whatever table they are for. A DDL string needs Spark's session.
+    """Return the row format that the settings describe, independent of the table. A DDL string needs Spark's session.
 
-    `zone` is that session's time zone.
+    `zone` is the session's time zone. Types are not resolved yet if a registry has a separate schema for each topic.
 
     Raises:
         ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
+        SchemaRegistryError: the registry does not return a schema.
     """
     given = row_settings(settings)
     how = RowFormat(
@@ -77,9 +78,13 @@ def plan_rows(settings: Mapping[str, str], include_headers: bool, zone: str = "U
 
 
 def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = "UTC") -> dict[str, RowFormat]:
-    """The rows of topics that share a table: by topic where a registry has a schema for each, else by ''.
+    """Return the row formats of topics that share a table, by topic; '' stands for all topics if they have one schema.
 
-    Raises: as `plan_rows`.
+    Topics have separate formats if a schema registry has a schema for each topic.
+
+    Raises:
+        ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
+        SchemaRegistryError: the registry does not return a schema.
     """
     how = plan_rows(settings, include_headers, zone)
     if how.is_resolved:
@@ -91,17 +96,21 @@ def plan_topics(settings: Mapping[str, str], include_headers: bool, zone: str = 
 
 
 def time_zone(spark: SparkSession) -> str:
-    """The session's: of times in values that name none."""
+    """Return the session's time zone, which applies to times in values that name no zone."""
     return spark.conf.get("spark.sql.session.timeZone", None) or "UTC"
 
 
 def shared_columns(rows: Iterable[RowFormat], day_column: str | None) -> StructType:
-    """The columns of a table that has all these rows."""
+    """Return the columns of a table that takes rows of all these formats, and its day column if it has one."""
     return spark_columns(_in_one((how.written for how in rows), grown), day_column)
 
 
 def joined_columns(schemas: Iterable[StructType]) -> StructType:
-    """The columns that take rows of all these schemas, which have grown from one; UnsupportedDataError as `joined`."""
+    """Return the columns that take rows of all these schemas, which have grown from one schema.
+
+    Raises:
+        UnsupportedDataError: a number has become wider in two ways that no column takes together.
+    """
     return spark_columns(_in_one(map(arrow_schema, schemas), joined), None)
 
 
@@ -110,9 +119,11 @@ def _in_one(schemas: Iterable[pa.Schema], by: Callable[[pa.DataType, pa.DataType
 
 
 def resolved(how: RowFormat, topic: str = "") -> RowFormat:
-    """The same with the types of its columns; those in a registry are of the topic.
+    """Return the row format with the types of its columns; schemas from a registry are the topic's newest.
 
-    Raises: as `plan_rows`.
+    Raises:
+        ConfigurationError: a setting or a schema is malformed, or two columns would have one name.
+        SchemaRegistryError: the registry does not return a schema.
     """
     if how.is_resolved:
         return how
@@ -124,7 +135,12 @@ def resolved(how: RowFormat, topic: str = "") -> RowFormat:
 
 
 def registered(how: RowFormat, topic: str) -> RowFormat:
-    """The same with the topic's newest schemas, where a registry has them; raises as `with_registered`."""
+    """Return the row format with the topic's newest key and value schemas from the registry, if it uses one.
+
+    Raises:
+        SchemaRegistryError: the registry does not return a schema.
+        ConfigurationError: the registry's settings are wrong, or the schema does not suit the format.
+    """
     return replace(
         how,
         key=with_registered(how.key, how, how.key.subject_for(topic, KEY)),
@@ -133,7 +149,7 @@ def registered(how: RowFormat, topic: str) -> RowFormat:
 
 
 def _checked(how: RowFormat) -> RowFormat:
-    """The same, what the user's function makes of it known."""
+    """Check the column names; return the row format with the columns that the user's transform gives, if it has one."""
     _check_columns(how.decoded.names)
     if how.transform:
         how = replace(how, transformed=UserTransform(how.transform).schema(how.decoded))
@@ -142,12 +158,12 @@ def _checked(how: RowFormat) -> RowFormat:
 
 
 def check_new_columns(columns: DataType, properties: Mapping[str, str] = MappingProxyType({}), path: str = "") -> None:
-    """Whether Delta takes the fields of structs in columns that a table is to get, at any depth.
+    """Check that Delta accepts the fields of structs in new columns, at any depth.
 
-    `properties` are the table's. Names of the columns themselves are checked when rows are planned.
+    `properties` are the table's properties. Names of the columns themselves are checked when rows are planned.
 
     Raises:
-        ConfigurationError: Delta refuses a field; names it.
+        ConfigurationError: Delta refuses a field, which the error names.
     """
     if isinstance(columns, ArrayType):
         _check_within_items(columns.elementType, properties, f"{path}.element")
@@ -173,7 +189,7 @@ def check_new_columns(columns: DataType, properties: Mapping[str, str] = Mapping
 
 
 def _check_within_items(kind: DataType, properties: Mapping[str, str], path: str) -> None:
-    """Raises ConfigurationError: as `check_new_columns`, or a field is NOT NULL, which Delta refuses there."""
+    """Raise ConfigurationError if Delta refuses a field within a list or map, because of its name or NOT NULL."""
     check_new_columns(kind, properties, path)
     if isinstance(kind, StructType):
         for each in kind:
@@ -186,9 +202,9 @@ def _check_within_items(kind: DataType, properties: Mapping[str, str], path: str
 
 
 def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowFormat:
-    """The same, its decoded columns as the table has them, where it only has wider ones or more fields.
+    """Return the row format with the table's types where the table has wider types or more fields of structs.
 
-    `fields` are the table's, in Spark's JSON.
+    `fields` are the table's columns in Spark's JSON. A format with a transform is returned unchanged.
     """
     if not fields or how.transform:
         return how
@@ -208,28 +224,28 @@ def fit_to_table(how: RowFormat, fields: Sequence[Mapping[str, Any]]) -> RowForm
 
 
 def written_columns(how: RowFormat, day_column: str | None) -> StructType:
-    """The table's columns, the same in both lanes."""
+    """Return the columns that rows of the format write, and the day column; they are the same in both lanes."""
     return spark_columns(how.written, day_column)
 
 
 def spark_columns(schema: pa.Schema, day_column: str | None) -> StructType:
-    """A table's columns."""
+    """Return a table's columns as Spark's schema: Arrow columns that are not hidden, then the day column if any."""
     bare = pa.schema([(each.name, each.type) for each in table_columns(schema)])
     return with_day(from_arrow_schema(bare), day_column)
 
 
 def with_day(columns: StructType, day_column: str | None) -> StructType:
-    """The columns, that of the day behind them where there is one."""
+    """Return the columns, followed by the day column if the table has one."""
     return StructType([*columns, StructField(day_column, DateType())]) if day_column else columns
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """As Spark gives such columns to Arrow."""
+    """Return the Arrow schema to which Spark converts these columns, with UTC as the time zone."""
     return to_arrow_schema(schema, timezone="UTC")
 
 
 def kept_columns(given: RowSettings, include_headers: bool) -> tuple[tuple[str, str], ...]:
-    """Kafka's columns that the table gets, each with its name there."""
+    """Return Kafka's columns that the table gets, as pairs of Kafka's name and the name in the table."""
     if given.kafka_columns is not None:
         return given.kafka_columns
     left_out = {KEY} if given.key_format is not Format.BINARY else set()
@@ -239,9 +255,10 @@ def kept_columns(given: RowSettings, include_headers: bool) -> tuple[tuple[str, 
 
 
 def record_columns(settings: Mapping[str, str]) -> dict[str, str]:
-    """Columns in which a table has a record's parts as they are: by Kafka's name, the table's name.
+    """Return the columns that hold a record's parts unchanged: the name in the table, by Kafka's name.
 
-    Text counts as it is. A part that is decoded or left out is missing. `headers` count whatever includeHeaders says.
+    A key or value of format `string` counts as unchanged. Parts that are decoded or left out are missing. `headers` are
+    included even if includeHeaders is off.
 
     Raises:
         ConfigurationError: a setting is malformed.
@@ -270,7 +287,7 @@ def _part(given: PartSettings) -> PartFormat:
 
 
 def _schema(name: str, kind: Format, schema: str) -> str:
-    """As `PartFormat` has it."""
+    """Return the schema setting in the form of `PartFormat.schema`; read the file if the setting is a path."""
     if schema == INFER:
         raise ConfigurationError(f"ingest.{name}.schema is infer, which is for a query of one table: give the schema")
     content: str | bytes = schema
@@ -282,7 +299,7 @@ def _schema(name: str, kind: Format, schema: str) -> str:
 
 
 def _file(name: str, path: Path, ending: str) -> str | bytes:
-    """What a schema's file has: a descriptor set, or a text."""
+    """Read a schema file: bytes of a descriptor set for `.desc` and `.proto`, else text."""
     try:
         if ending != "proto":
             return path.read_bytes() if ending == "desc" else path.read_text()
@@ -298,7 +315,7 @@ def _file(name: str, path: Path, ending: str) -> str | bytes:
 
 
 def _json_schema(name: str, text: str) -> pa.Schema:
-    """Of a DDL string, of Spark's own JSON, or of a JSON Schema."""
+    """Return the Arrow schema of a DDL string, of Spark's schema JSON, or of a JSON Schema."""
     try:
         if not text.lstrip().startswith("{"):
             found = parse_ddl(text)
@@ -325,7 +342,7 @@ def _json_schema(name: str, text: str) -> pa.Schema:
 
 
 def check_day_column(name: str) -> None:
-    """Raises ConfigurationError: Delta takes no column of the name, without column mapping."""
+    """Raise ConfigurationError if Delta refuses a column of this name in a table without column mapping."""
     if _FORBIDDEN.search(name) or not name:
         raise ConfigurationError(
             f"ingest.dayColumn is {name!r:.100}, which cannot be a column of a Delta table: blanks and ,;{{}}()= are "
@@ -334,7 +351,7 @@ def check_day_column(name: str) -> None:
 
 
 def _check_columns(names: Sequence[str]) -> None:
-    """Raises ConfigurationError: two columns have one name for Delta, or a name that it does not take."""
+    """Raise ConfigurationError if two columns have the same name for Delta, or Delta does not accept a name."""
     seen: dict[str, str] = {}
     kafka = {name.lower() for name in SCHEMA_WITH_HEADERS.names}
     for name in names:

@@ -1,4 +1,4 @@
-"""The settings that say what a table's rows are: declared here, read without Spark; `row_schema.py` resolves them."""
+"""Settings that describe a table's rows: declared here and parsed without Spark; `row_schema.py` resolves them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tiered_stream.options.types import COLUMNS, Option, option, optional
 E = TypeVar("E", bound=StrEnum)
 
 _REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
-"""Of the same settings on their way to the tasks: a name that Spark redacts (`spark.redaction.regex`)."""
+"""Prefix of the registry's settings on their way to the tasks: Spark redacts it (`spark.redaction.regex`)."""
 FLAT, NONE = "flat", "none"
 _KEPT = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
 _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
@@ -35,13 +35,13 @@ _LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterLimit:
-    """The most dead letters that a micro-batch may have: a `count`, or a `percent` of its records."""
+    """Maximum number of dead letters in a micro-batch: a `count`, or a `percent` of its records."""
 
     count: int | None = None
     percent: float | None = None
 
     def is_passed(self, dead: int, records: int) -> bool:
-        """Whether there are too many; `records` are all, the dead ones too."""
+        """Return whether `dead` dead letters exceed the limit; `records` is the number of all records, dead or not."""
         if self.count is not None:
             return dead > self.count
         return self.percent is not None and dead * 100 > self.percent * records
@@ -63,7 +63,7 @@ def _limit(text: str) -> DeadLetterLimit:
 
 
 def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
-    """`offset, timestamp as kafka_timestamp`: Kafka's columns, each with its name in the table."""
+    """Parse Kafka's columns, such as `offset, timestamp as kafka_timestamp`; return (Kafka's name, table's name)."""
     if text.strip().lower() == NONE:
         return ()
     found: dict[str, str] = {}
@@ -80,7 +80,7 @@ def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
-    """A parser of the classes that Confluent's clients have in a package, by their names with or without it."""
+    """Return a parser for names of Confluent's classes in a Java package, with or without the package's name."""
 
     def parse(value: str) -> E:
         try:
@@ -176,7 +176,7 @@ ROW_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in types.declared_in(
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """As they were given."""
+    """Settings of a table's rows as the user gave them, parsed but not resolved."""
 
     key_format: Format = of(KEY_FORMAT)
     key_schema: str | None = of(KEY_SCHEMA)
@@ -211,10 +211,10 @@ class RowSettings:
 
 
 def row_settings(settings: Mapping[str, str]) -> RowSettings:
-    """What the settings say of rows.
+    """Read and check the settings of a table's rows.
 
     Raises:
-        ConfigurationError: one of them is malformed, or two contradict each other.
+        ConfigurationError: a setting is malformed, or two settings contradict each other.
     """
     found = RowSettings(**read_fields(RowSettings, GivenOptions(settings)))
     for part in (found.key, found.value):
@@ -235,25 +235,25 @@ def row_settings(settings: Mapping[str, str]) -> RowSettings:
 
 
 def makes_rows(settings: Mapping[str, str]) -> bool:
-    """Whether rows are something else than Kafka's records as they are."""
+    """Return whether the settings make rows that differ from plain Kafka records."""
     given = GivenOptions(settings)
     formats = {given.read(KEY_FORMAT), given.read(VALUE_FORMAT)}
     return formats != {Format.BINARY} or given.has(KAFKA_COLUMNS) or given.has(TRANSFORM)
 
 
 def infers(settings: Mapping[str, str]) -> bool:
-    """Whether a schema is to be inferred."""
+    """Return whether the schema of keys or of values is to be inferred (`infer`)."""
     given = GivenOptions(settings)
     return INFER in (given.read(KEY_SCHEMA), given.read(VALUE_SCHEMA))
 
 
 def evolution_of(settings: Mapping[str, str]) -> Evolution:
-    """What becomes of schemas that grow."""
+    """Return how the table follows a schema that grows (`ingest.schemaEvolution`)."""
     return GivenOptions(settings).read(SCHEMA_EVOLUTION)
 
 
 def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the schema registry's client, without their prefix."""
+    """Return the properties of the schema registry's client, without their prefix."""
     given = GivenOptions(settings)
     return {
         name: value
@@ -263,6 +263,6 @@ def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings, those of the registry by names whose values Spark does not show."""
+    """Return the settings with the schema registry's settings renamed, so that Spark redacts their values."""
     others = {name: value for name, value in settings.items() if not name.lower().startswith(REGISTRY_PREFIX)}
     return others | {_REGISTRY_SECRETS + name: value for name, value in registry_properties(settings).items()}

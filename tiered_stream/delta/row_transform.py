@@ -1,4 +1,4 @@
-"""What becomes of a topic's rows on their way into tables, in the task that reads them."""
+"""Conversion of a topic's records to table rows and dead letters, in the task that reads the records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tiered_stream.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Under which application transaction the rows of a task are committed: query id and batch id, if known."""
+    """Application transaction under which a task's rows are committed: query id and batch id; None: unknown."""
 
     query: str | None = None
     batch: int | None = None
@@ -24,9 +24,9 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class TargetRows:
-    """Rows for one table, at least one, in offset order, in its columns (but for that of the day).
+    """Rows for one table: at least one row, in offset order, with the table's columns except the day column.
 
-    `dead_letters_for` is the key of the table whose dead letters they are, if they are dead letters.
+    `dead_letters_for` is set if the rows are dead letters: the key of the table that their records were meant for.
     """
 
     target: TableTarget
@@ -35,9 +35,9 @@ class TargetRows:
 
 
 class TableRows:
-    """Each topic's records as the rows of its table, and as dead letters those that are none.
+    """Converter of each topic's records to rows of its table, or to dead letters if they do not become rows.
 
-    One for each task, used by one thread.
+    Each task has its own converter, used by one thread.
     """
 
     def __init__(
@@ -46,18 +46,20 @@ class TableRows:
         rules: Mapping[str, TableRules] = MappingProxyType({}),
         transaction: Transaction = Transaction(),
     ) -> None:
-        """`rules` are those of tables, by key, which the routing does not know."""
+        """`rules` are rules of tables, by table key, that replace the rules in `routing`."""
         self._routing = routing
         self._rules = rules
         self._transaction = transaction
         self._decoders: dict[str, RowDecoder | None] = {}
 
     def apply(self, partition: TopicPartition, batch: pa.RecordBatch) -> Sequence[TargetRows]:
-        """What goes where of rows of one partition, at least one, in offset order, as the decoder gives them.
+        """Convert records of one partition to rows for the topic's table, and to dead letters for another table.
+
+        `batch` comes from the record decoder: at least one record, in offset order.
 
         Raises:
-            TableError: nobody knows where to.
-            UndecodableRecordError: a record is no row, and it may not be left out.
+            TableError: the topic has no table.
+            UndecodableRecordError: a record does not become a row, and the settings do not allow to leave it out.
         """
         target = self._routing.target(partition.topic)
         decoder = self._decoder(partition.topic, target)
@@ -73,7 +75,7 @@ class TableRows:
         return [*rows, TargetRows(dead_letters, self._labelled(found.dead, target), target.key)]
 
     def _labelled(self, dead: pa.RecordBatch, target: TableTarget) -> pa.RecordBatch:
-        """The dead letters with the table and the batch that they belong to."""
+        """Return the dead letters labelled with the table, the query and the batch that they belong to."""
         of_batch = self._transaction
         labels = {"target": target.key, "query": of_batch.query, "batch": of_batch.batch}
         for name, value in labels.items():

@@ -1,8 +1,8 @@
-"""Data files into S3, each by one PUT, while the task reads on.
+"""Uploads of data files to S3, each with one PUT, while the task continues to read.
 
-What pyarrow would send is signed chunk by chunk, which costs the client a hash of every byte. Parts would cost a
-service that joins them a second copy: 1 CPU second a GiB (versitygw). So a file waits until it is whole: a small one
-in memory, a larger one on the local disk, as with Hadoop's S3A.
+pyarrow would sign each chunk, which costs the client a hash of every byte. A multipart upload would cost a second copy
+in services that join the parts: 1 CPU second for each GiB (versitygw). So a file waits until it is complete: a small
+file in memory, a larger file on the local disk, as in Hadoop's S3A.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 MEMORY_BYTES = 8 << 20
-"""Of one file; a larger one is on the disk."""
+"""Maximum bytes of a waiting file that is kept in memory; a larger file is on the local disk."""
 _AT_A_TIME = 1 << 20
 
 
 class S3Uploads:
-    """One task's files of a table, see `file_systems.DataFolder`."""
+    """Uploads of one task's files of a table (implements `file_systems.DataFolder`)."""
 
-    most_bytes = 4 << 30  # by one PUT S3 takes 5 GiB, and a row group may come on top
+    most_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
 
     def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
         parts, storage = urlsplit(files.uri), files.storage
@@ -52,34 +52,34 @@ class S3Uploads:
         self._running: list[Future[None]] = []
 
     def open(self, path: str) -> WaitingFile:
-        """A new file, without a name: it goes with the task."""
+        """Open a new waiting file; a file on disk has no name, so it disappears with the task."""
         return WaitingFile()
 
     def grown(self, file: Any) -> None:
-        """All of it is wanted again, to be uploaded."""
+        """Do nothing after a row group was written, because the upload reads the whole file again."""
 
     def waiting_bytes(self, file: Any) -> int:
-        """What of it is in memory."""
+        """Return how many bytes of the file are in memory; 0 if the file is on disk."""
         size = int(file.tell())
         return size if size <= MEMORY_BYTES else 0
 
     def finish(self, path: str, file: WaitingFile) -> None:
-        """Begin to upload the file; returns when it is on its way.
+        """Start the upload of the file, after waiting until other uploads leave room for it.
 
         Raises:
-            OSError: one of those before could not be uploaded.
+            OSError: an earlier file could not be uploaded.
         """
         while self._running and self._running[0].done():
             self._running.pop(0).result()
         self._running.append(self._threads.begin(file.tell(), partial(self._put, path, file)))
 
     def wait(self) -> None:
-        """Wait until all files are uploaded; errors as `finish`."""
+        """Wait until all files are uploaded. Raise OSError if a file could not be uploaded."""
         while self._running:
             self._running.pop(0).result()
 
     def close(self) -> None:
-        """Upload nothing more."""
+        """Cancel all uploads that have not started."""
         for each in self._running:
             each.cancel()
 
@@ -97,7 +97,7 @@ class S3Uploads:
 
 
 class WaitingFile(SpooledTemporaryFile[bytes]):
-    """A file until it is uploaded. It is only appended to, and what was written is what has to arrive."""
+    """File that waits for its upload. It is append-only, and its checksum covers every byte that was written."""
 
     def __init__(self) -> None:
         super().__init__(MEMORY_BYTES, dir=_local_folder())
@@ -108,18 +108,21 @@ class WaitingFile(SpooledTemporaryFile[bytes]):
         return super().write(data)
 
     def checksum(self) -> str:
-        """As the header `x-amz-checksum-crc32c` has it; a service that does not know it lets it be."""
+        """Return the CRC32C for the header `x-amz-checksum-crc32c`; services that do not know the header ignore it."""
         return base64.b64encode(self._crc.to_bytes(4)).decode()
 
 
 def _local_folder() -> str | None:
-    """One of the folders that Spark gives its tasks; None: Python's own choice."""
+    """Return a random folder of the local folders that Spark gives its tasks; None: Python chooses the folder."""
     folders = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(each)]
     return random.choice(folders) if folders else None
 
 
 class _Body(io.RawIOBase):
-    """Reads a file. HTTP's client asks for 16 KiB at a time, which would be a call for each: it gets more."""
+    """Body of a request, read from a file.
+
+    The HTTP client asks for 16 KiB at a time; each read returns up to 1 MiB, to save calls.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -135,7 +138,9 @@ class _Body(io.RawIOBase):
 
 
 _clients: PerProcess[S3Client] = PerProcess()
-"""To make one takes longer than a small file, and connections are kept."""
+"""S3 clients that a process's tasks share: creating a client takes longer than uploading a small file.
+
+A shared client also keeps its connections open."""
 
 
 def _make_client(storage: TableStorage) -> S3Client:

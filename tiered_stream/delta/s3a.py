@@ -1,8 +1,8 @@
-"""How tasks reach a table's bucket: as `fs.s3a.*` of Spark's session say, and `ingest.storage.*` on top of them.
+"""Access of tasks to a table's bucket, from the session's `fs.s3a.*` settings, overridden by `ingest.storage.*`.
 
-Tasks of the direct lane do without Hadoop, and have to reach the bucket as Spark does. The rules are those of
+Tasks of the direct lane do not use Hadoop, but must reach the bucket in the same way as Spark. So this module follows
 hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket, credential files),
-`CredentialProviderListFactory` (credentials, and the names of the AWS SDK v1).
+`CredentialProviderListFactory` (credentials, and class names of the AWS SDK v1).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _MACHINE = {
     f"{_V2}ContainerCredentialsProvider", f"{_V1}WebIdentityTokenCredentialsProvider",
     f"{_V2}WebIdentityTokenFileCredentialsProvider",
 }  # fmt: skip
-"""What the machine or its container is: AWS's chain comes to them last."""
+"""Providers that use the role of the machine or its container; AWS's default chain tries these last."""
 _CHAIN = {
     f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
     f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
@@ -66,16 +66,16 @@ _CHAIN = {
 
 
 class NotForTasksError(Exception):
-    """The session's settings say something that the tasks cannot do; the message says what, and the mend."""
+    """Error for a session setting that tasks cannot follow; the message names the setting and what to do."""
 
 
 class NoCredentialsError(ConfigurationError):
-    """The session has none, for Spark either."""
+    """Error for a session that has no credentials for the bucket, so that Spark has none either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Static ones, none at all (`anonymous`), or, where nothing is said, those that AWS's own chain finds."""
+    """Credentials for S3: static keys, or unsigned requests (`anonymous`), or AWS's default chain if nothing is set."""
 
     access_key_id: str | None = None
     secret_access_key: str | None = None
@@ -85,31 +85,34 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class S3aSettings:
-    """The settings of one bucket. `get` and `password` are those of Hadoop's `Configuration`."""
+    """S3A settings of one bucket. `get` and `password` call `get` and `getPassword` of Hadoop's `Configuration`."""
 
     bucket: str
     get: Callable[[str], str | None]
     password: Callable[[str], str | None]
     environment: Callable[[str], str | None]
-    """Of the driver's JVM."""
+    """Function that reads an environment variable of the driver's JVM."""
     has_connector: bool = True
-    """Whether Spark can reach the bucket at all: hadoop-aws is on its class path."""
+    """True if hadoop-aws is on Spark's class path, without which Spark cannot reach the bucket."""
     names: Collection[str] = ()
-    """Of all settings that the session has, without `fs.s3a.`; other buckets' are among them."""
+    """Names of all `fs.s3a.*` settings in the session, without `fs.s3a.`, including settings of other buckets."""
 
     def text(self, name: str) -> str | None:
-        """The setting, that of the bucket before that of all; None where there is neither."""
+        """Return the bucket's own setting, else the setting for all buckets; None if neither is set."""
         return next((value.strip() for key in self._keys(name) if (value := self.get(key)) is not None), None)
 
     def secret(self, name: str) -> str | None:
-        """The same for what may be in a credential file; None where it is empty."""
+        """Return a setting that may be in a credential file: the bucket's own, else the setting for all buckets.
+
+        None: neither is set, or the value is empty.
+        """
         return next((value.strip() for key in self._keys(name) if (value := self.password(key))), None) or None
 
     def _keys(self, name: str) -> tuple[str, str]:
         return f"{_BUCKET_PREFIX}{self.bucket}.{name}", _PREFIX + name
 
     def endpoint_url(self) -> str | None:
-        """None: AWS's own."""
+        """Return the URL of the bucket's endpoint; None: AWS's own endpoint."""
         text = self.text("endpoint") or ""
         if not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST):
             return None
@@ -117,7 +120,7 @@ class S3aSettings:
         return (text if "://" in text else f"{scheme}://{text}").rstrip("/")
 
     def region(self) -> str | None:
-        """None: whichever the bucket is in."""
+        """Return the region from the settings or from the endpoint's host; None: the region that the bucket is in."""
         given = self.text("endpoint.region")
         if given is not None:
             return None if given in ("", "sdk") else given
@@ -133,16 +136,28 @@ class S3aSettings:
         return (self.text("path.style.access") or "").lower() == "true"
 
     def acl(self) -> str | None:
-        """The canned ACL of objects that are made, as S3 has it; NotForTasksError: S3A knows none by that name."""
+        """Return S3's name of the canned ACL for new objects; None: not set.
+
+        Raises:
+            NotForTasksError: S3A has no ACL of that name.
+        """
         return self._known(ACL, lambda value: CANNED_ACLS.get(value))
 
     def storage_class(self) -> str | None:
-        """Of objects that are made, as S3 has it; NotForTasksError: S3A knows none by that name."""
+        """Return S3's name of the storage class for new objects; None: not set.
+
+        Raises:
+            NotForTasksError: S3A has no storage class of that name.
+        """
         classes = {each.lower(): each for each in STORAGE_CLASSES}
         return self._known(STORAGE_CLASS, lambda value: classes.get(value.lower()))
 
     def encryption(self) -> str | None:
-        """How the store is to encrypt objects that are made; NotForTasksError: otherwise than by its own keys."""
+        """Return the server-side encryption for new objects, `AES256`; None: not set.
+
+        Raises:
+            NotForTasksError: another encryption is set, such as KMS or keys of the client.
+        """
         given = next(filter(None, map(self.text, ENCRYPTION)), None)
         if given is not None and given.lower() not in AES256:
             raise NotForTasksError(
@@ -160,9 +175,7 @@ class S3aSettings:
         return found
 
     def check_followed(self) -> None:
-        """Raises:
-        NotForTasksError: names a setting that only Spark follows.
-        """
+        """Raise NotForTasksError if a setting of the bucket asks something of writers that tasks do not do."""
         for name in names_of_bucket(self.bucket, self.names):
             asked = find_s3a_requirement(name)
             if asked is None and not may_ask_of_writers(name):
@@ -174,11 +187,11 @@ class S3aSettings:
                 raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
 
     def credentials(self) -> Credentials:
-        """Those that the first provider has that has any.
+        """Return the credentials of the first configured provider that has some.
 
         Raises:
-            NotForTasksError: it is one that the tasks cannot ask, and may differ from task to task.
-            NoCredentialsError: none has any.
+            NotForTasksError: tasks cannot use that provider, or would get other credentials from it than Spark.
+            NoCredentialsError: no provider has credentials.
         """
         providers = list(self._providers())
         for provider in providers:
@@ -230,7 +243,7 @@ def _unknown(provider: str, why: str) -> NotForTasksError:
 
 
 def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
-    """What the session says at this moment."""
+    """Read the bucket's S3A settings from the session as they are now."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     assert spark._jvm is not None
     system = spark._jvm.java.lang.System
@@ -242,7 +255,8 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
         has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
         names=_names(conf.getPropsWithPrefix(_PREFIX).keySet().toString()),
     )
-    # As S3AUtils.patchSecurityCredentialProviders: S3A's own files go before those of all file systems.
+    # S3A's credential files take precedence over Hadoop's for all file systems, as in
+    # S3AUtils.patchSecurityCredentialProviders.
     files = settings.text(_CREDENTIAL_FILES)
     if files:
         of_all = f"hadoop.{_CREDENTIAL_FILES}"
@@ -251,19 +265,19 @@ def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
 
 
 def _names(listed: str) -> tuple[str, ...]:
-    """Of a set in Java's own form, which costs one call where its members would take one each."""
+    """Parse the text of a Java set into its members, which saves one call to the JVM for each member."""
     return tuple(filter(None, listed.strip("[]").split(", ")))
 
 
 def find_storage(
     settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
 ) -> tuple[TableStorage, str | None]:
-    """How to reach the table's bucket, and why the tasks cannot reach it as Spark does, if they cannot.
+    """Return how tasks reach the table's bucket, and the reason if they cannot reach it as Spark does (else None).
 
     Raises:
-        ConfigurationError: a setting is malformed, `ingest.storage.*` name another store than the session does, or
-            nobody has credentials.
-        TableAccessError: AWS does not say in which region the bucket is.
+        ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
+            are no credentials.
+        TableAccessError: the bucket's region cannot be found.
     """
     own = table_storage(settings)
     _check_same_store(own, session)
@@ -309,7 +323,7 @@ def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
 
 
 def _place(endpoint: str | None) -> tuple[str, int | None]:
-    """Two endpoints with the same are the same store."""
+    """Return host and port of an endpoint, equal for two URLs of the same store; None and all AWS hosts are equal."""
     parts = urlsplit(endpoint or f"https://s3{_AWS}")
     host = parts.hostname or ""
     return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, parts.port or _PORTS.get(parts.scheme))

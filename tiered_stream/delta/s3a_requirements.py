@@ -1,7 +1,8 @@
-"""What `fs.s3a.*` of Spark's session may ask of a writer: those of Hadoop 3.5, as a part of the session's list.
+"""Requirements that the session's `fs.s3a.*` settings can set for a writer, for Hadoop 3.5.
 
-Names are without `fs.s3a.`; each may be one bucket's own (`fs.s3a.bucket.NAME.*`), which goes before that of all.
-Sources: `core-default.xml`, `Constants` and `RequestFactoryImpl` of hadoop-aws.
+They are part of the list in `writer_requirements.py`. Names here are without `fs.s3a.`. A setting of one bucket
+(`fs.s3a.bucket.NAME.*`) overrides the setting for all buckets. Sources: `core-default.xml`, `Constants` and
+`RequestFactoryImpl` of hadoop-aws.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from tiered_stream.delta.requirement import OFF, Handling, Kind, Requirement
 S3A_PREFIX = "fs.s3a."
 ACL, STORAGE_CLASS = "acl.default", "create.storage.class"
 ENCRYPTION = ("encryption.algorithm", "server-side-encryption-algorithm")
-"""The setting, and the name that it had before."""
+"""Name of the encryption setting, and its older name."""
 CANNED_ACLS = {
     "Private": "private", "PublicRead": "public-read", "PublicReadWrite": "public-read-write",
     "AuthenticatedRead": "authenticated-read", "AwsExecRead": "aws-exec-read", "BucketOwnerRead": "bucket-owner-read",
     "BucketOwnerFullControl": "bucket-owner-full-control",
 }  # fmt: skip
-"""Values of `acl.default` (Hadoop: `AWSCannedACL`), and what S3 calls them; objects have no `LogDeliveryWrite`."""
+"""S3's names by value of `acl.default` (Hadoop: `AWSCannedACL`); `LogDeliveryWrite` does not apply to objects."""
 STORAGE_CLASSES = frozenset(
     ("STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER", "GLACIER_IR",
      "DEEP_ARCHIVE", "OUTPOSTS")
@@ -31,7 +32,7 @@ _WRITES = (
     "acl", "bucket-key", "canned", "checksum", "class", "cse", "encod", "encrypt", "grant", "header", "hold", "kms",
     "lock", "metadata", "requester", "retention", "sign", "sse", "tag", "upload",
 )  # fmt: skip
-"""Words in the name of a setting that is not known here, by which it may ask something of a writer."""
+"""Words in an unknown setting's name that suggest that it sets a requirement for writers."""
 
 
 def _all(handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
@@ -101,18 +102,18 @@ _PREFIXES = tuple(each for each in S3A_REQUIREMENTS if each.name.endswith("*"))
 
 
 def find_s3a_requirement(name: str) -> Requirement | None:
-    """The entry of a setting, its name without `fs.s3a.`; None: nobody knows it."""
+    """Return the list's entry for a setting, named without `fs.s3a.`; None: the setting is not in the list."""
     full = S3A_PREFIX + name
     return _BY_NAME.get(full) or next((each for each in _PREFIXES if each.is_of(Kind.SESSION, full)), None)
 
 
 def may_ask_of_writers(name: str) -> bool:
-    """Whether a setting that is not known here may ask something of a writer, by its name."""
+    """Return whether the name of an unknown setting suggests that it sets a requirement for writers."""
     return any(word in name.lower() for word in _WRITES)
 
 
 def names_of_bucket(bucket: str, given: Iterable[str]) -> list[str]:
-    """The settings' names as they are in the list, of those that are for the bucket; `given` are without `fs.s3a.`."""
+    """Return the names of settings that apply to the bucket, without `bucket.NAME.`; `given` are without `fs.s3a.`."""
     own = f"bucket.{bucket}."
     names = (each.removeprefix(own) for each in given)
     return sorted({each for each in names if each == "bucket.probe" or not each.startswith("bucket.")})

@@ -1,6 +1,7 @@
-"""Whether Spark's session has what a table or a checkpoint needs: a file system, and Delta.
+"""Checks that Spark's session has what a table or a checkpoint needs: a file system, and Delta.
 
-Asked before anything starts: Spark itself would say it in the midst of a query, by hundreds of lines of Java's stack.
+The checks run before a query starts. Spark itself would fail in the middle of the query, with hundreds of lines of
+Java's stack trace.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _LISTED = "spark.jars.packages (where --packages is on the command line, it repl
 
 
 def check_table(spark: SparkSession, path: str | None) -> None:
-    """Whether Spark itself can write a table, in `path` or where the catalog has it.
+    """Check that Spark itself can write the table; `path` is its folder, or None for a table in the catalog.
 
     Raises:
-        ConfigurationError: the session lacks Delta, or a file system for the table; what to add.
+        ConfigurationError: the session lacks Delta, or a file system for the table; the error says what to add.
     """
     check_delta(spark)
     if path is not None:
@@ -35,10 +36,10 @@ def check_table(spark: SparkSession, path: str | None) -> None:
 
 
 def check_file_system(spark: SparkSession, what: str, path: str) -> None:
-    """Whether Spark can reach what is in `path` (Hadoop: `FileSystem.getFileSystemClass`).
+    """Check that Spark has a file system for `path` (Hadoop: `FileSystem.getFileSystemClass`).
 
     Raises:
-        ConfigurationError: the session has no such file system; names `what`, and the package to add.
+        ConfigurationError: the session has no such file system; the error names `what` and the package to add.
     """
     scheme = urlsplit(path).scheme
     if not scheme or is_connect(spark):
@@ -66,13 +67,13 @@ def _missing(scheme: str, hadoop_version: str) -> str:
 
 
 def check_delta(spark: SparkSession) -> None:
-    """Whether the session can write Delta tables.
+    """Check that the session can write Delta tables.
 
     Raises:
-        ConfigurationError: it lacks Delta's jar, its extension or its catalog; what to set.
+        ConfigurationError: the session lacks Delta's jar, extension or catalog; the error says what to set.
     """
     if is_connect(spark):
-        return  # the server's own business, which a client cannot look into
+        return  # a client cannot see the classes and settings of the server
     sources: Any = spark._jvm and spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
     try:
         found = sources.lookupDataSource("delta", spark._jsparkSession.sessionState().conf()).getName()
@@ -82,7 +83,7 @@ def check_delta(spark: SparkSession) -> None:
             f"conf/spark-s3.conf), or add {DELTA_PACKAGE} to {_LISTED}"
         ) from error
     extensions, catalog = (spark.conf.get(name, None) for name, _ in (EXTENSION, CATALOG))
-    # Another catalog may well bring Delta's along; and platforms with a Delta of their own need neither.
+    # Another catalog may include Delta's. Platforms with their own build of Delta need neither setting.
     if found == _DELTA_OF_JAR and (EXTENSION[1] not in (extensions or "") or not catalog):
         settings = " and ".join(map("=".join, (EXTENSION, CATALOG)))
         raise ConfigurationError(

@@ -1,7 +1,7 @@
-"""What Spark's session may ask of a writer: the session's part of the list in `writer_requirements.py`.
+"""Requirements that Spark's session can set for a writer: the session's part of the list in `writer_requirements.py`.
 
-A setting with the handling `SPARK_LANE` keeps every table from the direct lane while it is set to a value that is not
-among the entry's `off`. `s3a_requirements.py` has `fs.s3a.*`.
+A setting with the handling `SPARK_LANE` keeps every table from the direct lane, except with a value in the entry's
+`off`. `s3a_requirements.py` has the `fs.s3a.*` settings.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ _ASKED = tuple(each for each in SESSION_REQUIREMENTS if each.handling not in (Ha
 
 
 def settings_in_list(spark: SparkSession) -> dict[str, str]:
-    """The session's settings that the list knows, but for those that ask nothing of who commits.
+    """Return the session's settings that are in the list, without entries handled as `HONOURED` or `NOTHING`.
 
-    Each name is a call to the JVM, so only a prefix asks for all.
+    Each name costs one call to the JVM. Only entries that end in `*` need a read of all settings.
     """
     prefixes = tuple(each.name[:-1] for each in _ASKED if each.name.endswith("*"))
     found = {name: value for name, value in spark.conf.getAll.items() if name.startswith(prefixes)} if prefixes else {}

@@ -20,7 +20,7 @@ from tiered_stream.options.offset_json import offsets_from_dict
 from tiered_stream.options.types import LONG_MAX
 
 MOST_BYTES = 64 << 20
-"""Most bytes of a file in a checkpoint that are read."""
+"""Maximum size in bytes of a checkpoint file; larger files are not read."""
 _METADATA, _OFFSETS, _COMMITS = "metadata", "offsets", "commits"
 _BY_POSITION, _BY_ID = b"v1", b"v2"
 _HEADER_LINES = 2
@@ -36,24 +36,24 @@ def too_large(folder: str, name: str) -> CorruptDataError:
 
 
 class Folder(Protocol):
-    """A checkpoint's folder; errors are the folder's own."""
+    """Files of a checkpoint's folder; each implementation raises its own errors."""
 
     folder: str
 
     def entries(self, name: str = "") -> list[str]:
-        """Return the names in the folder, or in a folder in it; none where there is no such folder."""
+        """Return the names in the checkpoint's folder, or in its subfolder `name`; empty if there is no such folder."""
         ...
 
     def read(self, name: str) -> bytes | None:
-        """Return the file's bytes; None where there is no such file. CorruptDataError beyond `MOST_BYTES`."""
+        """Return a file's bytes; None: there is no such file. Raise CorruptDataError if it exceeds `MOST_BYTES`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEnds:
-    """Where a micro-batch ends: each source's offset as JSON, by the source's id; None where a source has none yet.
+    """End of a micro-batch: each source's offset as JSON, by the source's id; None: the source has no offset yet.
 
-    `has_ids`: ids are in the file. Where they are not, an id is the source's position in the query.
+    `has_ids` says whether the file has ids. If it has none, a source's id is its position in the query.
     """
 
     by_source: Mapping[str, str | None]
@@ -61,7 +61,7 @@ class BatchEnds:
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Next offset to read by partition; of two sources that read one partition, the offset that is behind.
+        """Next offset to read, by partition; the lower offset if two sources read the same partition.
 
         Empty: no source reads topics.
         """
@@ -80,11 +80,11 @@ def _positions(text: str | None) -> dict[TopicPartition, int]:
 
 
 def batch_ends(text: bytes) -> BatchEnds:
-    """Read a file of the folder `offsets`.
+    """Parse a file of the checkpoint's folder `offsets`.
 
     Raises:
-        UnsupportedDataError: it has another version.
-        CorruptDataError: it is damaged.
+        UnsupportedDataError: the file has an unknown version.
+        CorruptDataError: the file is damaged.
     """
     lines = text.splitlines()
     version = lines[0] if lines else b""
@@ -119,7 +119,7 @@ def _offset(source: bytes, colon: bytes, offset: bytes) -> tuple[str, str | None
 
 
 class SparkCheckpoint:
-    """A query's checkpoint; errors are the folder's, and those that each method names."""
+    """Reader of a query's checkpoint; methods also raise the errors of the folder."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -150,7 +150,7 @@ class SparkCheckpoint:
         return self._last(_OFFSETS)
 
     def ends(self, batch_id: int) -> BatchEnds | None:
-        """Return where a micro-batch ends; None where Spark has deleted the file, or has not written it.
+        """Return where a micro-batch ends; None: Spark has deleted the file, or has not written it yet.
 
         Raises:
             UnsupportedDataError: the file has a version that is not known here.
@@ -163,7 +163,7 @@ class SparkCheckpoint:
             return batch_ends(text)
 
     def _last(self, log: str) -> int | None:
-        """Return the highest number among the names, as Spark takes names for micro-batches."""
+        """Return the highest number among the file names that Spark counts as micro-batches; None: there is none."""
         numbers = [int(name) for name in self._folder.entries(log) if name.isascii() and name.isdecimal()]
         return max((number for number in numbers if number <= LONG_MAX), default=None)
 

@@ -1,4 +1,4 @@
-"""The Spark lane: rows go through Spark's Delta sink."""
+"""The Spark lane: Spark's Delta sink writes the rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tiered_stream.spark_session import refuse_connect
 
 @dataclass(frozen=True)
 class SparkLane:
-    """A query that is ready to start; `rows` by topic, one of '' being for all others."""
+    """Query of the Spark lane that is ready to start; `rows` are row formats by topic, '' for all other topics."""
 
     spark: SparkSession
     settings: Mapping[str, str]
@@ -57,11 +57,11 @@ class SparkLane:
     bounded: BoundedRun | None
 
     def start(self) -> StreamingQuery:
-        """Start it.
+        """Start the query.
 
         Raises:
-            ConfigurationError: with Spark Connect there can be no table for dead letters.
-            TableError: the table for dead letters cannot be made.
+            ConfigurationError: a table for dead letters is set, which Spark Connect does not support.
+            TableError: the table for dead letters cannot be created.
         """
         register(self.spark)
         dead_letter_table = row_settings(self.settings).dead_letter_table
@@ -82,11 +82,11 @@ class SparkLane:
 
     @property
     def _growth(self) -> dict[str, str]:
-        """Delta's option by which new columns become the table's; without it the session decides."""
+        """Delta's option that adds new columns to the table; empty: the session's settings decide."""
         return {} if evolution_of(self.settings) is Evolution.NONE else {"mergeSchema": "true"}
 
     def _decoded(self, records: DataFrame) -> DataFrame:
-        """Rows and dead letters, with what can be asked of rows here; Delta itself refuses what breaks the rest."""
+        """Decode records to rows and dead letters; rules that cannot be checked here are left to Delta itself."""
         hows = {
             topic: replace(how, evolution=Evolution.NONE, rules=certain_rules(how.rules, how.written))
             for topic, how in self.rows.items()
@@ -95,7 +95,7 @@ class SparkLane:
         return classified(records, hows, shared_columns(self.rows.values(), day), day)
 
     def _table_rows(self, records: DataFrame) -> DataFrame:
-        """The rows, where nothing is set aside."""
+        """Return the table's rows of a query that has no table for dead letters."""
         if not all(how.is_plain for how in self.rows.values()):
             return good_rows(self._decoded(records))
         day = self.files.day_column
@@ -143,7 +143,7 @@ class SparkLane:
         address = find_address(self.spark, name)
         files = replace(self.files, uri=address.uri or "", day_column=None)
         grow = growth_of(self.spark, address, files, Committer(COMMIT_BY_SPARK, "it is the Spark lane"), Evolution.ADD)
-        # A table that an earlier version made gets the columns that it lacks.
+        # A table that an earlier version created gets the columns that it lacks.
         if grow is not None:
             grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
         target = TableTarget(name, files, dead_letter_columns(), self.settings)
@@ -152,7 +152,7 @@ class SparkLane:
 
 @dataclass(frozen=True)
 class _DeadLetters:
-    """The table for dead letters of the table whose key is `key`; commits in the order that `dead_letters.py` tells."""
+    """Table for dead letters of the table `key`; commits follow the order that `dead_letters.py` describes."""
 
     spark: SparkSession
     address: TableAddress
@@ -160,7 +160,10 @@ class _DeadLetters:
     key: str
 
     def commit(self, letters: DataFrame, count: int, transaction: str, batch_id: int) -> None:
-        """Let the table have the letters as those of the batch, which `key` does not have, and no others."""
+        """Commit the batch's dead letters, and first remove any that an earlier try of the batch has committed.
+
+        The table `key` does not have the batch yet. `count` is the number of dead letters.
+        """
         place = table_location(self.spark, self.address)
         if _has(self.spark, self.address, transaction, batch_id):
             remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
@@ -170,20 +173,20 @@ class _DeadLetters:
             _append(letters, place, transaction, batch_id, {})
 
     def claim_replaced(self, transaction: str, replaced: str) -> None:
-        """Set the older dead letters apart whose records get rows in place of others, before they do.
+        """Claim the older dead letters of records whose rows are about to be replaced.
 
-        A redrive leaves them alone from then on, because the table never gets a batch of the query that they now name.
-        `replaced` is a condition on Kafka's columns.
+        Redrives skip claimed dead letters, because these name a query of which the table never gets a batch. `replaced`
+        is a condition on Kafka's columns that selects the records.
 
         Raises:
-            TableError: a redrive has marked some of them, and is not at its end: it may bring their rows in later.
+            TableError: an unfinished redrive has marked some of the dead letters, and may append their rows later.
         """
         ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
         older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
         claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
         which, marked = ours & older & sql.expr(replaced), sql.col("redrive").isNotNull()
         update_dead_letters(self.spark, self.target, which & ~marked, claimed)
-        # Once claimed, a letter gets no mark any more.
+        # Claimed dead letters cannot be marked, so it is enough to check after the claim.
         if has_dead_letters(self.spark, self.target, which & marked):
             raise TableError(
                 f"a redrive has begun with dead letters of these records in {self.target.name}, and is not at its end: "
@@ -191,7 +194,7 @@ class _DeadLetters:
             )
 
     def remove_claimed(self, transaction: str) -> None:
-        """Remove the dead letters that were set apart, once the table has the rows."""
+        """Remove the dead letters that `claim_replaced` has claimed, once the table has their rows."""
         claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
         remove_dead_letters(self.spark, self.target, claimed)
 
@@ -213,7 +216,10 @@ def _append(
     options: Mapping[str, str],
     replaced: str | None = None,
 ) -> None:
-    """Delta leaves out a batch whose transaction the table has."""
+    """Append rows to the table, or overwrite the rows that match `replaced`, under an application transaction.
+
+    Delta skips the write if the table already has this transaction.
+    """
     writer = rows.write.format("delta").options(**options).mode("append")
     writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)
     if replaced is not None:

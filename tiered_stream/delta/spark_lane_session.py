@@ -1,4 +1,4 @@
-"""What Spark's session may say by which its Delta sink would change values without a word: refused by name."""
+"""Checks for session settings with which Spark's Delta sink would silently change values; such settings are refused."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ def check_spark_sink(
     *,
     typed: bool,
 ) -> None:
-    """Whether rows arrive in the table as they are written; `typed`: there are columns other than Kafka's own.
+    """Check that Spark's Delta sink would store the written values unchanged.
+
+    `typed` says that there are columns other than Kafka's own.
 
     Raises:
-        ConfigurationError: values would be changed; names the column, or the setting.
+        ConfigurationError: values would be changed; the error names the column or the setting.
     """
     check_times(table, found.fields, written)
     if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and _has_instants(written):

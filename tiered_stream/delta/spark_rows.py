@@ -1,7 +1,7 @@
-"""Records that Spark holds, to rows and dead letters: by the direct lane's decoder, in Spark's Python workers.
+"""Conversion of Spark's records to rows and dead letters, by the direct lane's decoder in Spark's Python workers.
 
-So both lanes make the same of any bytes. Spark's own functions would not: `from_avro` makes a row of nulls of what is
-malformed, or fails the query, and `from_json` computes for hours what a few bytes ask for.
+With one decoder, both lanes give the same result for any bytes. Spark's own functions would not: `from_avro` turns a
+malformed value into a row of nulls, or fails the query, and a few bytes can make `from_json` compute for hours.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _ROW, _DEAD = "row", "dead"
 def classified(
     records: DataFrame, hows: Mapping[str, RowFormat], columns: StructType, day_column: str | None
 ) -> DataFrame:
-    """What becomes of each record: two structs, of which one is null, a row of `columns` and a dead letter.
+    """Decode records to a DataFrame of two structs, `row` (with `columns`) and `dead`, of which one is null.
 
-    `hows` are by topic; one of '' is for all others. Records have headers, where they are wanted.
+    `hows` are row formats by topic; '' stands for all other topics. `records` must have headers if these are needed.
     """
     made = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
     return records.mapInArrow(_to_sides(hows, day_column, arrow_schema(made)), made)
 
 
 def good_rows(found: DataFrame) -> DataFrame:
-    """The rows among `classified` records, in the table's columns."""
+    """Return the rows among the records from `classified`, in the table's columns."""
     return found.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
 
 
 def dead_letters(found: DataFrame, target: str, query: str, batch: int) -> DataFrame:
-    """The dead letters among `classified` records, with the table and the batch that they belong to."""
+    """Return the dead letters among the records from `classified`, labelled with their table, query and batch."""
     letters = found.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
     labels = {"target": sql.lit(target), "query": sql.lit(query), "batch": sql.lit(batch).cast("bigint")}
     return letters.withColumns(labels)
@@ -66,7 +66,13 @@ def _to_sides(hows: Mapping[str, RowFormat], day_column: str | None, schema: pa.
 
 
 def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
-    """What `kind` has more is null: topics that share a table may have different columns."""
+    """Return the batch as an array of the struct type `kind`; fields that the batch lacks are null.
+
+    Topics that share a table may have different columns.
+
+    Raises:
+        TableError: a column has a type that does not fit.
+    """
     made, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
     if misfit is not None and misfit.true_count:
         raise TableError(
@@ -77,15 +83,16 @@ def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
 
 
 def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
-    """The table's columns of decoded rows, that of the day last."""
+    """Return the table's columns of decoded rows, followed by the day column if the table has one."""
     made = table_view(rows)
     return made.append_column(day_column, day_dates(rows)) if day_column else made
 
 
 def decoded_batches(hows: Mapping[str, RowFormat], batches: Batches) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
-    """Spark's batches of any records, with all their columns, and what becomes of the records.
+    """Decode Spark's batches; yield the records with all their columns, and their rows and dead letters.
 
-    Records of one partition at a time in offset order, each offset once. `hows` as in `classified`.
+    Each pair has records of one partition in offset order, and each offset once. `hows` are row formats by topic; ''
+    stands for all other topics.
     """
     decoders: dict[str, RowDecoder] = {}
     for batch in batches:
@@ -99,13 +106,13 @@ def decoded_batches(hows: Mapping[str, RowFormat], batches: Batches) -> Iterator
 
 
 def _as_kafka_has_them(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Kafka's columns, with the types that they have here: Spark's have the session's time zone."""
+    """Return Kafka's columns with the record decoder's types; Spark's timestamps have the session's time zone."""
     names = [name for name in SCHEMA_WITH_HEADERS.names if name in batch.schema.names]
     return batch.select(names).cast(pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in names]))
 
 
 def _by_offset(records: pa.RecordBatch) -> Batches:
-    """Runs of records, sorted by key, whose offsets grow in one partition."""
+    """Split records that are sorted by `RECORD_KEYS` into runs of one partition with strictly growing offsets."""
     columns = [records.column(name) for name in RECORD_KEYS]
     topics = columns[0].dictionary_encode().indices.to_numpy()
     numbers, offsets = columns[1].to_numpy(), columns[2].to_numpy()

@@ -1,7 +1,7 @@
-"""Types as SQL text, and back: the same whatever `spark.sql.timestampType` says `TIMESTAMP` stands for.
+"""Conversion of types to SQL text and back, independent of `spark.sql.timestampType`.
 
-A schema's text says TIMESTAMP for an instant and TIMESTAMP_NTZ for a local time. Spark's parser takes the first for the
-second where the session says so, and the table would then depend on the session that has made it.
+In a schema's text TIMESTAMP means an instant, and TIMESTAMP_NTZ a local time. With `spark.sql.timestampType` a session
+can make Spark's parser read TIMESTAMP as a local time. The table would then depend on the session that creates it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tiered_stream.spark_session import is_connect
 
 TIMESTAMP_TYPE = "spark.sql.timestampType"
 _INSTANTS = "TIMESTAMP_LTZ"
-"""The setting's default. In SQL, the type's name that no setting changes."""
+"""Default of the setting, and the name in SQL of the instant type, which no setting changes."""
 
 
 def sql_type(kind: DataType) -> str:
-    """The type as SQL has it."""
+    """Return a Spark type as SQL text, such as `ARRAY<BIGINT>`."""
     match kind:
         case TimestampType():
             return _INSTANTS
@@ -35,20 +35,20 @@ def sql_type(kind: DataType) -> str:
 
 
 def sql_columns(schema: StructType) -> str:
-    """The columns as `CREATE TABLE` has them, without parentheses."""
+    """Return the columns as text for `CREATE TABLE`, without parentheses."""
     return ", ".join(f"{sql_name((each.name,))} {sql_type(each.dataType)}{_null(each)}" for each in schema)
 
 
 def sql_name(path: Sequence[str]) -> str:
-    """A column, or a field within columns, as SQL has it."""
+    """Return the quoted SQL name of a column, or of a nested field given by its path."""
     return ".".join(f"`{name.replace('`', '``')}`" for name in path)
 
 
 def parse_ddl(text: str) -> DataType:
-    """What a DDL string says, by Spark's own parser.
+    """Parse a DDL string with Spark's own parser; TIMESTAMP is an instant, whatever the session says.
 
     Raises:
-        ParseException: it is none.
+        ParseException: the text is not a DDL string.
     """
     with _instants():
         return DataType.fromDDL(text)
@@ -64,7 +64,7 @@ def _null(field: StructField) -> str:
 
 @contextmanager
 def _instants() -> Iterator[None]:
-    """Within, TIMESTAMP is an instant for Spark's parser in this thread."""
+    """Make Spark's parser read TIMESTAMP as an instant in this thread, within the `with` block."""
     spark = SparkSession.getActiveSession()
     given = (spark and spark.conf.get(TIMESTAMP_TYPE, None)) or _INSTANTS
     if spark is None or given.upper() == _INSTANTS:
@@ -77,7 +77,7 @@ def _instants() -> Iterator[None]:
         finally:
             spark.conf.set(TIMESTAMP_TYPE, given)
         return
-    # The parser asks the thread's session. A copy of it leaves other threads of the user's alone.
+    # The parser reads the settings of the thread's session. A copied session does not affect the user's other threads.
     java: Any = spark._jsparkSession
     copy = java.cloneSession()
     copy.conf().set(TIMESTAMP_TYPE, _INSTANTS)

@@ -1,4 +1,4 @@
-"""A checkpoint's folder, local or in S3, without Spark."""
+"""Access without Spark to a checkpoint's folder, local or in S3."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tiered_stream.errors import CorruptDataError
 
 
 class StoredFolder:
-    """The folder at a URI of `file_systems.uri_of`, which the user knows as `folder`. Its methods raise OSError."""
+    """Checkpoint folder at `uri` (from `file_systems.uri_of`); errors call it `folder`. Methods raise OSError."""
 
     def __init__(self, folder: str, uri: str, storage: TableStorage) -> None:
         self.folder = folder
         self._files = open_folder(uri, storage)
 
     def entries(self, name: str = "") -> list[str]:
-        """Return the names in the folder, or in a folder in it; none where there is no such folder."""
+        """Return the names in the checkpoint's folder, or in its subfolder `name`; empty if there is no such folder."""
         return [each.base_name for each in self._files.get_file_info(fs.FileSelector(name, allow_not_found=True))]
 
     def read(self, name: str) -> bytes | None:
-        """Return the file's bytes; None where there is no such file.
+        """Return a file's bytes; None: there is no such file.
 
         Raises:
-            CorruptDataError: it has more than `MOST_BYTES`, or is no file.
+            CorruptDataError: the file has more than `MOST_BYTES`, or `name` is not a file.
         """
         info = self._files.get_file_info(name)
         if info.type is fs.FileType.NotFound:

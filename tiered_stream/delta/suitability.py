@@ -1,4 +1,4 @@
-"""Whether a table suits the direct lane, and how tasks reach it."""
+"""Decision whether a table suits the direct lane, and how tasks reach the table's store."""
 
 from __future__ import annotations
 
@@ -51,21 +51,29 @@ NO_DELTALAKE = "the package deltalake is not installed (pip install 'tiered-stre
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """Whether a table suits the direct lane."""
+    """Result of the check whether a table suits the direct lane."""
 
     table: TableDescription | None
-    """What deltalake knows of it; what it does not know is left to Spark."""
+    """Description of the table as deltalake reads it; None: deltalake cannot read it, so Spark writes the table."""
     why_not: str | None
-    """What keeps it from the direct lane."""
+    """Reason that keeps the table from the direct lane; None: the table suits the direct lane."""
     committer: Committer | None = None
     rows: Mapping[str, RowFormat] = field(default_factory=dict)
-    """What was planned, as the table has it, with its rules."""
+    """Planned row formats, by topic, fitted to the table and with its rules."""
     make: Callable[[], Suitability] | None = None
-    """The table is missing: lets Spark make it, and tells what it has become, which `table` only foretells."""
+    """Function that lets Spark create a missing table, and returns the created table's suitability.
+
+    While the table is missing, `table` describes the table as it is expected to become. None: nothing to create.
+    """
 
 
 def reach(spark: SparkSession, uri: str, settings: Mapping[str, str]) -> tuple[TableStorage, str | None]:
-    """How the tasks reach the table, and why they cannot, if they cannot; errors as `find_storage`."""
+    """Return how tasks reach the table's store, and the reason if they cannot (else None).
+
+    Raises:
+        ConfigurationError: a storage setting is wrong, or there are no credentials.
+        TableAccessError: the region of the table's bucket cannot be found.
+    """
     if is_connect(spark):
         return table_storage(settings), _NO_JVM
     parts = urlsplit(uri)
@@ -85,14 +93,14 @@ def look_at(
     *,
     checked: bool = False,
 ) -> Suitability:
-    """Open the table and see what it allows; one that deltalake commits to is made when it is missing.
+    """Open the table and check if it suits the direct lane; create a missing table if deltalake commits to it.
 
-    `rows`, by topic, may still become what the table asks for; without them, rows of `schema` are written already,
-    `checked` by the table's rules or not.
+    `rows` are planned row formats, by topic, which are fitted to the table. Without `rows`, the rows are in files
+    already and have `schema`; `checked` says whether they were checked by the table's rules.
 
     Raises:
-        ConfigurationError: the table does not fit, or nobody can commit as it is asked for.
-        TableAccessError: its store refuses, or does not answer.
+        ConfigurationError: the rows do not fit into the table, or `ingest.commit` names a library that cannot commit.
+        TableAccessError: the table's store refuses access, or does not respond.
     """
     if find_spec("deltalake") is None:
         return Suitability(None, NO_DELTALAKE)
@@ -113,7 +121,7 @@ def look_at(
             table = make_table(files, schema, properties, lock_for_making(spark, files))
             found = describe(table)
     except TableAccessError:
-        raise  # Spark would be refused too, or would find another table
+        raise  # the store would refuse Spark too, or Spark would find another table
     except TableError as error:
         return Suitability(None, str(error))
     if rows:
@@ -132,7 +140,11 @@ def look_at(
 
 
 def _left_to_spark_by_session(spark: SparkSession) -> str | None:
-    """What the session asks that leads to the Spark lane. Raises ConfigurationError: it asks what no lane does."""
+    """Return the session's requirement that only the Spark lane meets, in one line; None: there is none.
+
+    Raises:
+        ConfigurationError: the session has a requirement that no lane meets.
+    """
     asked = list(asked_by_session(settings_in_list(spark)))
     for each in asked:
         if each.requirement.handling is Handling.REFUSED:
@@ -144,7 +156,7 @@ def _left_to_spark_by_session(spark: SparkSession) -> str | None:
 def _make_and_look(
     address: TableAddress, files: TableFiles, make: Callable[[TableAddress], None], look: Callable[[], Suitability]
 ) -> Suitability:
-    # With the checksum from which Delta's commits go on: without one the first reads the table's state.
+    # Spark also writes the version's checksum. Without a checksum Delta's first commit reads the table's whole state.
     make(address)
     made = look()
     if made.make is not None:
@@ -167,7 +179,7 @@ def _grown(
 
 
 def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> TableDescription:
-    """Raises ConfigurationError: Delta refuses a column."""
+    """Return the expected description of a table to create. Raise ConfigurationError if Delta refuses a column."""
     check_new_columns(schema, properties)
     partition_columns = (files.day_column,) if files.day_column else ()
     features = frozenset([CLUSTERING] if files.cluster_by else [])
@@ -175,13 +187,13 @@ def _to_be_made(files: TableFiles, schema: StructType, properties: Mapping[str, 
 
 
 def fitted(rows: Mapping[str, RowFormat], table: TableDescription) -> dict[str, RowFormat]:
-    """Rows, by topic, as the table has them, with its rules."""
+    """Return the row formats, by topic, fitted to the table's types and with the table's rules."""
     rules = table_rules(table)
     return {topic: replace(fit_to_table(how, table.fields), rules=rules) for topic, how in rows.items()}
 
 
 def _check_widening(address: TableAddress, settings: Mapping[str, str], found: TableDescription) -> None:
-    """Raises ConfigurationError: columns of the table are to become wider, and cannot."""
+    """Raise ConfigurationError if the settings want columns to become wider and the table does not allow it."""
     if evolution_of(settings) is Evolution.WIDEN and not type_widening.is_enabled(found.configuration):
         raise ConfigurationError(
             f"{SCHEMA_EVOLUTION.name} is {Evolution.WIDEN}, but columns of the table {address} cannot become wider: "

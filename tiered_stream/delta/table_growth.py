@@ -1,6 +1,6 @@
-"""Columns and nested fields that a table gets more, and columns that become wider, by commits before the rows.
+"""Schema evolution: commits that add columns and nested fields to a table, or widen columns, before rows are committed.
 
-A reader finds new ones null in older files. Two queries may add the same: who comes second finds it there.
+New columns are null in rows of older files. If two queries add the same column, the second query finds it in the table.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ log = logging.getLogger(__name__)
 FieldPath = tuple[str, ...]
 _TypedPath = tuple[FieldPath, DataType]
 Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
-"""Gives the table what it lacks of a schema, its fields being these; whether it lacked anything."""
+"""Function that adds to a table what it lacks of a schema, given the table's fields in Spark's JSON and the schema.
+
+It returns whether the table lacked anything."""
 
 
 def growth_of(
     spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
 ) -> Grow | None:
-    """By whoever commits to the table; None: it does not grow. It raises TableError: the table refuses the columns."""
+    """Return the function that evolves the table's schema, through the library that commits to the table.
+
+    None: the evolution is `none`. The function raises TableError if the table refuses the columns.
+    """
 
     def grow(fields: Sequence[Mapping[str, Any]], wanted: StructType) -> bool:
         there = StructType.fromJson({"type": "struct", "fields": list(fields)})
@@ -64,7 +69,7 @@ def growth_of(
 
 
 def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
-    """Raises TableError: Delta refuses a new field, which deltalake would add."""
+    """Raise TableError if Delta refuses the name of a new field; deltalake would add the field anyway."""
     try:
         for path, kind in missing:
             check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
@@ -79,19 +84,25 @@ def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPat
 
 
 def missing_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
-    """The fields of `wanted` that are not there, each with its path; those of lists and maps too (Delta: `element`)."""
+    """Yield path and type of each field of `wanted` that `there` lacks, also within lists and maps.
+
+    Paths have Delta's steps `element` and `value` for the items of lists and maps.
+    """
     return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is None)
 
 
 def wider_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
-    """The fields that are wider in `wanted`, paths as of `missing_fields`."""
+    """Yield path and wanted type of each field that is wider in `wanted` than in `there`, also in lists and maps."""
     return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is not None and is_wider(kind, old))
 
 
 def _compared(
     there: DataType, wanted: DataType, path: FieldPath
 ) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
-    """The fields of `wanted` that are not there, or that have no fields: path, the type that is there, the wanted."""
+    """Yield path, type in `there` and wanted type of the fields of `wanted` that are missing or have no inner fields.
+
+    The type in `there` is None if the field is missing.
+    """
     match there, wanted:
         case StructType(), StructType():
             known = {field.name.lower(): field for field in there}

@@ -1,4 +1,4 @@
-"""The commits in a table's log, file by file (Delta protocol: "Delta Log Entries"); no state is made of them."""
+"""Reader of single commit files in a table's log (Delta protocol: "Delta Log Entries"); it builds no table state."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _BUFFER_BYTES = 1 << 20
 
 
 class TableLog:
-    """Reads through the file system by which the tasks write.
+    """Reader of a table's log, through the file system with which tasks write.
 
-    Most answers are None where not all of the versions asked for are there: old ones are removed in the end
-    (`delta.logRetentionDuration`). All raise `TableError` where the log cannot be read.
+    Most methods return None if one of the versions is not there, because Delta removes old versions
+    (`delta.logRetentionDuration`). All methods raise `TableError` if the log cannot be read.
     """
 
     def __init__(self, files: TableFiles) -> None:
         self._files = files
 
     def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
-        """The query's newest batch that the versions `first` to `last` brought; -1: none."""
+        """Return the query's newest batch in the versions `first` to `last`; -1: none; None: a version is missing."""
         try:
             found = self._actions(first, last, b'"txn"', ("txn",))
             return max((_batch(txn) for txn in found if txn.get("appId") == query_id), default=-1)
@@ -42,10 +42,13 @@ class TableLog:
             raise TableError(f"the table {self._files.uri}: {error}") from error
 
     def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
-        """The topics' ids in the query's newest commit of the versions `first` to `last` that has any."""
+        """Return the topic ids in the query's newest commit that has some, in the versions `first` to `last`.
+
+        The result is by topic, and empty if no such commit is found.
+        """
         for version in range(last, first - 1, -1):
             newest = self.newest_batch(query_id, version, version)
-            if newest is None:  # removed, and so are those before
+            if newest is None:  # this version is removed, and so are all earlier ones
                 break
             if newest >= 0 and (found := self._ids_in(version)):
                 return found
@@ -62,7 +65,10 @@ class TableLog:
         return {}
 
     def mentioned(self, paths: Collection[str], first: int, last: int) -> set[str] | None:
-        """Those of the data files that the versions `first` to `last` added or removed."""
+        """Return the data files of `paths` that the versions `first` to `last` add or remove.
+
+        None: a version is missing.
+        """
         wanted, found = frozenset(paths), set[str]()
         try:
             for file in self._actions(first, last, b'"path"', ("add", "remove")):
@@ -74,7 +80,7 @@ class TableLog:
         return found
 
     def digest(self, version: int) -> bytes | None:
-        """Of the version's file, by which it is known again."""
+        """Return the SHA-256 of the version's file, to recognize the file later; None: the file is not there."""
         try:
             with self._stream(version) as stream:
                 return hashlib.file_digest(io.BufferedReader(stream, _BUFFER_BYTES), "sha256").digest()
@@ -84,7 +90,14 @@ class TableLog:
             raise self._unreadable(version, error) from error
 
     def _actions(self, first: int, last: int, having: bytes, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-        """The actions of these kinds in the versions, both included; only lines that have `having` are parsed."""
+        """Yield the actions of these kinds in the versions `first` to `last`, in order.
+
+        Only lines that contain the bytes `having` are parsed.
+
+        Raises:
+            FileNotFoundError: a version is not there.
+            TableError: a version cannot be read.
+        """
         for version in range(first, last + 1):
             try:
                 with self._stream(version) as stream:
@@ -105,7 +118,7 @@ class TableLog:
 
 
 def _of_kinds(line: object, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
-    """Raises ValueError: the line is no action."""
+    """Yield the actions of these kinds in a parsed line of the log. Raise ValueError if the line is not an action."""
     if not isinstance(line, dict):
         raise ValueError(f"{line!r:.80} is no action")
     for kind in kinds:
@@ -117,7 +130,11 @@ def _of_kinds(line: object, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
 
 
 def _topic_ids(metadata: object) -> dict[str, UUID]:
-    """Raises ValueError: there are ids, and they are none. What others write there is their own."""
+    """Return the topic ids in a commit's user metadata, by topic; empty if other writers wrote the metadata.
+
+    Raises:
+        ValueError: the metadata has topic ids, but they are malformed.
+    """
     try:
         told = orjson.loads(metadata) if isinstance(metadata, str) else None
     except orjson.JSONDecodeError:

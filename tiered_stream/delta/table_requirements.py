@@ -1,4 +1,4 @@
-"""What a table and its columns may ask of a writer: the tables' part of the list in `writer_requirements.py`.
+"""Requirements that a table and its columns can set for a writer: their part of the list in `writer_requirements.py`.
 
 Sources: Delta's protocol ("Writer Requirements", "Table Features", "Column Metadata", "Table Properties"),
 delta-spark's `TableFeature` and `DeltaConfigs`, and Spark's metadata of columns.
@@ -12,7 +12,7 @@ from tiered_stream.delta.requirement import OFF, Handling, Kind, Requirement
 from tiered_stream.delta.text_limits import DECLARED_TYPE
 
 CLUSTERING = "clustering"
-"""Of tables that `OPTIMIZE` clusters: who appends writes statistics of the columns by which it does."""
+"""Table feature of tables that `OPTIMIZE` clusters; writers must add statistics of the clustering columns to files."""
 CONSTRAINT_PREFIX = "delta.constraints."
 COLUMN_MAPPING = "delta.columnMapping.mode"
 _HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Handling.BY_SPARK, Handling.SPARK_LANE

@@ -1,8 +1,8 @@
-"""Record batches into one table's Parquet files, on an executor, one pass, memory bounded.
+"""Writer of record batches to one table's Parquet files, on an executor, in one pass and with bounded memory.
 
-Batches wait until there is enough for a row group; where they are of several days, for `SEVERAL_DAYS` of them. A file
-that has reached its size is closed, and the next one begun. Nothing is visible before the driver commits it: what a
-failed task leaves behind, nobody refers to, and VACUUM takes it.
+Batches wait until there are enough rows for a row group, or for `SEVERAL_DAYS` row groups if the rows are of several
+days. When a file has reached its size, it is closed and the next one begins. Files are invisible until the driver
+commits them. Nothing refers to files that a failed task leaves behind, and VACUUM removes them.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.storage.throttle import Pace
 
 ROW_GROUP_BYTES = 16 << 20
-"""Of Arrow memory: what one task's rows take while they wait. Larger ones gain nothing, and their memory costs time."""
+"""Arrow bytes of a task's rows that wait for one row group. Larger row groups gain nothing, and memory costs time."""
 SEVERAL_DAYS = 4
-"""So many times these bytes wait where they are of several days: each is to have one file, and that a large one."""
+"""Factor on `ROW_GROUP_BYTES` for rows of several days, so that each day gets one large file."""
 MOST_OPEN_FILES = 16
-"""Files at once in one task; one more, and the file that was longest without rows is closed."""
+"""Maximum number of open files in a task; before one more opens, the file that got no rows for longest is closed."""
 
 
 class TableWriter:
-    """One task's files of one table, one for each day at a time where the table is partitioned by it."""
+    """Writer of one task's files of one table; a table partitioned by day has one open file for each day."""
 
     def __init__(
         self, files: TableFiles, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
     ) -> None:
-        """`threads`: those of the task, where it writes other tables too."""
+        """`threads` are the task's upload threads, shared by all its tables; None: this writer gets its own."""
         self._files = files
         self._threads, self._shared = threads or UploadThreads(), threads is not None
         self._task = task
@@ -65,11 +65,11 @@ class TableWriter:
 
     @property
     def held_bytes(self) -> int:
-        """Memory of rows that wait, and of open files that are in memory."""
+        """Bytes of memory of waiting rows, and of open files that are kept in memory."""
         return self._waiting.bytes + sum(file.bytes_in_memory for file in self._open.values())
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Take rows of one partition, at least one, in offset order; those of another schema go to other files."""
+        """Add rows of one partition: at least one row, in offset order; rows with another schema go to other files."""
         if self._schema != batch.schema:
             self.flush()
             self._schema = batch.schema
@@ -79,21 +79,21 @@ class TableWriter:
             self._write(self._waiting.take(keep=most // 2))
 
     def flush(self) -> None:
-        """Write what still waits, and close every file."""
+        """Write all waiting rows, and close every file."""
         self._write(self._waiting.take())
         with _named_errors(self._files):
             for day in list(self._open):
                 self._finish(day)
 
     def finish(self) -> list[DataFile]:
-        """Flush, and wait until all files are there; all that were written."""
+        """Flush, wait until all files are stored, and return every file that was written."""
         self.flush()
         with _named_errors(self._files):
             self._folder.wait()
         return self._finished
 
     def close(self) -> None:
-        """Let go of files that are not finished, if there are any: the task has failed."""
+        """Discard unfinished files, which exist only if the task has failed, and free the writer's resources."""
         for file in self._open.values():
             file.close()
         self._folder.close()
@@ -101,7 +101,10 @@ class TableWriter:
             self._threads.close()
 
     def _write(self, days: list[DayRows]) -> None:
-        """Days with an open file go first, then the largest; their files stay open, up to `MOST_OPEN_FILES`."""
+        """Write rows of several days, and leave at most `MOST_OPEN_FILES` files open.
+
+        Days that have an open file come first, then the days with the most rows.
+        """
         with _named_errors(self._files):
             for number, rows in enumerate(sorted(days, key=lambda each: each.day not in self._open)):
                 self._append(rows)
@@ -111,7 +114,7 @@ class TableWriter:
     def _append(self, rows: DayRows) -> None:
         for partition, batch in rows.batches:
             file = self._open.pop(rows.day, None) or self._begin(rows.day, batch.schema)
-            # Taken out and put in again: the first is always the one that was longest without rows.
+            # Pop and insert keep the dict ordered: its first file is always the one that got no rows for longest.
             self._open[rows.day] = file
             file.append(partition, batch)
             if file.waiting_bytes >= self._most:
@@ -166,7 +169,7 @@ class _OpenFile:
         self.waiting_bytes += batch.nbytes
 
     def write_row_group(self) -> int:
-        """Write what waits, if anything does; the file's size so far."""
+        """Write the waiting rows as a row group, if there are any; return the file's size so far, in bytes."""
         if not self._waiting:
             return int(self._sink.tell())
         if self._parquet is None:
@@ -177,7 +180,7 @@ class _OpenFile:
         self._parquet.write_table(rows, row_group_size=rows.num_rows)
         self._folder.grown(self._sink)
         size = int(self._sink.tell())
-        # How small a row group gets is known when it is written; the next one waits for it.
+        # A row group's compressed size is known only after it is written, so the wait delays the next row group.
         self._pace(size - self._paced)
         self._paced = size
         return size

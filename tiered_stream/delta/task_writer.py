@@ -1,7 +1,7 @@
-"""What one task writes: rows of its splits, to the files of as many tables as they are for, memory bounded.
+"""Writer of a task's rows: it reads the task's splits and writes the files of all their tables, with bounded memory.
 
-Splits come by topic, so the table that was longest without rows has most likely got its last: its files are closed
-first where memory or open files are short.
+Splits are ordered by topic. So the table that got no rows for longest has probably got its last row: its files are
+closed first when memory or open files are short.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tiered_stream.read import SplitReader, TaskStorage
 from tiered_stream.storage.throttle import Pace, pace_of
 
 _Key = tuple[str, str]
-"""The keys of the table that gets the rows, and of the table with which they are committed: `DataFile.share`."""
+"""Key of the table that gets the rows, and key of the table with which they are committed (`DataFile.share`)."""
 BATCH_ROWS = 131_072
-"""Of one Arrow batch: each costs its share of Python, and no JVM has to take it."""
+"""Rows of one Arrow batch: large, because each batch costs Python time, and no batch is sent to a JVM."""
 MOST_HELD_BYTES = 64 << 20
-"""Of all tables but the one that gets rows: what one table may take, others may take together."""
+"""Maximum memory of all tables together, except the table that gets rows now: as much as one table may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskTables:
-    """What a task writes to: all tables, or one alone. A table's dead letters go with its rows."""
+    """Selection of the tables that a task writes: all tables or one. Dead letters follow the table of their rows."""
 
     held: Collection[str] = ()
     """Keys of tables whose rows are not written because the tables are parked."""
     only: str | None = None
-    """The key of the one table whose rows are wanted, where it is caught up."""
+    """Key of the one table whose rows are written, while a parked table is caught up; None: all tables."""
     park: bool = False
-    """Whether a table that cannot be written is to be reported, the others going on."""
+    """True if a table that cannot be written is only reported, while the other tables continue."""
 
 
 ALL_TABLES = TaskTables()
@@ -50,7 +50,7 @@ ALL_TABLES = TaskTables()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a task's rows, and what that cost."""
+    """Result of a task: its files, the records that are in no file, and the metrics of reading."""
 
     files: list[DataFile]
     held: list[HeldRows]
@@ -60,11 +60,11 @@ class Written:
 def write_splits(
     splits: Sequence[Split], options: Options, transform: TableRows, task: int, tables: TaskTables = ALL_TABLES
 ) -> Written:
-    """Read the splits one after the other and write what they hold; `task` is a number for the files' names.
+    """Read the splits one after the other and write their rows to files; `task` is a number in the files' names.
 
     Raises:
-        TableError: a table's folder cannot be written to, and that is not to be reported only.
-        TieredStreamError: as `read.read_split`.
+        TableError: a table's folder cannot be written to, and `tables.park` is off.
+        TieredStreamError: a split cannot be read, or a record cannot be decoded.
     """
     metrics = ReadMetrics()
     storage = TaskStorage(splits, options)
@@ -85,13 +85,13 @@ def write_splits(
 
 
 def _of_topics(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
-    """The file, the ids of its topics with it."""
+    """Return the file with the ids of its topics, as far as `ids` has them."""
     topics = {partition.topic for partition in file.offsets}
     return replace(file, topic_ids={topic: ids[topic] for topic in topics & ids.keys()})
 
 
 class TaskWriter:
-    """The files of one task."""
+    """Writer of one task's files for all of its tables."""
 
     def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
         self._task = task
@@ -100,10 +100,10 @@ class TaskWriter:
         self._threads = UploadThreads()
         self._tables: dict[_Key, TableWriter] = {}
         self._offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
-        """Offsets of all records that came for a table, where one that cannot be written is to be reported."""
+        """First and last offset of the records for a table, by table key and partition; used only for parking."""
         self._why_held = dict.fromkeys(tables.held, "it is parked")
         self._room: dict[_Key, tuple[int, int]] = {}
-        """Bytes of memory and open files of each writer, of which `_held` and `_opened` are the sums."""
+        """Bytes of memory and number of open files of each writer; `_held` and `_opened` are the sums."""
         self._held = 0
         self._opened = 0
 
@@ -115,12 +115,13 @@ class TaskWriter:
         offsets: tuple[int, int] = (0, 0),
         dead_letters_for: str | None = None,
     ) -> None:
-        """Take rows of one partition for one table, at least one, in offset order, from these offsets (inclusive).
+        """Add rows of one partition for one table: at least one row, in offset order.
 
-        `dead_letters_for` is the key of the table whose dead letters they are, if they are dead letters.
+        `offsets` are the first and the last offset of the records, both inclusive. `dead_letters_for` is set if the
+        rows are dead letters: the key of the table that their records were meant for.
 
         Raises:
-            TableError: a table's folder cannot be written to, and that is not to be reported only.
+            TableError: a table's folder cannot be written to, and such tables are not parked.
         """
         share = dead_letters_for or table.uri
         if self._wanted.only not in (None, share):
@@ -133,7 +134,7 @@ class TaskWriter:
         key = table.uri, share
         with self._reported(share):
             writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
-            # Taken out and put in again: the first is always the one that was longest without rows.
+            # Pop and insert keep the dict ordered: its first table is always the one that got no rows for longest.
             self._tables[key] = writer
             with self._counted(key, writer):
                 writer.add(partition, batch)
@@ -142,12 +143,12 @@ class TaskWriter:
 
     @property
     def held(self) -> list[HeldRows]:
-        """Records that are in no file."""
+        """Records that are in no file because their table is parked or cannot be written."""
         return [HeldRows(key, self._offsets[key], why) for key, why in self._why_held.items() if key in self._offsets]
 
     @contextmanager
     def _reported(self, share: str) -> Iterator[None]:
-        """Give up a table that cannot be written, its dead letters with it, if that is only to be reported."""
+        """Give up a table and its dead letters on a TableError in the `with` block; without parking, re-raise it."""
         try:
             yield
         except TableError as error:
@@ -167,7 +168,7 @@ class TaskWriter:
                 break
 
     def _lacks_room(self, besides: TableWriter | None) -> bool:
-        """Whether the tables but for that one take more than they may."""
+        """Return whether all tables except `besides` exceed the limit of memory or of open files."""
         held, opened = self._held, self._opened
         if besides is not None:
             held, opened = held - besides.held_bytes, opened - besides.open_files
@@ -175,7 +176,7 @@ class TaskWriter:
 
     @contextmanager
     def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
-        """Count the memory and the files that the writer takes afterwards; none where it fails."""
+        """Update the sums with the writer's memory and open files after the `with` block; 0 if the block fails."""
         after = 0, 0
         try:
             yield
@@ -190,13 +191,13 @@ class TaskWriter:
         self._opened += now[1] - opened
 
     def finish(self) -> list[DataFile]:
-        """Close every file; all that were written, but for those of tables that are held.
+        """Close every file; return the written files, without files of tables that are given up or parked.
 
         Raises:
-            TableError: a table's folder cannot be written to, and that is not to be reported only.
+            TableError: a table's folder cannot be written to, and such tables are not parked.
         """
         found: list[DataFile] = []
-        # All are flushed first, so that all uploads are under way before one is waited for.
+        # Flush all tables first, so that all uploads are under way before the first wait.
         for step in (self._flush, self._finish):
             for key, writer in list(self._tables.items()):
                 if key in self._tables:  # a table may have been given up in this loop
@@ -213,7 +214,7 @@ class TaskWriter:
         return [replace(file, dead_letters_for=share if share != table else None) for file in writer.finish()]
 
     def close(self) -> None:
-        """Let go of files that are not finished, if there are any: the task has failed."""
+        """Discard unfinished files, which exist only if the task has failed, and stop the upload threads."""
         for writer in self._tables.values():
             writer.close()
         self._threads.close()

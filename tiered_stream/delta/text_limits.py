@@ -1,7 +1,7 @@
-"""Lengths of `VARCHAR(n)` and `CHAR(n)`, which Spark keeps in a column's metadata (Spark: `CharVarcharUtils`).
+"""Length limits of `VARCHAR(n)` and `CHAR(n)`, which Spark keeps in a column's metadata (Spark: `CharVarcharUtils`).
 
-A column's type in the log is STRING, or has STRINGs in it. Its metadata has the type that was declared, as text, such
-as `struct<name:varchar(20),codes:array<char(3)>>`.
+In the log such a column has the type STRING, or a type that contains STRING. The column's metadata has the declared
+type as text, such as `struct<name:varchar(20),codes:array<char(3)>>`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 
 
 class UnreadableTypeError(ValueError):
-    """The declared type is no text of Spark's, or not of the column's type."""
+    """Error for a declared type that cannot be parsed, or that does not match the column's type."""
 
 
 def text_limits(field: Mapping[str, Any], above: FieldPath = ()) -> Iterator[TextLimit]:
-    """The limits in a column, or in a field of a struct at `above`, that is given in Spark's JSON.
+    """Yield the length limits in a column, or in a field of the struct at path `above`; `field` is in Spark's JSON.
 
     Raises:
         UnreadableTypeError: a declared type cannot be read.
@@ -49,7 +49,7 @@ def _within(path: FieldPath, kind: Any) -> Iterator[TextLimit]:
 
 
 class _Reader:
-    """Reads a declared type next to the column's own type, which knows the fields' names."""
+    """Parser of a declared type, guided by the column's own type, which has the fields' names."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -81,7 +81,7 @@ class _Reader:
             raise self._error()
 
     def _fields(self, path: FieldPath, fields: list[Mapping[str, Any]]) -> Iterator[TextLimit]:
-        """Those that were added to the struct later, behind the others, have no limit."""
+        """Yield the limits of a struct's fields; fields that were added later, at its end, have no limit."""
         for number, each in enumerate(fields):
             if self._text.startswith(">", self._at):
                 break

@@ -1,6 +1,6 @@
-"""Delta's type widening (protocol: "Type Widening"): a column gets a wider type, and no file is written again.
+"""Delta's type widening (protocol: "Type Widening"): a column gets a wider type without a rewrite of its files.
 
-Readers then take files of either type. Only delta-spark commits to such a table: deltalake opens it, and no more.
+Readers then accept files with either type. Only delta-spark can commit to such a table; deltalake can only open it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ FEATURES = frozenset(("typeWidening", "typeWidening-preview"))
 
 
 def is_enabled(configuration: Mapping[str, str]) -> bool:
-    """Whether a table with these properties lets its columns become wider."""
+    """Return whether a table with these properties allows type widening."""
     return configuration.get(TYPE_WIDENING, "").lower() == "true"
 
 
 def is_wider(wide: DataType, narrow: DataType) -> bool:
-    """Whether a column of the one type can become one of the other, both without fields."""
+    """Return whether a column of type `narrow` can become type `wide`; both are types without fields."""
     found = arrow_schema(StructType().add("wide", wide).add("narrow", narrow))
     return widens(found.field("narrow").type, found.field("wide").type)
 
 
 def is_wider_json(wide: Any, narrow: Any) -> bool:
-    """The same of types as Spark's JSON has them."""
+    """Return whether a column of type `narrow` can become type `wide`, both in Spark's JSON; False for nested types."""
     return isinstance(wide, str) and isinstance(narrow, str) and is_wider(_type_of(wide), _type_of(narrow))
 
 

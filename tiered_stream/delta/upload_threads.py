@@ -1,4 +1,4 @@
-"""The threads by which one task uploads files, of however many tables: a few large ones at once, or some more small."""
+"""Threads with which a task uploads the files of all its tables: 2 large files at once, or up to 8 small files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Condition
 
 LARGE_IN_FLIGHT = 2
-"""Files of one task that are uploaded at once; the next one waits before it is handed over."""
+"""Maximum number of large files that a task uploads at once; the next file waits before its upload begins."""
 SMALL_IN_FLIGHT = 8
-"""Where all of them together have no more than `SMALL_BYTES`: what a small file takes is the wait for an answer."""
+"""Maximum number of uploads at once if all files together have at most `SMALL_BYTES`.
+
+More are allowed because the upload of a small file mostly waits for the response."""
 SMALL_BYTES = 16 << 20
 
 
 class UploadThreads:
-    """Uploads of one task; whose they are is the caller's business."""
+    """Threads and limits for one task's uploads; the caller keeps track of the uploads' futures."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(SMALL_IN_FLIGHT, "upload")
@@ -23,7 +25,7 @@ class UploadThreads:
         self._bytes = 0
 
     def begin(self, size: int, upload: Callable[[], None]) -> Future[None]:
-        """Begin to upload a file of so many bytes; returns when there is room for it beside those on their way."""
+        """Wait until other uploads leave room for a file of `size` bytes, then start its upload; return its future."""
         with self._room:
             self._room.wait_for(lambda: self._has_room(size))
             self._files += 1
@@ -43,5 +45,5 @@ class UploadThreads:
             self._room.notify()
 
     def close(self) -> None:
-        """Begin no more uploads, and wait for those that have begun."""
+        """Cancel uploads that have not started, and wait for uploads that have."""
         self._threads.shutdown(wait=True, cancel_futures=True)

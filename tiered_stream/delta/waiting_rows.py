@@ -1,7 +1,7 @@
-"""Rows that wait in a task until there are enough of them to write, told apart by day only when they are taken out.
+"""Rows that wait in a task until there are enough to write; they are split by day only when they are taken out.
 
-Then all are sorted at once, however many days there are. The days with the most rows are taken first: what has few rows
-waits for more, so that a day gets one file and not one for each time that memory is full.
+All waiting rows are then sorted at once, however many days they have. The days with the most rows are taken first. Days
+with few rows wait for more rows, so that a day gets one file instead of one each time that memory is full.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiered_stream.model import TopicPartition
 
 _Numbers = npt.NDArray[np.intp]
 PartitionRows = tuple[TopicPartition, pa.RecordBatch]
-"""Rows of one partition, at least one, in offset order."""
+"""A partition and rows of it: at least one row, in offset order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +30,31 @@ class DayRows:
 
 
 class WaitingRows:
-    """The rows of one task; `by_day`: whether the table is partitioned by day."""
+    """Waiting rows of one task for one table; `by_day` says whether the table is partitioned by day."""
 
     def __init__(self, *, by_day: bool) -> None:
         self._by_day = by_day
         self._batches: list[PartitionRows] = []
         self._days: list[npt.NDArray[np.int32]] = []
         self.bytes = 0
-        """Of Arrow memory."""
+        """Bytes of Arrow memory of the waiting rows."""
 
     def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
-        """Take rows of one partition, at least one, in offset order."""
+        """Add rows of one partition: at least one row, in offset order."""
         self._batches.append((partition, batch))
         if self._by_day:
             self._days.append(day_numbers(batch))
         self.bytes += batch.nbytes
 
     def has_several_days(self) -> bool:
-        """Whether the rows are of more than one day."""
+        """Return whether the waiting rows are of more than one day; False in tables that are not partitioned by day."""
         return bool(self._days) and min(map(np.min, self._days)) != max(map(np.max, self._days))
 
     def take(self, keep: int = 0) -> list[DayRows]:
-        """Days with all of their rows, the largest first, until no more than `keep` bytes wait."""
+        """Take out whole days, those with the most rows first, until at most `keep` bytes wait.
+
+        If all rows are of one day, all of them are taken.
+        """
         taken: list[DayRows] = []
         if self.has_several_days():
             while self.bytes > keep:
@@ -62,7 +65,10 @@ class WaitingRows:
         return taken
 
     def _take_largest(self, keep: int) -> list[DayRows]:
-        """At least one day, and as many as leave `keep` bytes if all rows are of one size."""
+        """Take out the days with the most rows: at least one day, and enough to leave `keep` bytes.
+
+        The number of days is estimated as if all rows had the same size.
+        """
         days, day_of_row, counts = np.unique(np.concatenate(self._days), return_inverse=True, return_counts=True)
         largest_first = np.argsort(-counts, kind="stable")
         rank = np.empty_like(largest_first)
@@ -86,7 +92,7 @@ class WaitingRows:
 
 
 class _AllRows:
-    """All rows that wait, as one batch."""
+    """All waiting rows as one Arrow batch, with the partition of each row."""
 
     def __init__(self, batches: list[PartitionRows]) -> None:
         self._batch = pa.concat_batches([batch for _, batch in batches])
@@ -96,9 +102,10 @@ class _AllRows:
         self._partition_of_row = np.repeat([numbers[partition] for partition, _ in batches], lengths)
 
     def batches(self, rows: _Numbers, day: _Numbers) -> Iterator[tuple[int, PartitionRows]]:
-        """The rows in this order, in one batch for all neighbours of the same day and partition; each with its day.
+        """Yield the rows with these indexes, in this order, in batches of neighbours with the same day and partition.
 
-        A copy, all of them together: slices of the whole would keep the memory of rows that are written long since.
+        `day` has a day's number for each of the rows, which comes with each batch. The rows are copied once, because
+        slices of the original batch would keep the memory of rows that were written long ago.
         """
         copy = self._batch.take(pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows)]))
         partition = self._partition_of_row[rows]

@@ -1,7 +1,7 @@
-"""One list of all that a table, its columns, nested ones too, and the session may ask of a writer.
+"""List of all requirements that a table, its columns (also nested ones) and the session can set for a writer.
 
-The direct lane honours each entry, or leaves the table to the Spark lane, or refuses. What is not in the list leads to
-the Spark lane. The docs' table is made from it.
+The direct lane meets each requirement, or leaves the table to the Spark lane, or refuses the query. A requirement that
+is not in the list leads to the Spark lane. The table in the docs is generated from the list.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PREFIXES = tuple(each for each in WRITER_REQUIREMENTS if each.name.endswith("*"
 _DELTA = "delta."
 _FEATURE_PREFIX = "delta.feature."
 _RESERVED = re.compile(r"delta\..*|__.*|[A-Z][A-Z_]*", re.DOTALL)
-"""Keys of a column's metadata that Delta and Spark have for themselves; others are notes of users."""
+"""Keys of a column's metadata that Delta and Spark reserve for themselves; all other keys are notes of users."""
 
 
 def find_requirement(kind: Kind, name: str) -> Requirement | None:
-    """The entry of that name; None: nobody knows it."""
+    """Return the list's entry for this kind and name; None: the list has no such entry."""
     exact = _BY_NAME.get((kind, name.lower()))
     if exact is not None and exact.is_of(kind, name):
         return exact
@@ -38,7 +38,7 @@ def find_requirement(kind: Kind, name: str) -> Requirement | None:
 def asked_of_writer(
     features: Iterable[str], configuration: Mapping[str, str], fields: Iterable[Mapping[str, Any]]
 ) -> Iterator[Asked]:
-    """What a table asks that is not honoured by every commit of the direct lane; `fields` as in Spark's JSON."""
+    """Yield the table's requirements that not every commit of the direct lane meets; `fields` are in Spark's JSON."""
     for each in fields:
         yield from _of_field(each, each["name"])
     for name, value in configuration.items():
@@ -49,7 +49,7 @@ def asked_of_writer(
 
 
 def asked_by_session(settings: Mapping[str, str]) -> Iterator[Asked]:
-    """What the session asks that is not honoured by every commit of the direct lane."""
+    """Yield the session's requirements that not every commit of the direct lane meets; `settings` by name."""
     for name, value in settings.items():
         found = find_requirement(Kind.SESSION, name)
         if found is not None and value.lower() not in found.off and found.handling not in _QUIET:
@@ -101,7 +101,7 @@ _CALLED = {Kind.FEATURE: "feature", Kind.PROPERTY: "property", Kind.METADATA: "m
 
 
 def render_writer_requirements() -> str:
-    """The list as a table of the docs."""
+    """Return the list as the Markdown table in the docs."""
     lines = ["| What asks | Name | The direct lane | Since |", "|---|---|---|---|"]
     for (kind, handling, note, since), entries in groupby(WRITER_REQUIREMENTS, _shown):
         names = ", ".join(each.name if kind is Kind.SCHEMA else f"`{each.name}`" for each in entries)
