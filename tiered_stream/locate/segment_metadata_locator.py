@@ -73,7 +73,7 @@ class SegmentMetadataLocator(Locator):
         """Remember the segments that `segments` returned, from which a micro-batch is planned; does nothing here."""
 
     def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        """Return the segments that count by partition, perhaps as `segments` has just returned them."""
+        """Return the segments that count, by partition; a recent result of `segments` may be used again."""
         return self.visible_of(partitions)
 
     @abstractmethod
@@ -127,7 +127,7 @@ class SegmentMetadataLocator(Locator):
             return location
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Call `since` for all locations in parallel, because each call waits for indexes."""
+        """Return `since` of all locations, computed in parallel because each call waits for indexes."""
         return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
@@ -239,9 +239,9 @@ class SegmentMetadataLocator(Locator):
     def _wholes(
         self, visible: Visible, parts: range, wanted: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
-        """Return the result of `_whole` for each part, and reuse known results if all segments are needed.
+        """Return the location of each part that is wanted whole and needs no index, and None for the other parts.
 
-        There may be 100,000 parts.
+        If all segments are needed, known locations are reused, because there may be 100,000 parts.
         """
         if not isinstance(visible, VisibleSegments) or needed is not every_segment:
             return [self._whole(visible, at, wanted, needed) for at in parts]

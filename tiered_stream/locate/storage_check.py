@@ -39,7 +39,7 @@ class CheckedStorage(WrappedLocator):
         super().__init__(locator)
         self._fetcher = fetcher
         self._checked: set[bool] = set()
-        """Kinds of segments of which one was checked; True: the segment's metadata says where its objects are."""
+        """Kinds of segments already checked; True is the kind whose own metadata says where its objects are."""
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         located = self.wrapped.locate(ranges, needed)
@@ -60,8 +60,8 @@ class CheckedStorage(WrappedLocator):
     def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
         """Fetch one byte of a located segment; errors that may pass, or concern this object alone, are only logged.
 
-        If the storage refuses an object, the object may be missing (S3 answers so if the user may not list the bucket).
-        So other segments are tried.
+        If the storage refuses an object, the object may be missing (S3 also refuses missing objects if the user may not
+        list the bucket). So other segments are tried.
         """
         try:
             self._fetch_byte(location)

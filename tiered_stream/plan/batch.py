@@ -47,7 +47,7 @@ def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartit
         BrokerError, StorageError: offsets cannot be looked up.
     """
     lookup = OffsetLookup.of(options, source.offset_reader)
-    # Look up ids before offsets: if a topic is recreated in between, its old id makes the tasks fail.
+    # Look up ids before offsets: if a topic is recreated in between, the tasks notice that its id is another one.
     topic_ids = lookup.assignment().topic_ids
     ranges = batch_ranges(options, lookup)
     check_topic_ids(options.topic_ids, topic_ids, DataLossPolicy(options.fail_on_data_loss))

@@ -35,7 +35,7 @@ class FirstBatch:
     initial: InitialOffsets
     refused: ConfigurationError | None = None
     in_vain: bool = False
-    """Whether the stream starts at the end of an archive, so that it will never read a record."""
+    """True if the stream starts at the end of an archive, so that it will never read a record."""
     _planned: bool = False
     _replayed_end: PartitionOffsets | None = None
 
@@ -106,8 +106,7 @@ class FirstBatch:
         """
         for partition, start in sorted(self.start_of(end).items()):
             log_start = earliest.get(partition, start)
-            # An empty batch ends where the log began then. If the log begins later now, the start may have been
-            # another.
+            # An empty batch ends where the log began then. If the log begins later now, its start is not known.
             known = partition in self.initial.given or start == end[partition] == log_start
             if not known and 0 < start <= log_start:
                 data_loss.report(

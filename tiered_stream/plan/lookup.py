@@ -87,7 +87,7 @@ class OffsetLookup:
         return assigned(self.subscription, self.reader)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log starts of those partitions that still exist."""
+        """Return the log starts of the given partitions that still exist."""
         if not partitions:
             return {}
         return self.retrying(lambda: self.reader.earliest(self.assigned().partitions.intersection(partitions)))

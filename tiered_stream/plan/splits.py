@@ -24,7 +24,7 @@ from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.pruning import NeededSegments
 
 _ONE_REQUEST = 16 << 20
-"""Number of bytes that are fetched as fast as the indexes that would tell which of the bytes are needed."""
+"""Number of bytes up to which fetching all bytes is as fast as fetching indexes to skip unneeded bytes."""
 
 
 def splits_for(
@@ -34,7 +34,7 @@ def splits_for(
     topic_ids: Mapping[str, UUID],
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """Call `plan_splits` with the options' values, and set each split's topic id; `needed` replaces the options' times.
+    """Plan the splits of the ranges by the options, with topic ids; `needed` replaces the filter by the options' times.
 
     Raises:
         DataLossError: the archive that is read lacks offsets, and `failOnDataLoss` is true.

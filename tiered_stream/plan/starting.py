@@ -112,7 +112,7 @@ def _positions(
 ) -> dict[TopicPartition, int]:
     """Return an offset, EARLIEST or LATEST by partition.
 
-    `no_match` (without an offset for a timestamp or group): `error`, `earliest` or `latest`.
+    `no_match` is used if a timestamp or group gives no offset: `error`, `earliest` or `latest`.
     """
     reader = lookup.reader
     position = position.at(lookup.now_ms()) if isinstance(position, BeforeNow) else position

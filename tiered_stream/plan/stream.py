@@ -26,7 +26,7 @@ from tiered_stream.plan.stream_end import StreamEnd
 
 
 class StreamPlanner:
-    """State of one run: initial offsets, the last trigger, the AvailableNow target, and topic ids.
+    """Planner of one run; it keeps initial offsets, the last trigger, the AvailableNow target, and topic ids.
 
     Every method raises BrokerError or StorageError if a lookup fails after all retries, and DataLossError as described
     in `plan.partitions`. `clock` returns milliseconds, `sleep` takes seconds.
@@ -50,7 +50,7 @@ class StreamPlanner:
         self._latest: PartitionOffsets | None = None
         self._last_trigger_ms: float | None = None
         self.available_now = False
-        """Whether the run ends at the offsets at which the logs ended when it began (`Trigger.AvailableNow`)."""
+        """True if the run ends at the offsets at which the logs ended when it began (`Trigger.AvailableNow`)."""
         self._target: PartitionOffsets | None = None
         self._end = StreamEnd(options.ending, self._lookup) if options.bounded_streaming else None
         self.topic_ids: dict[str, UUID] = dict(options.topic_ids)

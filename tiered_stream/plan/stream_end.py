@@ -17,9 +17,9 @@ log = logging.getLogger(__name__)
 class StreamEnd:
     """End of each partition of one run, as it becomes known.
 
-    With an end time, a partition ends before its first offset at or after that time. While there is no such offset, the
-    partition is read on until the time has come, and then ends at its log's end. A partition that the ending options do
-    not name was added after the first lookup, and is not read.
+    If the end is a time, a partition ends before its first offset at or after that time. While there is no such offset,
+    the partition is read on until the time has come, and then ends at its log's end. A partition that the ending
+    options do not name was added after the first lookup, and is not read.
     """
 
     def __init__(self, ending: Position, lookup: OffsetLookup) -> None:

@@ -127,7 +127,8 @@ class RemoteStorageFetcher(ABC):
 def cut(wanted: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
     """Cut `wanted` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
 
-    The ranges are as small as that allows, but the last range also takes a rest of fewer than `request_bytes`.
+    The ranges are as small as that allows, but the last range also takes a rest of fewer than `request_bytes`. If
+    `wanted` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
     """
     step = -(-request_bytes // chunk_size) * chunk_size
     first = wanted.start // chunk_size * chunk_size + step

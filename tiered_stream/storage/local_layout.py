@@ -46,7 +46,7 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
         return {each: data for each, data in found.items() if data is not None}
 
     def _index(self, segment: RemoteLogSegment, index_type: IndexType) -> bytes | None:
-        """Return the index, or None if the segment has none.
+        """Return one index of the segment, or None if the segment does not have this index.
 
         If a transaction index were wrongly taken for absent, aborted records would be read as committed ones. So a
         missing index is requested again once the segment itself is known to exist: storage may answer 404 for a moment,

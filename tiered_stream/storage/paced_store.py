@@ -12,7 +12,7 @@ from tiered_stream.storage.object_store import ObjectStore
 
 
 class RequestPace:
-    """Clock that lets requests pass one after another, `rate` a second, for many threads in order of arrival.
+    """Rate limiter: `rate` requests a second, one after another, for many threads in order of arrival.
 
     Time in which no request is made is not saved up for later requests.
     """

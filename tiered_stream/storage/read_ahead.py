@@ -22,9 +22,9 @@ Request = tuple[int, RemoteLogSegment, ByteRange]
 """One GET: the position of its part in `parts`, the segment, and the bytes of the segment."""
 
 _FIRST_REQUESTS = 3
-"""Number of requests for a consumer that may stop early, before it has released all but one of them.
+"""Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
 
-They are 24 MiB by default.
+More are sent after the consumer has released all but one of them.
 """
 _LAYOUTS_AHEAD = 2
 """Number of parts whose layout is read before their requests are needed, because a layout may need a manifest."""
@@ -117,7 +117,7 @@ class _BytesAhead:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether the consumer wants more than a first few rows."""
+        """True if the consumer wants more than a first few rows."""
         return self._let_go >= self._first - self._options.request_bytes
 
 

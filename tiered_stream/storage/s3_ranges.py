@@ -49,7 +49,7 @@ class RangedGets:
     user_agent: str
     connections: URLLib3Session
     accepted: bool = field(default=True, init=False)
-    """Whether the service accepts these requests; if not, they would only add a request that fails."""
+    """True unless the service refuses these requests; each one would then only be an additional request that fails."""
     _refused: threading.local = field(default_factory=threading.local, init=False)
 
     def get(self, key: str, wanted: ByteRange, on_status: Callable[[int], None] = lambda status: None) -> bytes | None:

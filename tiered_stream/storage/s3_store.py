@@ -311,7 +311,7 @@ def open_s3_store(
 def s3_client(access: S3Access, config: Config) -> S3Client:
     """Return a new client, which raises botocore's errors and does not parse the times in responses.
 
-    Parsing times, and building the User-Agent header for each request, took a third of a GET's CPU time.
+    Parsing times, and building the User-Agent header for each request, would take a third of a GET's CPU time.
     """
     return _client(_session(access), access, config)
 

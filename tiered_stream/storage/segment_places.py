@@ -68,9 +68,9 @@ class Place:
         return f"{self.key_prefix}{main_path(segment)}.log"
 
     def topic_key(self, segment: RemoteLogSegment) -> str:
-        """Return the longest key prefix in this place that all objects of the segment's topic share.
+        """Return a key prefix by which to list objects of the segment's topic in this place.
 
-        The local layout has a folder for each partition, so its prefix is the partition's.
+        In the local layout it covers the segment's partition only, because each partition has its own folder.
         """
         topic_id = uuid_to_text(segment.topic_id)
         if self.layout == StorageLayout.LOCAL:

@@ -59,7 +59,7 @@ class ArchiveLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """Return no transactions for every seam, because transactions open at the archive's end are not read.
+        """Return an empty result for every seam, because transactions open at the archive's end are not read.
 
         They begin at or after the archive's last stable offset.
 

@@ -50,7 +50,7 @@ _READERS = 4
 _SCANNED_RECORDS = 100_000
 """Number of records from which starting the compiled scan costs less than reading them in plain Python."""
 _KEPT_RECORDS = 1_000
-"""Minimum number of new records of a metadata partition for which its snapshot is written again."""
+"""Minimum number of new records of a metadata partition for which its snapshot is written."""
 _EMPTY_ANSWERS = 5  # consecutive empty responses below the high watermark after which no records are left
 
 # Records of the internal topic are not transactional, so its log ends at the high watermark.
@@ -81,14 +81,14 @@ _LogKey = tuple[UUID, int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What must be read of a metadata partition: for which topics, by id, and where its log begins and ends."""
+    """Part of a metadata partition that must be read: the topics' ids, and the start and end of the partition's log."""
 
     where: TopicPartition
     topic_ids: frozenset[UUID]
     start: int
     end: int
     scans: bool
-    """Whether there are enough records to read that starting the compiled scan is worth it."""
+    """True if there are enough records to read that starting the compiled scan is worth it."""
 
 
 @dataclass(slots=True)

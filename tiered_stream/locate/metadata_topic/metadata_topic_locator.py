@@ -166,7 +166,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         topics: Mapping[str, TopicMetadata],
         told: Mapping[TopicPartition, Segments],
     ) -> dict[TopicPartition, Segments]:
-        """Return all segments of partitions that have segments of which only an update is known.
+        """Return all segments of the partitions that have a segment of which only an update is known.
 
         Their missing metadata is read from the storage.
         """
@@ -235,7 +235,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
                 self._ask_together(unknown)
 
     def _ask_together(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Learn the aborted transactions at seams where a small enough batch lies; return the errors of leaders.
+        """Learn the aborted transactions at seams with small enough batches; return the errors of unavailable leaders.
 
         A Fetch of many partitions brings no batch that is larger than its size limit, and no batch that is not needed.
         The remaining partitions are fetched one by one later.

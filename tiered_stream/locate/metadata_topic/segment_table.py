@@ -22,7 +22,7 @@ TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 
 @dataclass(frozen=True, slots=True)
 class FinishedAlone:
-    """An update by which a copy is finished, while no other record of the segment is known.
+    """Update that marks a segment's copy as finished, of a segment without any other known record.
 
     `end_before` is the end offset of the known segment before it, or None if there is none. Brokers copy segments
     without gaps, so this segment begins after `end_before`.
@@ -38,7 +38,7 @@ class _PartitionState:
     finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     deleting: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """Updates by which a copy is finished, of segments of which no other record is known."""
+    """Updates that mark a segment's copy as finished, of segments without any other known record."""
     deleted: bool = False
 
     def forget(self, segment_id: UUID) -> None:
@@ -91,7 +91,7 @@ class SegmentTable:
         return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """Return the finished copies of which only an update is known, by their end offsets."""
+        """Return the finished copies of which only an update is known, sorted by their end offsets."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()

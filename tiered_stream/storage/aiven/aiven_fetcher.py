@@ -166,7 +166,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return log[wanted.start - log_start : wanted.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
-        """Fill `log` with the original bytes of the chunk `data`, decrypted and decompressed."""
+        """Decrypt and decompress the chunk `data` into `log`. Raises CorruptDataError if the chunk is malformed."""
         plain = data if opened.cipher is None else opened.cipher.decrypt(data, name)
         try:
             if opened.manifest.compression:
