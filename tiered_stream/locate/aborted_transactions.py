@@ -1,10 +1,10 @@
-"""The aborted transactions of tiered offsets, from transaction indexes.
+"""Finds the aborted transactions of tiered offsets in transaction indexes.
 
-A transaction is listed where it ended: in the index of the segment that holds its abort marker. So the search goes on
-through later segments until nothing that began in the wanted offsets can still be undecided. The producer snapshot of
-a segment's end says so, when it knows of no transaction from before the wanted end; where it cannot be used, an index
-entry whose last stable offset lies at or beyond that end does (Kafka: `RemoteLogManager`,
-`collectAbortedTransactions`). Where the tier ends first, whoever has the log's rest must be asked.
+A transaction is listed in the index of the segment that holds its abort marker. So the search goes on through later
+segments until no transaction that began in the wanted offsets can still be undecided. The producer snapshot at a
+segment's end proves that if it lists no open transaction from before the wanted end. If there is no usable snapshot, an
+index entry whose last stable offset is at or beyond the wanted end proves it (Kafka: `RemoteLogManager`,
+`collectAbortedTransactions`). If the tier ends before that, the brokers must be asked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ TRANSACTION_INDEXES = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)
 
 @dataclass(frozen=True, slots=True)
 class AbortedSearch:
-    """The aborted transactions found, ascending; `seam`: where the tier ended before all was decided, else None."""
+    """Result of a search for aborted transactions, sorted.
+
+    `seam` is the offset at which the tier ended before all transactions were decided, or None if all were decided.
+    """
 
     found: tuple[AbortedTransaction, ...]
     seam: int | None
@@ -39,9 +42,10 @@ class _Search:
     found: set[AbortedTransaction] = field(default_factory=set)
 
     def take(self, at: int) -> bool:
-        """Add what touches the wanted offsets; True: everything that begins before their end is decided.
+        """Add the segment's aborted transactions that touch the wanted offsets.
 
-        Entries whose marker lies outside the offsets for which the segment counts are another segment's to tell.
+        Return True if every transaction that begins before the wanted end is decided. If a marker lies outside the
+        offsets for which this segment counts, its entry is ignored, because another segment lists it.
         """
         part = self.visible[at]
         data = self._indexes(part.segment).get(IndexType.TRANSACTION, b"")
@@ -59,7 +63,10 @@ class _Search:
         return all(first >= self.wanted.end for _, first in open_then)
 
     def _check(self, transactions: Sequence[AbortedTransaction], at: int) -> None:
-        """The index has no checksum, but segment and snapshots tell a part of it; for the rest see `records.checks`."""
+        """Check the transaction index, which has no checksum, against the segment and the producer snapshot before it.
+
+        `records.checks` compares the markers with the log.
+        """
         part = self.visible[at]
         if transactions and transactions[-1].last_offset > part.segment.end_offset:
             raise CorruptDataError(f"transaction index: a transaction that ended at {transactions[-1].last_offset}")
@@ -69,7 +76,7 @@ class _Search:
         try:
             with naming(f"before it, {self.visible[at - 1].segment}"):
                 open_before = self._open_at_end(at - 1)
-        except (StorageObjectNotFoundError, StorageAccessError):  # gone meanwhile: nothing to hold the index against
+        except (StorageObjectNotFoundError, StorageAccessError):  # deleted meanwhile: no index to compare with
             return
         for each in earlier:
             if open_before is not None and (each.producer_id, each.first_offset) not in open_before:
@@ -79,7 +86,7 @@ class _Search:
                 )
 
     def _open_at_end(self, at: int) -> frozenset[tuple[int, int]] | None:
-        """(producer id, first offset) of each transaction that is open at the segment's end, None: that is unknown."""
+        """Return (producer id, first offset) of each transaction open at the segment's end; None if unknown."""
         part = self.visible[at]
         snapshot = self._indexes(part.segment).get(IndexType.PRODUCER_SNAPSHOT)
         if snapshot is None or part.offsets.end != part.segment.end_offset + 1:
@@ -92,11 +99,11 @@ class _Search:
 
 
 def find_aborted(visible: Sequence[VisibleSegment], at: int, wanted: OffsetRange, cache: IndexCache) -> AbortedSearch:
-    """The aborted transactions that touch `wanted`, which lies in `visible[at]`; `visible` is sorted and disjoint.
+    """Find the aborted transactions that touch `wanted`, a range in `visible[at]`; `visible` is sorted and disjoint.
 
     Raises:
-        StorageError: an index cannot be had.
-        CorruptDataError, UnsupportedDataError: an index does not have its format; the message names the segment.
+        StorageError: an index cannot be read.
+        CorruptDataError, UnsupportedDataError: an index is malformed; the message names the segment.
     """
     visible = visible if isinstance(visible, VisibleSegments) else VisibleSegments(visible)
     search = _Search(visible, wanted, cache)

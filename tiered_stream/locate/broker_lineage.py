@@ -1,4 +1,4 @@
-"""Lineages as the partitions' leaders know them, asked again only when a leader changed."""
+"""Lineages of partitions as their leaders report them, requested again only if a leader changed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class _Known:
 
 
 class BrokerLineages:
-    """Serves many threads, but one at a time for the same partition.
+    """Cache of partitions' lineages, for many threads, but for one thread at a time per partition.
 
-    A closed epoch's end changes only when an election truncates the log, and that raises the leader's epoch.
+    The end of a closed epoch changes only if an election truncates the log, and an election raises the leader epoch. So
+    a known end stays valid until then.
     """
 
     def __init__(self, client: BrokerClient, patience_ms: int | None = None) -> None:
@@ -33,12 +34,12 @@ class BrokerLineages:
     def of(
         self, epochs: Mapping[TopicPartition, Collection[int]], leaders: Mapping[TopicPartition, tuple[UUID, int]]
     ) -> PartialAnswer[TopicPartition, Lineage]:
-        """By partition, its lineage as far as the given epochs belong to it.
+        """Return the lineage of each partition, limited to the given epochs.
 
         Args:
-            leaders: the topic's id and the present leader's epoch.
+            leaders: the topic's id and the epoch of the current leader, by partition.
 
-        Raises: as `leader_epochs.lineages`.
+        Raises: the errors of `leader_epochs.lineages`.
         """
         known = {partition: self._of_leader(partition, leaders[partition]) for partition in epochs}
         unasked = {partition: set(wanted) - known[partition].asked for partition, wanted in epochs.items()}
@@ -49,7 +50,7 @@ class BrokerLineages:
             one.ends.update(ends)
             present = one.leader[1]
             if present in one.ends:
-                one.ends[present] = END_OF_LOG  # it is still growing
+                one.ends[present] = END_OF_LOG  # the current epoch is still growing
             one.asked.update(missing[partition])
         return PartialAnswer({each: known[each].ends for each in epochs if each not in told.faults}, told.faults)
 

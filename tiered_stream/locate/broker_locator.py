@@ -1,4 +1,4 @@
-"""The locator of KIP-1248: the broker that leads a partition says where its segments are."""
+"""Locator of KIP-1248: the broker that leads a partition reports where the partition's segments are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tiered_stream.process import collection_paused
 log = logging.getLogger(__name__)
 
 _MOST_ROUNDS = 10_000
-_OFFSETS = 1 << 63  # that an int64 can tell
+_OFFSETS = 1 << 63  # exclusive bound of int64 offsets
 
 T = TypeVar("T")
 
@@ -43,15 +43,16 @@ Locations = tuple[SegmentLocation, ...]
 
 
 class BrokerLocator(Locator):
-    """Everything from the brokers' answers: segments, byte positions, aborted transactions, where the log ends.
+    """Locator that takes segments, byte positions, aborted transactions and the seam from the brokers' responses.
 
-    A topic that was made again is another topic, and its segments are located. The client stays its owner's to close.
+    If a topic was deleted and created again, the segments of the new topic are located. `close` does not close the
+    client.
 
     Args:
-        part_bytes: the brokers are asked to cut larger segments into parts of about that many bytes.
-        local_too: also segments that the brokers still have on their own disks.
-        signed_only: nobody here could read a location that is not signed: such are left to the brokers.
-        falls_back: partitions whose leader does not answer are left to the brokers, too.
+        part_bytes: the brokers are asked to cut larger segments into parts of about this many bytes.
+        local_too: also locate segments that the brokers still have on their own disks.
+        signed_only: locations without a signed URL cannot be read here, so these segments are left to the brokers.
+        falls_back: partitions whose leader does not respond are also left to the brokers.
     """
 
     name = "broker"
@@ -68,7 +69,7 @@ class BrokerLocator(Locator):
     ) -> None:
         self._client = client
         self._falls_back = falls_back
-        # Long enough for one whole attempt: an answer may take long that names very many segments.
+        # This allows one whole attempt, because a response that names very many segments may take long.
         self._patience_ms = client.config.request_timeout_ms if falls_back else None
         self._terms = LocationTerms(isolation, local_too, part_bytes)
         self._ends_terms = LocationTerms(isolation, local_too, offsets_only=True)
@@ -94,7 +95,7 @@ class BrokerLocator(Locator):
         found = self._ask(ranges, self._ends_terms)
         return {
             partition: tuple(
-                # A range may end within a segment; then so does the segment's part of the answer.
+                # If a range ends inside a segment, the segment's part of the response ends there too.
                 location.offsets.end
                 for location in locations
                 if location.offsets.end < ranges[partition].end
@@ -108,7 +109,10 @@ class BrokerLocator(Locator):
         return {each: tuple(VisibleSegment(of.segment, of.offsets) for of in found[each]) for each in ranges}
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """Shares of about one size are asked for in one round, in parts of a quarter of the smallest."""
+        """Return the end offset of each partition's share, with one round of requests for all shares of similar size.
+
+        The requested parts have a quarter of the bytes of the smallest share in the round.
+        """
         ends = {}
         for some in _of_like_sizes([(each, share.bytes) for each, share in shares.items()]):
             part_bytes = max(1, min(size for _, size in some) // 4)
@@ -126,7 +130,10 @@ class BrokerLocator(Locator):
         return parts
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Cuts into parts of about one size are asked for in one round, in the smallest of the sizes."""
+        """Cut the locations, with one round of requests for all cuts into parts of similar size.
+
+        The requested parts have the smallest size of the round.
+        """
         parts: list[Sequence[SegmentLocation]] = [[location] for location, _ in cuts]
         large = [(at, size) for at, (location, size) in enumerate(cuts) if len(location.bytes) > size]
         for some in _of_like_sizes(large):
@@ -136,7 +143,7 @@ class BrokerLocator(Locator):
         return parts
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """By cuts into parts of a quarter of what the offsets are apart on the average."""
+        """Cut each location at the given offsets, by parts of a quarter of their average distance in bytes."""
         inside = [
             [each for each in offsets if location.offsets.start < each < location.offsets.end]
             for location, offsets in cuts
@@ -156,7 +163,10 @@ class BrokerLocator(Locator):
         terms: LocationTerms,
         parts: list[Sequence[SegmentLocation]],
     ) -> None:
-        """Replace those of `parts` whose numbers are given, neighbours of one partition, by what the brokers say."""
+        """Replace the entries of `parts` at the positions in `runs` by the brokers' cuts of them.
+
+        `runs` holds the positions of adjacent locations, by partition.
+        """
         ranges = {
             partition: OffsetRange(parts[of[0]][0].offsets.start, parts[of[-1]][0].offsets.end)
             for partition, of in runs.items()
@@ -169,16 +179,16 @@ class BrokerLocator(Locator):
                     parts[number] = own
 
     def signed_url(self, location: SegmentLocation) -> str | None:
-        """The location's URL, signed anew; None: the segment is not there any more, or is not signed.
+        """Return a newly signed URL of the location, or None if the segment no longer exists or is not signed.
 
-        Raises: as `locate`.
+        Raises: the errors of `locate`.
         """
         partition, segment = location.segment.topic_partition, location.segment
         found = self._ask({partition: location.offsets}, replace(self._terms, part_bytes=0))[partition]
         return next((each.signed_url for each in found if each.segment.segment_id == segment.segment_id), None)
 
     def _ask(self, ranges: PartitionRanges, terms: LocationTerms) -> PartitionLocations:
-        """The locations of all ranges, in as many rounds as the longest answer needs."""
+        """Return the locations of all ranges, by as many rounds of requests as the longest response needs."""
         found: PartitionLocations = dict.fromkeys(ranges, ())
         left = {partition: wanted for partition, wanted in ranges.items() if len(wanted)}
         for _ in range(_MOST_ROUNDS):
@@ -211,7 +221,7 @@ class BrokerLocator(Locator):
         if answer.segments is None:
             return ()
         known = self._known.get((partition, terms))
-        # The same bytes say the same, and most answers name what was named before.
+        # Most responses name what an earlier response named, and equal bytes decode to equal locations.
         if known is None or known[:2] != (answer.segments, metadata.topic_id):
             known = answer.segments, metadata.topic_id, _decoded(partition, metadata.topic_id, answer.segments)
             if terms in (self._terms, self._ends_terms):
@@ -227,13 +237,13 @@ def _is_part(found: SegmentLocation, share: SegmentShare) -> bool:
 
 
 def _is_cut_of(location: SegmentLocation, parts: Sequence[SegmentLocation]) -> bool:
-    """Whether the parts are exactly the location, of the same segment."""
+    """Return whether the parts cover exactly the location, and are of its segment."""
     whole = OffsetRange(parts[0].offsets.start, parts[-1].offsets.end) == location.offsets
     return whole and all(part.segment.segment_id == location.segment.segment_id for part in parts)
 
 
 def _of_like_sizes(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
-    """In groups, within each of which no size is twice as large as another, or is larger."""
+    """Group the sizes so that within a group, no size is twice as large as another or larger."""
     groups: dict[int, list[tuple[T, int]]] = defaultdict(list)
     for each in sizes:
         groups[each[1].bit_length()].append(each)
@@ -243,7 +253,7 @@ def _of_like_sizes(sizes: Sequence[tuple[T, int]]) -> list[list[tuple[T, int]]]:
 def _one_of_each_partition(
     numbers: Sequence[int], locations: Sequence[SegmentLocation]
 ) -> list[dict[TopicPartition, list[int]]]:
-    """The locations of these numbers in rounds, in each of which only neighbours are of the same partition."""
+    """Return rounds of the numbered locations, in which each partition has only adjacent locations."""
     runs: dict[TopicPartition, list[list[int]]] = defaultdict(list)
     for number in numbers:
         of_partition = runs[locations[number].segment.topic_partition]
@@ -258,7 +268,7 @@ def _one_of_each_partition(
 def _pieces(
     location: SegmentLocation, parts: Sequence[SegmentLocation], starts: Sequence[int]
 ) -> Sequence[SegmentLocation]:
-    """The location in pieces that begin with `starts`, each with the bytes of the `parts` that hold its offsets."""
+    """Cut the location at `starts`; each piece gets the bytes of the `parts` that hold its offsets."""
     pieces = []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         first = bisect_right(parts, start, key=lambda part: part.offsets.start) - 1
@@ -288,7 +298,7 @@ def _decoded(partition: TopicPartition, topic_id: UUID, data: bytes) -> Location
 
 
 def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegmentLocation) -> SegmentLocation:
-    """Raises ValueError where the entry contradicts itself."""
+    """Build a location from the broker's entry. Raises ValueError if the entry contradicts itself."""
     if entry.remote_log_segment_id is None:
         raise ValueError("a segment without an id")
     segment = RemoteLogSegment(

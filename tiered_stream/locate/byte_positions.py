@@ -1,8 +1,8 @@
-"""From offsets to bytes of a segment, and where a big location may be cut, by the offset index alone.
+"""Maps offsets to bytes of a segment, and finds where a large location can be cut, by the offset index alone.
 
-An index entry tells the last offset of the batches that begin at its position. So offset + 1 is where another batch
-begins, but not at which byte: somewhere from the entry's position up to the next entry's. Two parts that meet at that
-offset both read this interval, and the decoder gives each its own records.
+An index entry gives the last offset of the batches that begin at its position. So another batch begins at offset + 1,
+but its byte position is only known to lie between this entry's position and the next entry's. Two parts that meet at
+that offset both read this interval, and the decoder returns each part's own records.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from tiered_stream.records.indexes import OffsetIndex, parse_offset_index, parse
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 _REMEMBERED = 1 << 15
-"""Locations up to an end that was chosen here. The plan asks for them next, perhaps of more segments than the cache of
-indexes holds."""
+"""Number of remembered locations that end at an offset chosen by `end_of`.
+
+The plan locates them next, possibly in more segments than the index cache holds.
+"""
 
 
 class SegmentPositions:
-    """Byte ranges within segments by their offset indexes. Serves many threads."""
+    """Finds byte ranges within segments by their offset indexes; many threads may use it."""
 
     def __init__(self, fetcher: RemoteStorageFetcher, cache: IndexCache) -> None:
         self._fetcher = fetcher
@@ -38,11 +40,11 @@ class SegmentPositions:
         self._remembered: LRUCache[tuple[UUID, OffsetRange], SegmentLocation] = LRUCache(_REMEMBERED)
 
     def location(self, segment: RemoteLogSegment, wanted: OffsetRange) -> SegmentLocation:
-        """The bytes in which the batches with `wanted` begin and end; no request where the whole segment is wanted.
+        """Return the bytes in which the batches with `wanted` begin and end; a whole segment needs no request.
 
         Raises:
-            StorageError: the offset index cannot be had.
-            CorruptDataError: it does not have its format; the message names the segment.
+            StorageError: the offset index cannot be read.
+            CorruptDataError: the offset index is malformed; the message names the segment.
         """
         if wanted.start <= segment.base_offset and wanted.end > segment.end_offset:
             return SegmentLocation(segment, wanted, ByteRange(0, segment.size))
@@ -51,14 +53,14 @@ class SegmentPositions:
         return known or _location(segment, wanted, self._offset_index(segment))
 
     def end_of(self, share: SegmentShare) -> int:
-        """The offset behind about `share.bytes` of the share's offsets, and behind at least one batch of them.
+        """Return the offset after about `share.bytes` of the share's offsets, and after at least one batch of them.
 
-        Raises: as `location`.
+        Raises: the errors of `location`.
         """
         segment, offsets = share.segment, share.offsets
         index = self._offset_index(segment)
         until = index.start_position(offsets.start) + share.bytes
-        # What ends with an entry's offset is read up to the next entry's position.
+        # Offsets up to an entry's offset need the bytes up to the next entry's position.
         fitting = int(np.searchsorted(index.positions, until, side="right")) - 2
         entry = max(fitting, int(np.searchsorted(index.offsets, offsets.start, side="left")))
         whole = until >= segment.size or entry >= len(index.offsets)
@@ -69,14 +71,14 @@ class SegmentPositions:
         return end
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """`location` from a batch on before which no record is at or after `timestamp` (ms); None: none of it is.
+        """Return `location` without leading batches of records older than `timestamp` (ms); None if nothing is left.
 
-        Raises: as `location`.
+        Raises: the errors of `location`.
         """
         segment = location.segment
         data = self._cache.get(segment, (IndexType.TIMESTAMP,)).get(IndexType.TIMESTAMP, b"")
         with naming(segment):
-            # To the end of the batch that has this offset, no record is newer than `timestamp` less one.
+            # Up to the end of the batch with this offset, no record is newer than `timestamp - 1`.
             start = parse_time_index(data, segment.base_offset).floor_offset(timestamp - 1)
         if start <= location.offsets.start:
             return location
@@ -93,9 +95,9 @@ class SegmentPositions:
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """Cut `location` where batches begin, into parts of about `target_bytes` that have exactly its offsets.
 
-        Neighbours share the bytes of one interval of the offset index.
+        Adjacent parts share the bytes of one interval of the offset index.
 
-        Raises: as `location`.
+        Raises: the errors of `location`.
         """
         if len(location.bytes) <= target_bytes:
             return [location]
@@ -103,7 +105,7 @@ class SegmentPositions:
         return _parts(location, index, self._places(location, index, target_bytes))
 
     def cut_at(self, location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
-        """`location` in parts that begin with those of the ascending `offsets` that lie inside of it; else as `cut`."""
+        """Cut `location` at the given ascending offsets that lie inside it; parts share bytes as those of `cut` do."""
         inside = [each for each in offsets if location.offsets.start < each < location.offsets.end]
         return _parts(location, self._offset_index(location.segment), inside) if inside else [location]
 
@@ -114,7 +116,7 @@ class SegmentPositions:
 
     def _places(self, location: SegmentLocation, index: OffsetIndex, target_bytes: int) -> list[int]:
         """Return offsets to cut at, by the first entry at or after the start of each range that the layout prefers."""
-        # Far more ranges than entries would give no more parts.
+        # Far more ranges than index entries would not give more parts.
         target_bytes = max(target_bytes, len(location.bytes) // (8 * len(index.positions) + 1))
         ranges = self._fetcher.request_ranges(location.segment, location.bytes, target_bytes)
         starts = [candidate.start for candidate in ranges if candidate.start > location.bytes.start]
@@ -131,7 +133,7 @@ def _location(segment: RemoteLogSegment, wanted: OffsetRange, index: OffsetIndex
 
 
 def _parts(location: SegmentLocation, index: OffsetIndex, starts: Sequence[int]) -> list[SegmentLocation]:
-    """A location in parts that begin with `starts`, ascending and inside of it; the bytes of each lie in its bytes."""
+    """Cut a location at `starts` (ascending, inside it); the bytes of each part lie within the location's bytes."""
     whole, parts = location.bytes, []
     for start, end in pairwise((location.offsets.start, *starts, location.offsets.end)):
         part = _location(location.segment, OffsetRange(start, end), index)

@@ -1,8 +1,8 @@
-"""Storage that fails while a micro-batch is planned: what cannot be located is left to the brokers (KIP-1254).
+"""Storage failures while a micro-batch is planned: segments that cannot be located are left to the brokers (KIP-1254).
 
-A storage that refuses the credentials, or is not there, is the user's to mend: those errors stay errors. But S3 answers
-403 also for an object that is missing, to who may not list the bucket. So what is refused of one segment is held
-against what other segments give.
+If a storage refuses the credentials, or does not exist, the user must change the settings, so those errors are raised.
+But S3 also answers 403 for a missing object, to a user who may not list the bucket. So after a refusal for one segment,
+other segments are tried.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WITNESSES = 4
-"""So many other segments are asked whether the credentials are good."""
+"""Number of other segments that are tried to find out whether the credentials are valid."""
 _OUT_OF_REACH = 16
-"""After so many failures to reach the storage, the rest is not tried: each may last until a timeout."""
+"""Number of failures to reach the storage after which no more segments are tried.
+
+Each failure may take a whole timeout.
+"""
 
 
 class SegmentsLeftOut:
-    """What one planning leaves to the brokers. Serves many threads.
+    """Segments that one planning leaves to the brokers; many threads may use it.
 
     Args:
-        segments: those of the planning, by partition, ascending.
+        segments: segments of the planning, by partition, ascending.
     """
 
     def __init__(
@@ -54,17 +57,17 @@ class SegmentsLeftOut:
         self._lock = threading.Lock()
         self._counts: Counter[TopicPartition] = Counter()
         self._reasons: dict[TopicPartition, tuple[int, StorageError]] = {}
-        """Of each partition's first segment that fails, whichever thread is first: its base offset, and the error."""
+        """Base offset and error of the first segment of each partition that fails, in offset order."""
         self._out_of_reach = 0
         self._access: SingleFlightCache[None, bool] = SingleFlightCache(1)
         self._placed: SingleFlightCache[None, None] = SingleFlightCache(1)
 
     def unless_storage_fails(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T | None:
-        """What `work` gives; None: the storage does not give what it needs of the segment.
+        """Return the result of `work`, or None if the storage does not give what `work` needs of the segment.
 
         Raises:
-            StorageAccessError: the storage refuses it, and gives no other segment's index either.
-            StorageBucketNotFoundError: there is no such bucket or folder.
+            StorageAccessError: the storage refuses access, and also to the indexes of other segments.
+            StorageBucketNotFoundError: the bucket or folder does not exist.
             ConfigurationError: the settings lead to a place that does not have the segments.
         """
         error: StorageError | None = None
@@ -88,11 +91,11 @@ class SegmentsLeftOut:
         return None
 
     def or_fail(self, segment: RemoteLogSegment, work: Callable[[], T]) -> T:
-        """What `work` gives, where nothing may be left out.
+        """Return the result of `work`; used if no segment may be left to the brokers.
 
         Raises:
-            ConfigurationError: as `unless_storage_fails`.
-            StorageError: as `work`.
+            ConfigurationError: the settings lead to a place that does not have the segments.
+            StorageError: `work` raises it.
         """
         try:
             return work()
@@ -103,7 +106,7 @@ class SegmentsLeftOut:
             raise
 
     def tell(self) -> None:
-        """Log what was left out, and why."""
+        """Log how many segments were left to the brokers, and why."""
         for partition, count in self._counts.items():
             _, reason = self._reasons.get(partition) or next(iter(self._reasons.values()))
             log.warning(
@@ -112,13 +115,13 @@ class SegmentsLeftOut:
             )  # fmt: skip
 
     def _check_place(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
-        """Once, look elsewhere for this segment, and for one that is placed otherwise. Raises: as `check_place`."""
+        """Search elsewhere, once, for this segment and one placed differently. Raises: the errors of `check_place`."""
         self._placed.get(None, lambda: self._look_elsewhere(segment, missing))
 
     def _look_elsewhere(self, segment: RemoteLogSegment, missing: StorageObjectNotFoundError) -> None:
         has_access = partial(self._has_access, segment)
         check_place(self._fetcher, segment, missing, has_access)
-        # The object that is missing may be a neighbour's, whose index is needed, too.
+        # The missing object may be one of an adjacent segment, whose index is needed too.
         by_metadata = self._fetcher.placed_by_metadata
         other = next((each for each in self._newest() if by_metadata(each) != by_metadata(segment)), None)
         if other is None:
@@ -131,7 +134,7 @@ class SegmentsLeftOut:
             return
 
     def _has_access(self, refused: RemoteLogSegment) -> bool:
-        """Whether the storage gives another segment's index; where there is no other, the log of this one."""
+        """Return whether the storage gives another segment's index, or this segment's log if there is no other one."""
         return self._access.get(None, lambda: self._is_let_in(refused))
 
     def _is_let_in(self, refused: RemoteLogSegment) -> bool:
@@ -141,14 +144,14 @@ class SegmentsLeftOut:
         return any(map(_is_given, indexes)) if others else _is_given(partial(fetcher.fetch_log_segment, refused, 0, 1))
 
     def _newest(self) -> list[RemoteLogSegment]:
-        """Of each partition the first and the last two; the newest first, least likely to be gone."""
+        """Return the first and last two segments of each partition; the newest, least likely deleted, come first."""
         ends = [each.segment for of in self._segments.values() for each in (*of[:1], *of[-2:])]
         unique = {segment.segment_id: segment for segment in ends}
         return sorted(unique.values(), key=lambda segment: segment.max_timestamp, reverse=True)
 
 
 def _is_given(ask: Callable[[], object]) -> bool:
-    """Whether anything comes, whatever it is worth."""
+    """Return whether the storage returns anything, valid or not."""
     try:
         ask()
     except StorageError:

@@ -1,4 +1,4 @@
-"""Index files, fetched once and kept within a bound of bytes, least recently used first to go."""
+"""Cache of index files, limited in bytes; the least recently used indexes are dropped first."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 DEFAULT_CACHE_BYTES = 64 << 20
 
-_ENTRY_OVERHEAD = 512  # bytes that an entry costs beside its data, so that empty ones are bounded too
+_ENTRY_OVERHEAD = 512  # memory of an entry in addition to its data, so that the number of empty entries is bounded too
 
 _Indexes = dict[IndexType, bytes]
 
 
 class IndexCache:
-    """Serves many threads; threads that want the same indexes of the same segment share one request.
+    """Cache of segments' indexes for many threads; threads that want the same indexes of a segment share one request.
 
-    What is cached are sets of indexes as they were asked for: a few fixed sets are asked for, each in one request.
+    An entry is a set of index types as it was requested: callers use only a few sets, and each set takes one request.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
@@ -29,7 +29,7 @@ class IndexCache:
         )
 
     def get(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> _Indexes:
-        """The wanted indexes, those that do not exist left out. Raises: as `RemoteStorageFetcher.fetch_indexes`."""
+        """Return the wanted indexes that exist. Raises: the errors of `RemoteStorageFetcher.fetch_indexes`."""
         wanted = frozenset(types)
         return self._cache.get((segment.segment_id, wanted), lambda: self._fetcher.fetch_indexes(segment, wanted))
 

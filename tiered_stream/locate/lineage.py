@@ -1,10 +1,10 @@
-"""Which segment counts for which offsets, given the partition's history of leader epochs.
+"""Decides which segment counts for which offsets, given the partition's history of leader epochs.
 
-Replicas that led at different times may both have copied the same offsets, and a leader that lost an election uncleanly
-may have copied records that are no part of the log any more. A record is identified by its offset and the leader epoch
-in which it was written; a segment counts for an offset when its own epoch there is the lineage's (Kafka:
-`RemoteLogMetadataCache.remoteLogSegmentMetadata(epoch, offset)`, asked with the epoch of `LeaderEpochFileCache`).
-Segments that agree hold the same batches at an offset, so which one is taken changes no record.
+Replicas that led at different times may both have copied the same offsets. A leader that lost an unclean election may
+have copied records that are no longer part of the log. A record is identified by its offset and the leader epoch in
+which it was written. A segment counts for an offset if its own epoch at that offset is the lineage's epoch (Kafka:
+`RemoteLogMetadataCache.remoteLogSegmentMetadata(epoch, offset)`, called with the epoch of `LeaderEpochFileCache`).
+Segments with the same epoch hold the same batches at an offset, so either of them gives the same records.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from tiered_stream.model import LeaderEpoch, OffsetRange, RemoteLogSegment, Segm
 END_OF_LOG = (1 << 63) - 1
 
 Lineage = Mapping[int, int]
-"""The leader epochs of a log, each with its end offset (exclusive): the next epoch's start, `END_OF_LOG` for the last.
+"""The leader epochs of a log, with the end offset (exclusive) of each epoch.
 
-An epoch has one leader, so all replicas agree where it starts, and only its end tells a lost history from the log.
+The end is the next epoch's start, and `END_OF_LOG` for the last epoch. An epoch has one leader, so all replicas agree
+where it starts, and only its end distinguishes a lost history from the log.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleSegment:
-    """The offsets for which a segment counts: never empty."""
+    """A segment, and the offsets (never empty) for which it counts."""
 
     segment: RemoteLogSegment
     offsets: OffsetRange
 
 
 class VisibleSegments(tuple[VisibleSegment, ...]):
-    """Those of one partition, sorted and disjoint."""
+    """Visible segments of one partition, sorted and disjoint."""
 
     @cached_property
     def located(self) -> dict[bool, list[tuple[SegmentLocation, int | None] | None]]:
-        """For whoever locates them: whether for read_committed, and then each part's location, and its seam."""
+        """Cache for locators: for read_committed or not, the location and the seam of each part that was located."""
         return {committed: [None] * len(self) for committed in (False, True)}
 
     def next_stop(self, at: int) -> int:
-        """From `at` on, the first that may have a transaction index, or that is followed by a gap or by nothing."""
+        """Return the first index from `at` on with a possible transaction index, or with a gap or the end after it."""
         return self._stops[at]
 
     def ends_at(self, at: int) -> bool:
-        """Whether a gap or nothing follows."""
+        """Return whether a gap or the end of the tier follows the part at `at`."""
         return at + 1 == len(self) or self[at + 1].offsets.start != self[at].offsets.end
 
     @cached_property
@@ -62,21 +63,21 @@ class VisibleSegments(tuple[VisibleSegment, ...]):
 
 
 def visible_segments(segments: Iterable[RemoteLogSegment], lineage: Lineage, log_start_offset: int) -> VisibleSegments:
-    """For each offset from `log_start_offset` on that some segment has in the lineage, the one segment to read it from.
+    """Choose one segment for each offset from `log_start_offset` on that some segment has in the lineage.
 
-    The result is sorted, disjoint and of as few parts as there can be; it does not depend on the order of `segments`.
+    The result is sorted, disjoint and has as few parts as possible; it does not depend on the order of `segments`.
     """
     parts = [part for segment in segments for part in _in_lineage(segment, lineage, log_start_offset)]
     return VisibleSegments(_disjoint(parts))
 
 
 def lineage_of(epochs: Sequence[LeaderEpoch]) -> Lineage:
-    """The lineage whose epochs start as `epochs` say, which ascend."""
+    """Return the lineage whose epochs start at the offsets in `epochs`, which are sorted by epoch."""
     return {epoch: end for epoch, _, end in _epoch_ranges(epochs, END_OF_LOG)}
 
 
 def _epoch_ranges(epochs: Sequence[LeaderEpoch], end: int) -> Iterator[tuple[int, int, int]]:
-    """(epoch, start, exclusive end) of each epoch that has offsets before `end`."""
+    """Yield (epoch, start, exclusive end) of each epoch that has offsets before `end`."""
     for following, entry in enumerate(epochs, 1):
         epoch_end = min(epochs[following].start_offset, end) if following < len(epochs) else end
         if entry.start_offset < epoch_end:
@@ -101,9 +102,9 @@ def _in_lineage(segment: RemoteLogSegment, lineage: Lineage, log_start_offset: i
 
 
 def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
-    """At each offset not covered yet, the part that reaches furthest; of those, the one that begins last."""
+    """Yield for each uncovered offset the part with the furthest end; of several, the one that begins last."""
     parts.sort(key=lambda part: part.offsets.start)
-    reaching: list[tuple[int, int, int, int]] = []  # furthest first: (-end, -start, segment id, index in parts)
+    reaching: list[tuple[int, int, int, int]] = []  # furthest end first: (-end, -start, segment id, index in parts)
     cursor, following = 0, 0
     while following < len(parts) or reaching:
         if not reaching:
@@ -115,7 +116,7 @@ def _disjoint(parts: list[VisibleSegment]) -> Iterator[VisibleSegment]:
             following += 1
         furthest = parts[heapq.heappop(reaching)[3]]
         if furthest.offsets.end <= cursor:
-            reaching.clear()  # it reached furthest, so no other reaches the cursor
+            reaching.clear()  # no other part reaches further than this one, so none reaches the cursor
             continue
         if furthest.offsets.start < cursor:
             furthest = VisibleSegment(furthest.segment, OffsetRange(cursor, furthest.offsets.end))

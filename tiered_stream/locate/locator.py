@@ -1,4 +1,4 @@
-"""Who says where the tiered bytes of an offset range are."""
+"""Interface of locators, which report where the tiered bytes of an offset range are."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SegmentFilter = Callable[[RemoteLogSegment], bool]
 
 
 def every_segment(_segment: RemoteLogSegment) -> bool:
-    """Each is needed."""
+    """Return True: every segment is needed."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentShare:
-    """About so many `bytes` of these offsets of a segment, from their start on."""
+    """About `bytes` bytes of a segment, counted from the start of `offsets`."""
 
     segment: RemoteLogSegment
     offsets: OffsetRange
@@ -34,93 +34,94 @@ class SegmentShare:
 
 
 class Locator(ABC):
-    """Answers, on the driver, which tiered segments hold an offset range, and where in them.
+    """Locator of the tiered segments that hold an offset range, and of the range's bytes in them; used on the driver.
 
-    Only segments whose copy is finished and that belong to the partition's present lineage count, and nothing below
-    the log start offset. A locator keeps what it has learnt between micro-batches; it serves one thread at a time.
+    Only segments that are completely copied and belong to the partition's current lineage count, and no offset below
+    the log start offset. A locator keeps its state between micro-batches, and is used by one thread at a time.
     """
 
     name: str
-    """As in the option `remote.log.locator`."""
+    """Name of the locator in the option `remote.log.locator`."""
 
     @abstractmethod
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
-        """The tiered part of each range: locations in offset order, disjoint; what they leave out is not tiered.
+        """Return disjoint locations of each range in offset order; offsets without a location are not tiered.
 
-        Of segments that are not `needed` a location tells the offsets, and need not tell anything else. Under
-        read_committed each names the aborted transactions that touch its offsets. They are those of the topic that
-        has the name now: which topic is to be read, the caller knows.
+        For a segment that is not `needed`, a location must be right in its offsets only. Under read_committed, a
+        location names the aborted transactions that touch its offsets. The locations are those of the topic that has
+        the name now; the caller knows which topic to read.
 
         Raises:
-            StorageError, BrokerError, CorruptDataError: the locations cannot be had.
+            StorageError, BrokerError, CorruptDataError: the locations cannot be determined.
         """
 
     @abstractmethod
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[int, ...]]:
-        """The end offsets (exclusive, ascending) of the tiered segments that end inside each range or at its end.
+        """Return the end offsets (exclusive, ascending) of tiered segments that end inside each range or at its end.
 
-        No storage request is made for it.
+        No storage request is made.
         """
 
     def since(self, location: SegmentLocation, timestamp: int) -> SegmentLocation | None:
-        """The location without batches at its start that end before any record at or after `timestamp` (ms).
+        """Return the location without first batches known to end before any record at or after `timestamp` (ms).
 
-        As far as that is known; None: it holds no such record. Raises: as `locate`.
+        Return None if the location holds no such record. Raises: the errors of `locate`.
         """
         return location
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """`since` of each, together. Raises: as `locate`."""
+        """Call `since` for all locations together and return the results in order. Raises: the errors of `locate`."""
         return [self.since(location, timestamp) for location in locations]
 
     @abstractmethod
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
-        """The tiered segments that share an offset with each range, ascending and disjoint; perhaps cut off to it.
+        """Return the tiered segments that share an offset with each range, ascending and disjoint.
 
-        No storage request is made for it.
+        Their offsets may be cut off to the range. No storage request is made.
         """
 
     @abstractmethod
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """By partition, the offset that ends its share: behind at least one batch, and where a batch ends.
+        """Return the offset at which each partition's share ends: after at least one batch, and at the end of a batch.
 
-        All partitions are asked for together, and nothing but positions. Those are left out of which nobody tells.
+        The positions of all partitions are requested together, and nothing else is requested. Partitions whose
+        positions cannot be found are left out.
 
-        Raises: as `locate`.
+        Raises: the errors of `locate`.
         """
 
     @abstractmethod
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
         """Cut `location` where batches begin, into parts of about `target_bytes` that have exactly its offsets.
 
-        Neighbours may share some bytes, of one interval of the offset index at the most.
+        Adjacent parts may share the bytes of one interval of the offset index, but no more.
 
-        Raises: as `locate`.
+        Raises: the errors of `locate`.
         """
 
     @abstractmethod
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """`cut` of each location with its bytes, together. Raises: as `locate`."""
+        """Call `cut` for all pairs of location and target bytes together. Raises: the errors of `locate`."""
 
     @abstractmethod
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """Each location cut at those of the ascending offsets that lie inside of it; the bytes as of `cut`.
+        """Cut each location at the given ascending offsets that lie inside it; parts share bytes as those of `cut` do.
 
-        A location stays whole where nobody tells which of its bytes hold the parts.
+        A location stays whole if the bytes of its parts cannot be found.
 
-        Raises: as `locate`.
+        Raises: the errors of `locate`.
         """
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> Sequence[str]:
-        """Names of objects that are missing, and with them segments that begin among the offsets; as far as known."""
+        """Return the known names of missing objects of segments that begin among the offsets."""
         return ()
 
     def close(self) -> None:  # noqa: B027 - a locator without connections has nothing to close
-        """Let go of connections."""
+        """Close connections."""
 
 
 class WrappedLocator(Locator):
-    """Another locator's answers; a subclass changes what it has to."""
+    """Locator that passes all calls to another locator; subclasses change single methods."""
 
     def __init__(self, locator: Locator) -> None:
         self.name = locator.name

@@ -1,4 +1,4 @@
-"""From options to who says what a topic holds: its offsets, and where its tiered segments are."""
+"""Opens the sources of a topic's offsets and of its tiered segments' places, by the options."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """Who tells the offsets of partitions, and who locates their tiered segments (None: all is left to the brokers)."""
+    """Reader of the partitions' offsets, and locator of their tiered segments (None: read all from the brokers)."""
 
     offset_reader: OffsetReader
     locator: Locator | None
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self.locator is not None:
             self.locator.close()
         self.offset_reader.close()
 
 
 def open_log_source(options: Options) -> LogSource:
-    """What the options `remote.log.locator` and `remote.prefer` ask for.
+    """Open the offset reader and locator that the options `remote.log.locator` and `remote.prefer` ask for.
 
     Raises:
-        ConfigurationError: the storage or the brokers are not configured well.
-        BrokerError: the brokers cannot be asked.
+        ConfigurationError: the storage or the brokers are configured wrongly.
+        BrokerError: the brokers do not respond as needed.
     """
     if options.locator is LocatorName.ARCHIVE:
         return _open_archive(options)
@@ -57,7 +57,7 @@ def open_log_source(options: Options) -> LogSource:
 
 
 def _open_archive(options: Options) -> LogSource:
-    # Imported here, so that queries with a cluster start sooner.
+    # Imported here, so that queries with a cluster start faster.
     from tiered_stream.locate.archive.archive_locator import ArchiveLocator
     from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
     from tiered_stream.locate.archive.archived_partitions import open_archive
@@ -89,10 +89,12 @@ def _locator(options: Options, client: BrokerClient, offset_reader: BrokerOffset
 
 
 def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
-    """The locator of KIP-1248, where the brokers speak it and somebody could read what they name.
+    """Return the locator of KIP-1248 if the brokers support it and this query can read the locations that they name.
+
+    Return None if the option is `auto` and there is no such locator.
 
     Raises:
-        ConfigurationError: it was asked for, and cannot be had.
+        ConfigurationError: the option asks for this locator, and it cannot be used.
     """
     version, readable = supported_feature(client, LOCATION_FEATURE), _has_fetcher(options)
     if version >= SIGNED_LOCATIONS or (version and readable):
@@ -112,7 +114,7 @@ def _broker_locator(options: Options, client: BrokerClient) -> Locator | None:
 
 
 def no_location_feature() -> ConfigurationError:
-    """`remote.log.locator=broker` was asked for, and the brokers do not speak KIP-1248."""
+    """Return the error for `remote.log.locator=broker` with brokers that do not support KIP-1248."""
     return ConfigurationError(
         f"option {LOCATOR.name}: broker needs brokers that say where segments are (feature {LOCATION_FEATURE}): stock "
         "brokers do not. Point kafka.bootstrap.servers at a gateway, or use metadata-topic"
@@ -124,7 +126,7 @@ def _has_fetcher(options: Options) -> bool:
 
 
 def _can_follow(options: Options, client: BrokerClient) -> bool:
-    """Whether a storage is there, and the metadata topic, and the user may read it; says why not."""
+    """Return whether a storage is configured and the user may read the metadata topic; if not, log the reason."""
     if not _has_fetcher(options):
         log.warning("everything is read through the brokers: no remote.storage.uri says where tiered segments are")
         return False

@@ -1,4 +1,4 @@
-"""`remote.prefer=local`: what the broker still has on its own disk is left to it (KIP-1248)."""
+"""`remote.prefer=local`: offsets that the broker still has on its own disk are read from the broker (KIP-1248)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from tiered_stream.model import OffsetRange, PartitionLocations, PartitionRanges
 
 
 class PreferLocal(WrappedLocator):
-    """Another locator's answers, cut off where the leader's local log begins.
+    """Locator that cuts off the locations of another locator where the leader's local log begins.
 
     Args:
-        patience_ms: after which a partition is left to the brokers (None: that is an error).
+        patience_ms: time after which a partition whose leader does not respond is left to the brokers (None: that is an
+            error).
     """
 
     def __init__(self, locator: Locator, offsets: BrokerOffsetReader, patience_ms: int | None = None) -> None:

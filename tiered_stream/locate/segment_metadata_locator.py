@@ -1,4 +1,4 @@
-"""What locators that know the segments' metadata have in common: from visible segments to locations."""
+"""Common base of the locators that know the segments' metadata: turns visible segments into locations."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ Visible = Sequence[VisibleSegment]
 
 
 _Located = tuple[SegmentLocation, int | None]
-"""A location, and the seam at which transactions of its offsets are still undecided (None: there is none)."""
+"""A location, and the seam at which transactions of its offsets are still undecided (None: all are decided)."""
 
 
 class SegmentMetadataLocator(Locator):
-    """A locator over segment metadata; who knows it, and who knows what lies beyond the tier, says a subclass.
+    """Locator over segment metadata; a subclass provides the metadata, and the aborted transactions beyond the tier.
 
-    With `falls_back`, a segment of which the storage does not give an index is left out of an answer: whoever asks has
-    brokers to read it from.
+    With `falls_back`, a segment is left out of the result if the storage does not give its index, because the caller
+    has brokers to read it from.
     """
 
     def __init__(
@@ -67,27 +67,27 @@ class SegmentMetadataLocator(Locator):
 
     @abstractmethod
     def visible_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        """The segments that count, sorted and disjoint, by partition."""
+        """Return the segments that count, sorted and disjoint, by partition."""
 
     def _saw(self, visible: Mapping[TopicPartition, Visible]) -> None:
-        """Take in what `segments` told, by which a micro-batch is planned."""
+        """Remember the segments that `segments` returned, from which a micro-batch is planned; does nothing here."""
 
     def _visible_again(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Visible]:
-        """As `visible_of`, or what was seen just now."""
+        """Return the segments that count, by partition; a recent result of `segments` may be used again."""
         return self.visible_of(partitions)
 
     @abstractmethod
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """By partition and offset, the aborted transactions with records on both sides of the offset.
+        """Return, by partition and offset, the aborted transactions with records on both sides of the offset.
 
-        A last offset that is not known may be any from the seam on. What is missing could not be had: what needs it
-        is left to the brokers.
+        An unknown last offset may be given as any offset from the seam on. Keys that are missing in the result could
+        not be determined; the locations that need them are left to the brokers.
         """
 
     def _ask_ahead(self, seams: Mapping[TopicPartition, int]) -> None:
-        """Learn together what `_aborted_across` would ask one by one, as far as that can be had."""
+        """Request the results of `_aborted_across` for all seams together if possible; does nothing by default."""
 
     @collection_paused()
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
@@ -127,7 +127,7 @@ class SegmentMetadataLocator(Locator):
             return location
 
     def since_all(self, locations: Sequence[SegmentLocation], timestamp: int) -> list[SegmentLocation | None]:
-        """Side by side: each waits for indexes."""
+        """Return `since` of all locations, computed in parallel because each call waits for indexes."""
         return list(self.executor.map(lambda location: self.since(location, timestamp), locations))
 
     def segments(self, ranges: PartitionRanges) -> dict[TopicPartition, tuple[VisibleSegment, ...]]:
@@ -140,13 +140,13 @@ class SegmentMetadataLocator(Locator):
         }
 
     def ends_inside(self, shares: Mapping[TopicPartition, SegmentShare]) -> dict[TopicPartition, int]:
-        """By the offset indexes: the brokers are not asked, nor which transactions were aborted."""
+        """Return the end offset of each share by the offset indexes, without brokers or aborted transactions."""
         shared = {each: [VisibleSegment(share.segment, share.offsets)] for each, share in shares.items()}
         left_out = SegmentsLeftOut(self._fetcher, shared)
 
         def end_of(share: SegmentShare) -> int | None:
             ask = partial(self._positions.end_of, share)
-            # `locate` meets the same failure, and logs it.
+            # `locate` has the same failure later, and logs it.
             return left_out.unless_storage_fails(share.segment, ask) if self.falls_back else ask()
 
         ends = zip(shares, self.executor.map(end_of, shares.values()), strict=True)
@@ -156,11 +156,11 @@ class SegmentMetadataLocator(Locator):
         return self._cut(location, lambda: self._positions.cut(location, target_bytes))
 
     def cut_all(self, cuts: Sequence[tuple[SegmentLocation, int]]) -> list[Sequence[SegmentLocation]]:
-        """Side by side: each waits for an index."""
+        """Cut all locations in parallel, because each cut waits for an index."""
         return list(self.executor.map(lambda each: self.cut(*each), cuts))
 
     def cut_at(self, cuts: Sequence[tuple[SegmentLocation, Sequence[int]]]) -> list[Sequence[SegmentLocation]]:
-        """As `cut_all`."""
+        """Cut all locations in parallel, because each cut waits for an index."""
 
         def cut(location: SegmentLocation, offsets: Sequence[int]) -> Sequence[SegmentLocation]:
             return self._cut(location, lambda: self._positions.cut_at(location, offsets))
@@ -179,7 +179,7 @@ class SegmentMetadataLocator(Locator):
             return [location]
 
     def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
-        """Ask together what `location` of these offsets asks one by one; it asks again where that fails."""
+        """Prefetch together what `location` requests one by one for these offsets; on failure, it asks again."""
         seams = {}
         for partition, wanted in ranges.items():
             for at in overlapping(visible[partition], wanted)[-1:]:
@@ -189,9 +189,9 @@ class SegmentMetadataLocator(Locator):
         self._ask_ahead(seams)
 
     def location(self, visible: Visible, at: int, wanted: OffsetRange, *, committed: bool) -> SegmentLocation:
-        """Where `wanted`, which lies in `visible[at]`, is; `committed`: with the transactions that were aborted there.
+        """Return the location of `wanted`, which lies in `visible[at]`; `committed`: with its aborted transactions.
 
-        Raises: as `locate`.
+        Raises: the errors of `locate`.
         """
         segment = visible[at].segment
         if not committed:
@@ -212,7 +212,10 @@ class SegmentMetadataLocator(Locator):
         ranges: PartitionRanges,
         needed: SegmentFilter,
     ) -> dict[TopicPartition, list[_Located]]:
-        """Side by side where it asks the storage; without those for which that does not give what it may lack."""
+        """Locate the parts of all partitions, in parallel where requests to the storage are needed.
+
+        Parts are left out if the storage fails to give their indexes and they may be left out.
+        """
         left_out = SegmentsLeftOut(self._fetcher, visible)
 
         def locate(item: tuple[TopicPartition, int]) -> _Located | None:
@@ -236,17 +239,20 @@ class SegmentMetadataLocator(Locator):
     def _wholes(
         self, visible: Visible, parts: range, wanted: OffsetRange, needed: SegmentFilter
     ) -> list[_Located | None]:
-        """What `_whole` says of each part; of 100,000 it is not asked again where it is known and all are needed."""
+        """Return the location of each part that is wanted whole and needs no index, and None for the other parts.
+
+        If all segments are needed, known locations are reused, because there may be 100,000 parts.
+        """
         if not isinstance(visible, VisibleSegments) or needed is not every_segment:
             return [self._whole(visible, at, wanted, needed) for at in parts]
         found = visible.located[self.committed][parts.start : parts.stop]
-        cut = {0, len(parts) - 1} if len(parts) else set()  # these may be wanted in part
+        cut = {0, len(parts) - 1} if len(parts) else set()  # only the first and the last part may be wanted in part
         for index in cut.union(index for index, one in enumerate(found) if one is None):
             found[index] = self._whole(visible, parts[index], wanted, needed)
         return found
 
     def _whole(self, visible: Visible, at: int, wanted: OffsetRange, needed: SegmentFilter) -> _Located | None:
-        """Where a part is that is wanted whole, if no index is needed for that; made once."""
+        """Return the location of a part that is wanted as a whole and needs no index, and cache it; None otherwise."""
         part = visible[at]
         if not isinstance(visible, VisibleSegments) or not needed(part.segment):
             return None
@@ -254,17 +260,17 @@ class SegmentMetadataLocator(Locator):
             return None
         known = visible.located[self.committed][at]
         if known is None and part.offsets == part.segment.offsets and not self._needs_index(visible, at):
-            # What could have been aborted, a seam tells: the search would go on to it.
+            # Aborted transactions are then known from the seam to which the search would go on.
             seam = visible[visible.next_stop(at)].offsets.end if self.committed else None
             known = visible.located[self.committed][at] = self._place(visible, at, wanted), seam
         return known
 
     def _needs_index(self, visible: VisibleSegments, at: int) -> bool:
-        """Whether an index says what was aborted in a part."""
+        """Return whether an index is needed to know the aborted transactions of a part."""
         return self.committed and not visible[visible.next_stop(at)].segment.transaction_index_empty
 
     def _place(self, visible: Visible, at: int, wanted: OffsetRange) -> SegmentLocation:
-        """Where a part is, or what of it is wanted."""
+        """Return the location of the wanted offsets of a part, without aborted transactions."""
         part = visible[at]
         location = self._positions.location(part.segment, wanted.intersect(part.offsets))
         if location.bytes.end == part.segment.size and _overlaps_next(visible, at):
@@ -282,7 +288,10 @@ class SegmentMetadataLocator(Locator):
         return with_aborted(location, search.found), search.seam
 
     def _check_marker(self, visible: Visible, transaction: AbortedTransaction) -> None:
-        """What `records.checks` does where a marker is read, for one that lies beyond the wanted offsets."""
+        """Check that the log has the marker of a transaction that ended beyond the wanted offsets.
+
+        `records.checks` does that for markers that are read.
+        """
         offset = transaction.last_offset
         segment = visible[bisect_right(visible, offset, key=lambda part: part.offsets.start) - 1].segment
         place = self._positions.location(segment, OffsetRange(offset, offset + 1)).bytes
@@ -296,12 +305,15 @@ class SegmentMetadataLocator(Locator):
 
 
 def _overlaps_next(visible: Visible, at: int) -> bool:
-    """Whether what is read from this part could be had from the next, which is wrong where this segment ends early."""
+    """Return whether the next segment also holds offsets of this part.
+
+    Its records must not stand in for this segment's if this segment ends early.
+    """
     return at + 1 < len(visible) and visible[at + 1].segment.base_offset < visible[at].offsets.end
 
 
 def overlapping(visible: Visible, wanted: OffsetRange) -> range:
-    """Indexes of the parts that share an offset with `wanted`."""
+    """Return the indexes of the parts that share an offset with `wanted`."""
     if not len(wanted):
         return range(0)
     first = bisect_right(visible, wanted.start, key=lambda part: part.offsets.end)
@@ -310,7 +322,7 @@ def overlapping(visible: Visible, wanted: OffsetRange) -> range:
 
 
 def with_aborted(location: SegmentLocation, beyond: Sequence[AbortedTransaction]) -> SegmentLocation:
-    """The location with those of `beyond` that touch it, too."""
+    """Return the location with the transactions of `beyond` added that touch its offsets."""
     touched = touching(beyond, location.offsets.start, location.offsets.end)
     if not touched:
         return location

@@ -1,7 +1,7 @@
-"""A storage that is configured wrong fails a query at its start.
+"""Checks the storage at the start of a query, so that a wrong setting fails the query.
 
-A split whose storage fails is read from the broker (KIP-1254). Were that all, a query with a wrong bucket or key would
-read everything through the brokers, and only the log would say so.
+If storage fails for a split, the split is read from the broker (KIP-1254). Without this check, a query with a wrong
+bucket or key would read everything through the brokers, and only the log would show it.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 _WITNESSES = 3
 _SAMPLES = 64
-"""Located segments that are looked at for their kind."""
+"""Number of located segments that are examined for their kind."""
 
 log = logging.getLogger(__name__)
 
 
 class CheckedStorage(WrappedLocator):
-    """Another locator's answers, the storage checked before the first location is given out.
+    """Locator that checks the storage before it returns the first locations of another locator.
 
-    `locate` also raises StorageAccessError where the storage refuses the credentials, or there are none,
-    StorageBucketNotFoundError where there is no such bucket or folder, and ConfigurationError where the settings lead
-    to a place in it that does not have the segments.
+    `locate` also raises StorageAccessError if credentials are missing or refused, StorageBucketNotFoundError if the
+    bucket or folder does not exist, and ConfigurationError if the settings lead to a place that does not have the
+    segments.
     """
 
     def __init__(self, locator: Locator, fetcher: RemoteStorageFetcher) -> None:
         super().__init__(locator)
         self._fetcher = fetcher
         self._checked: set[bool] = set()
-        """Of segments whose metadata says where they are, and of the others, those of which one was checked."""
+        """Kinds of segments already checked; True is the kind whose own metadata says where its objects are."""
 
     def locate(self, ranges: PartitionRanges, needed: SegmentFilter = every_segment) -> PartitionLocations:
         located = self.wrapped.locate(ranges, needed)
-        # A signed location was signed by who has the storage; nothing that was configured here reads it.
+        # The owner of the storage signs the signed locations, so no setting of this query is needed to read them.
         if len(self._checked) < 2:
             read = [each for found in located.values() for each in found if needed(each.segment)]
             self._check_new([each for each in read if each.signed_url is None])
         return located
 
     def _check_new(self, locations: Sequence[SegmentLocation]) -> None:
-        """Check one location of each kind that was not checked yet, among some of all these."""
+        """Check one location of each kind that was not checked yet, among a sample of all locations."""
         for location in locations[:: len(locations) // _SAMPLES + 1]:
             kind = self._fetcher.placed_by_metadata(location.segment)
             if kind not in self._checked:
@@ -58,9 +58,10 @@ class CheckedStorage(WrappedLocator):
                 self._checked.add(kind)
 
     def _check(self, location: SegmentLocation, locations: Sequence[SegmentLocation]) -> None:
-        """Fetch one byte of a located segment; what may pass, or concerns this object alone, is left to the executors.
+        """Fetch one byte of a located segment; errors that may pass, or concern this object alone, are only logged.
 
-        A storage that refuses one object may not have it (S3, where the user may not list the bucket): another tells.
+        If the storage refuses an object, the object may be missing (S3 also refuses missing objects if the user may not
+        list the bucket). So other segments are tried.
         """
         try:
             self._fetch_byte(location)
@@ -76,7 +77,7 @@ class CheckedStorage(WrappedLocator):
             log.warning("the storage does not work at the start of the query; each task tries it anew: %s", error)
 
     def _gives_another(self, locations: Sequence[SegmentLocation]) -> bool:
-        """The last segments are the least likely to be gone."""
+        """Return whether the storage gives one of the last segments, which are the least likely to be deleted."""
         return any(map(self._can_fetch, locations[: -_WITNESSES - 1 : -1]))
 
     def _fetch_byte(self, location: SegmentLocation) -> None:
@@ -97,10 +98,10 @@ def check_place(
     missing: StorageObjectNotFoundError,
     gives_another: Callable[[], bool],
 ) -> None:
-    """Find out whether an object is missing because the settings lead to the wrong place.
+    """Check whether an object is missing because the settings lead to the wrong place.
 
     Raises:
-        ConfigurationError: the object is elsewhere, or the place has nothing of the topic and gives no other segment.
+        ConfigurationError: the object is elsewhere, or the place has no object of the topic and gives no other segment.
     """
     misplaced = fetcher.misplaced(segment)
     if misplaced is not None and (misplaced.found_at or not gives_another()):

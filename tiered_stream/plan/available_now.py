@@ -1,4 +1,4 @@
-"""`Trigger.AvailableNow`: each micro-batch is checked against the target that was fixed at the start of the run.
+"""`Trigger.AvailableNow`: checks each micro-batch against the target that was fixed at the start of the run.
 
 (Spark: `KafkaMicroBatchStream.verifyEndOffsetForTriggerAvailableNow`.)
 """
@@ -12,10 +12,10 @@ _ADVICE = "restart the query; if it happens again, topics are being deleted or m
 
 
 def check_target(target: PartitionOffsets, end: PartitionOffsets, latest: PartitionOffsets) -> None:
-    """`end` keeps within `target`, and what it promises is still there according to `latest`.
+    """Check that `end` stays within `target`, and that the offsets up to `end` still exist according to `latest`.
 
     Raises:
-        DataLossError: it is not so, whatever `failOnDataLoss` says.
+        DataLossError: the check fails, regardless of `failOnDataLoss`.
     """
     if end.keys() != target.keys():
         raise _error(

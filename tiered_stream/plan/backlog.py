@@ -1,4 +1,4 @@
-"""What a stream has still to read, and what is tiered of it."""
+"""Offsets that a stream has still to read, and their tiered segments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, PartitionRanges, 
 
 
 class Backlog:
-    """From `start` to `latest`, of the partitions that have both and something in between.
+    """Offset ranges from `start` to `latest`, of partitions that are in both and have offsets in between.
 
-    The segments are asked for once, of all partitions together, and only if somebody wants to know: each limit of a
-    micro-batch looks at the same ones.
+    The segments of all partitions are requested together, once, and only if needed: all limits of a micro-batch use the
+    same segments.
     """
 
     def __init__(self, start: PartitionOffsets, latest: PartitionOffsets, locator: Locator | None) -> None:
@@ -27,10 +27,10 @@ class Backlog:
 
     @cached_property
     def segments(self) -> Mapping[TopicPartition, Sequence[VisibleSegment]]:
-        """Of each partition, also the one before the start: it tells how dense what is not tiered is.
+        """Tiered segments of each partition's range, and the segment before it, by which untiered bytes are estimated.
 
         Raises:
-            StorageError, BrokerError, CorruptDataError: as `Locator.locate`.
+            StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
         """
         if self.locator is None:
             return {}
@@ -40,7 +40,7 @@ class Backlog:
         return self.locator.segments(with_one_before)
 
     def segment_ends(self, ranges: PartitionRanges) -> dict[TopicPartition, list[int]]:
-        """The ends of the segments that end inside each range, which ends before the backlog does, or at its end."""
+        """Return the ends of segments that end inside each range or at its end; ranges must be within the backlog."""
         return {
             partition: [
                 each.offsets.end

@@ -1,4 +1,4 @@
-"""The driver's side of a batch query."""
+"""Planning of a batch query, on the driver."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = None) -> list[Split]:
-    """The splits of a batch query; earliest and latest are those of this moment. The log says what `pruning` left out.
+    """Return the splits of a batch query, with earliest and latest offsets as of now; log what `pruning` leaves out.
 
-    Raises: as `batch_offsets`; BrokerError, StorageError: locations cannot be had.
+    Raises: the errors of `batch_offsets`; BrokerError, StorageError if locations cannot be determined.
     """
     ranges, topic_ids = batch_offsets(options, source)
     if pruning is None:
@@ -39,15 +39,15 @@ def plan_batch(options: Options, source: LogSource, pruning: Pruning | None = No
 
 
 def batch_offsets(options: Options, source: LogSource) -> tuple[dict[TopicPartition, OffsetRange], dict[str, UUID]]:
-    """What a batch query reads, and the ids of its topics.
+    """Return the offset ranges that a batch query reads, and the ids of its topics.
 
     Raises:
         ConfigurationError: a start lies beyond its end, or positions do not fit the partitions.
-        DataLossError: as `starting.batch_ranges`, or a topic's id is not the one that the options pin it to.
-        BrokerError, StorageError: offsets cannot be had.
+        DataLossError: `starting.batch_ranges` raises it, or a topic's id differs from the id in the options.
+        BrokerError, StorageError: offsets cannot be looked up.
     """
     lookup = OffsetLookup.of(options, source.offset_reader)
-    # Before the offsets: those of a topic that is made again in between do not fit its id, and tasks notice.
+    # Look up ids before offsets: if a topic is recreated in between, the tasks notice that its id is another one.
     topic_ids = lookup.assignment().topic_ids
     ranges = batch_ranges(options, lookup)
     check_topic_ids(options.topic_ids, topic_ids, DataLossPolicy(options.fail_on_data_loss))

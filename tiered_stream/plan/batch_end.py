@@ -1,4 +1,4 @@
-"""Where a micro-batch ends: `maxOffsetsPerTrigger`, shared out, and at segment ends where that allows it.
+"""Ends of micro-batches by `maxOffsetsPerTrigger`, shared out to partitions and moved to segment ends if possible.
 
 (Spark: `KafkaMicroBatchStream.rateLimit`, `delayBatch`.)
 """
@@ -11,10 +11,10 @@ from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 
 
 def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: int) -> dict[TopicPartition, int]:
-    """Each partition's end when about `limit` offsets are shared out in proportion to what it has to read.
+    """Return each partition's end if about `limit` offsets are shared out in proportion to its offsets to read.
 
-    A share below one is one, others are rounded down, and none goes beyond `latest`. A partition that is not in
-    `start`, or starts at or beyond its end, ends at `latest`.
+    A share below 1 becomes 1, other shares are rounded down, and no share goes beyond `latest`. A partition that is not
+    in `start`, or starts at or beyond its end, ends at `latest`.
     """
     lags = {partition: max(0, end - start.get(partition, end)) for partition, end in latest.items()}
     total = sum(lags.values())
@@ -29,7 +29,7 @@ def proportional_ends(start: PartitionOffsets, latest: PartitionOffsets, limit: 
 def limited_ranges(
     start: PartitionOffsets, ends: PartitionOffsets, latest: PartitionOffsets
 ) -> dict[TopicPartition, OffsetRange]:
-    """The ranges that a limit cut short: those whose end may move back to a segment end."""
+    """Return the ranges that a limit has cut short; their ends may move back to a segment end."""
     return {
         partition: OffsetRange(start[partition], end)
         for partition, end in ends.items()
@@ -40,10 +40,11 @@ def limited_ranges(
 def ends_at_segments(
     ends: PartitionOffsets, segment_ends: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, int]:
-    """`ends`, each moved back to its partition's last segment end, if there is one.
+    """Return `ends`, moved back to the partition's last segment end in `segment_ends` if there is one.
 
-    `segment_ends` are those inside the partition's range, as `Backlog.segment_ends` gives them for `limited_ranges`:
-    all lie above its start, so that a batch always gets on; where there is none, the share ends inside a segment.
+    `segment_ends` are the segment ends inside the partition's range (`Backlog.segment_ends` of `limited_ranges`). They
+    are above the range's start, so a batch always makes progress. Without such a segment end, the batch ends inside a
+    segment.
     """
     return {
         partition: max((at for at in segment_ends.get(partition, ()) if at <= end), default=end)
@@ -54,9 +55,9 @@ def ends_at_segments(
 def must_wait(
     start: PartitionOffsets, latest: PartitionOffsets, minimum: int, *, waited_ms: float, delay_ms: float
 ) -> bool:
-    """Whether `minOffsetsPerTrigger` holds the batch back: too few new offsets, and not yet long enough waited.
+    """Return whether `minOffsetsPerTrigger` holds the batch back: too few new offsets, and the wait was too short.
 
-    As in Spark, a partition that is not in `start` counts from 0 here.
+    As in Spark, a partition that is not in `start` counts from offset 0 here.
     """
     new_offsets = sum(end - start.get(partition, 0) for partition, end in latest.items())
     return waited_ms < delay_ms and new_offsets < minimum

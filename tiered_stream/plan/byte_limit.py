@@ -1,7 +1,7 @@
-"""Where a micro-batch ends by `maxBytesPerTrigger`.
+"""Ends of micro-batches by `maxBytesPerTrigger`.
 
-The metadata of tiered segments tell their sizes, an offset index the bytes within one. What is not tiered is taken to
-be as dense as the partition's segments.
+Metadata gives the sizes of tiered segments, and an offset index gives the bytes within a segment. Offsets that are not
+tiered are assumed to have as many bytes per offset as the partition's segments.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from tiered_stream.model import ASSUMED_RECORD_BYTES, OffsetRange, RemoteLogSegm
 from tiered_stream.plan.backlog import Backlog
 
 _LARGEST_BATCH = 1 << 20
-"""In bytes, unless `message.max.bytes` is raised: of a few offsets nobody has to be asked how large they are."""
+"""Assumed size limit of a record batch in bytes (default of `message.max.bytes`).
+
+If all offsets to read have fewer bytes than the limit even in batches of this size, nothing is requested.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Offsets of one partition, in one tiered segment or in none, and about how many bytes they have."""
+    """Offsets of one partition that are in one tiered segment or in none, and their approximate bytes."""
 
     offsets: OffsetRange
     bytes: int
@@ -29,36 +32,36 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True)
 class _EndInside:
-    """A batch ends inside of a stretch, behind about so many bytes of it."""
+    """Micro-batch end inside a stretch, after about `share` bytes of it."""
 
     stretch: _Stretch
     share: int
 
     def estimated(self, size: int | None = None) -> int:
-        """The end behind `size` bytes, if the stretch is as dense everywhere; behind at least one offset."""
+        """Return the end after `size` bytes and at least one offset, if all offsets of the stretch have equal bytes."""
         offsets = self.stretch.offsets
         size = self.share if size is None else size
         return min(offsets.end, offsets.start + max(1, size * len(offsets) // self.stretch.bytes))
 
     def asked(self) -> SegmentShare | None:
-        """What an index can tell of it."""
+        """Return the share of a segment for which an index can give the end, or None if the stretch is not tiered."""
         if self.stretch.segment is None:
             return None
-        # Not all of the segment: of a small share there would be very many parts.
+        # Not the whole segment, because a small share would lead to very many parts.
         end = self.estimated(max(2 * self.share, 2 * _LARGEST_BATCH))
         return SegmentShare(self.stretch.segment, OffsetRange(self.stretch.offsets.start, end), self.share)
 
 
 def ends_by_bytes(backlog: Backlog, limit: int) -> dict[TopicPartition, int]:
-    """Each partition's end when about `limit` bytes are shared out in proportion to what it has to read.
+    """Return each partition's end if about `limit` bytes are shared out in proportion to its bytes to read.
 
-    A partition ends where its last segment ends that its share holds, or else inside of a segment: behind at least one
-    record batch where an index tells where batches are, else behind at least one offset. Who has no start, or one at or
-    beyond its end, ends at its latest offset. However many partitions end inside of segments, the locator is asked
-    once.
+    A partition ends at the last segment end within its share. Without one, it ends inside a segment: after at least one
+    record batch if an index gives batch positions, otherwise after at least one offset. A partition without a start, or
+    with a start at or beyond its end, ends at its latest offset. The locator is asked once for all ends inside
+    segments.
 
     Raises:
-        StorageError, BrokerError, CorruptDataError: as `Locator.locate`.
+        StorageError, BrokerError, CorruptDataError: the errors of `Locator.locate`.
     """
     ends = dict(backlog.latest)
     if sum(map(len, backlog.ranges.values())) * _LARGEST_BATCH <= limit:
@@ -84,7 +87,7 @@ def _ends_inside(backlog: Backlog, inside: dict[TopicPartition, _EndInside]) -> 
 
 
 def _stretches(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Iterator[_Stretch]:
-    """All of a range that is not empty, in order."""
+    """Yield the stretches of a range that is not empty, in order."""
     offsets = sum(len(each.segment.offsets) for each in segments)
     size = sum(each.segment.size for each in segments)
     offsets, size = (offsets, size) if size else (1, ASSUMED_RECORD_BYTES)
@@ -105,7 +108,7 @@ def _stretches(wanted: OffsetRange, segments: Sequence[VisibleSegment]) -> Itera
 
 
 def _share(part: int, whole: int, size: int) -> int:
-    """The bytes of some of the offsets of a whole; at least one."""
+    """Return the bytes of `part` of `whole` offsets that have `size` bytes together; at least 1."""
     return max(1, -(-part * size // whole))
 
 

@@ -1,4 +1,4 @@
-"""`failOnDataLoss`: what happens when records that the query was to read are gone."""
+"""Option `failOnDataLoss`: decides what happens if records that the query should read are gone."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DataLossPolicy:
-    """Fails on data loss, or lets the query go on with a warning."""
+    """Policy on data loss: fail the query, or let it go on with a warning."""
 
     fail: bool
 
     def report(self, condition: str, reason: str) -> None:
-        """Say that records are gone; `condition` is Spark's name under `KAFKA_DATA_LOSS`.
+        """Report that records are gone; `condition` is Spark's error name under `KAFKA_DATA_LOSS`.
 
         Raises:
-            DataLossError: the query is to fail.
+            DataLossError: the policy is to fail.
         """
         if self.fail:
             raise DataLossError(

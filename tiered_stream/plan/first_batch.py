@@ -1,9 +1,10 @@
-"""A stream's first micro-batch, whose start Spark does not write down.
+"""A stream's first micro-batch, whose start Spark does not store.
 
-Of a Python source Spark keeps the ends of micro-batches, not the initial offsets. After a crash it asks for those again
-to read the first batch once more, and by then they may have moved, partitions may have come, a timestamp may have lost
-its match. So a first batch whose start could not be told then is planned empty: its end is the start, and the offset
-log holds it. (Spark's `kafka` source keeps its own file for it: `KafkaSourceInitialOffsetWriter`.)
+For a Python source, Spark stores the ends of micro-batches, but not the initial offsets. After a crash it asks for the
+initial offsets again, to repeat the first batch. By then they may have moved, partitions may have been added, or a
+timestamp may no longer have a match. So a first batch whose start might not be found again is planned empty: its end is
+the start, and the offset log stores it. (Spark's `kafka` source stores the start in its own file:
+`KafkaSourceInitialOffsetWriter`.)
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FirstBatch:
-    """Where a run without a committed micro-batch starts: its first batch is planned, or read again, never both.
+    """Start of a run without a committed micro-batch; its first batch is either planned or repeated, never both.
 
-    `refused`: what is wrong with the position that the user gave. It matters only where the batch is planned; where it
-    is read again, the checkpoint knows better.
+    `refused` is the error of the position that the user gave. It is raised only if the batch is planned; if the batch
+    is repeated, the checkpoint decides.
     """
 
     initial: InitialOffsets
     refused: ConfigurationError | None = None
     in_vain: bool = False
-    """An archive's end is where it starts: nothing will ever come there."""
+    """True if the stream starts at the end of an archive, so that it will never read a record."""
     _planned: bool = False
     _replayed_end: PartitionOffsets | None = None
 
     @classmethod
     def of(cls, options: Options, lookup: OffsetLookup) -> FirstBatch:
-        """As the options have it now.
+        """Look up the start that the options describe, as of now.
 
         Raises:
             BrokerError, StorageError: the offsets cannot be looked up.
@@ -52,10 +53,10 @@ class FirstBatch:
             return cls(fitted_initial_offsets(options, lookup), error)
 
     def begins(self, start: PartitionOffsets) -> bool:
-        """Whether the micro-batch from `start` is the first, and is planned now; True once.
+        """Return whether the micro-batch from `start` is the first one and is planned now; True once.
 
         Raises:
-            ConfigurationError: as `starting.initial_offsets`.
+            ConfigurationError: `starting.initial_offsets` has raised it.
         """
         if self._planned or self._replayed_end is not None or start != self.initial.offsets:
             return False
@@ -70,17 +71,17 @@ class FirstBatch:
         return True
 
     def is_empty(self, *, only_one: bool) -> bool:
-        """Whether the batch that begins is only to write its start down.
+        """Return whether the first batch is planned empty, only to store its start in the offset log.
 
-        A start at offset 0 needs it not: whatever of it is gone later, it was 0. `only_one`: no other batch follows
-        (`Trigger.Once`), so that an empty one would be no use.
+        A partition that starts at offset 0 does not need that: its start was 0, even if the log start moves later.
+        `only_one`: no other batch follows (`Trigger.Once`), so an empty batch for a moving start would be useless.
         """
         initial = self.initial
         moving = any(offset for partition, offset in initial.offsets.items() if partition not in initial.given)
         return bool(initial.at_end) or (moving and not only_one)
 
     def is_read_again(self, start: PartitionOffsets, end: PartitionOffsets) -> bool:
-        """Whether the micro-batch from `start` to `end` is the first, planned in an earlier run."""
+        """Return whether the micro-batch from `start` to `end` is the first one, planned in an earlier run."""
         if self._planned or start != self.initial.offsets:
             return False
         if self._replayed_end is None:
@@ -89,7 +90,7 @@ class FirstBatch:
         return end == self._replayed_end
 
     def start_of(self, end: PartitionOffsets) -> dict[TopicPartition, int]:
-        """Where the batch that is read again, up to `end`, starts; partitions that came since are not in it."""
+        """Return the start of the repeated batch that ends at `end`, without partitions that were added since."""
         starts = self.initial.offsets
         return {
             partition: starts[partition] if partition in self.initial.given else self._moved_start(partition, until)
@@ -98,14 +99,14 @@ class FirstBatch:
         }
 
     def check_start(self, end: PartitionOffsets, earliest: PartitionOffsets, data_loss: DataLossPolicy) -> None:
-        """What the batch that is read again held below the log start is gone.
+        """Report as data loss what the repeated batch may have held below the current log start.
 
         Raises:
-            DataLossError: it may have held something there, and the policy is to fail.
+            DataLossError: the batch may have held records there, and the policy is to fail.
         """
         for partition, start in sorted(self.start_of(end).items()):
             log_start = earliest.get(partition, start)
-            # An empty one ends where the log began then; past that, it may have been another.
+            # An empty batch ends where the log began then. If the log begins later now, its start is not known.
             known = partition in self.initial.given or start == end[partition] == log_start
             if not known and 0 < start <= log_start:
                 data_loss.report(

@@ -1,4 +1,4 @@
-"""A consumer group that follows a query, so that lag tools see it (option `kafka.consumer.commit.groupid`)."""
+"""A consumer group that follows a query, so that lag tools show the query (option `kafka.consumer.commit.groupid`)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 
 class GroupFollower:
-    """Lets a group's committed offsets follow a query, so that lag tools show it.
+    """Commits a query's offsets to a consumer group, so that lag tools show them.
 
-    It works in the background, one commit at a time and the newest offsets next; what goes wrong is a warning.
+    Commits run in the background, one at a time, and always with the newest offsets. A failed commit is only a warning.
     """
 
     def __init__(self, offsets: GroupOffsets) -> None:
@@ -28,11 +28,11 @@ class GroupFollower:
         self._warned = False
 
     def begin(self, initial: PartitionOffsets) -> None:
-        """The query starts there, and has read nothing yet."""
+        """Set the start offsets of the query, which has read nothing yet."""
         self._wanted = self._sent = initial
 
     def follow(self, offsets: PartitionOffsets) -> None:
-        """All before these offsets is done."""
+        """Commit these offsets, because all records before them are processed."""
         self._wanted = offsets
         if self._under_way is not None and self._under_way.done():
             self._tell(self._under_way)
@@ -45,7 +45,7 @@ class GroupFollower:
                 self._warn(error)
 
     def settle(self) -> None:
-        """The run is at its end: wait for what is under way, which has a deadline."""
+        """Wait for the last commits at the end of the run; each commit has a deadline."""
         while self._under_way is not None:
             wait([self._under_way])
             self.follow(self._wanted)
@@ -67,5 +67,5 @@ class GroupFollower:
 
 
 def open_group(properties: Mapping[str, str], group: str) -> GroupFollower:
-    """The follower of the group in the cluster with these client properties."""
+    """Return the follower that commits to the group in the cluster with these client properties."""
     return GroupFollower(GroupOffsets(open_client(properties), group))

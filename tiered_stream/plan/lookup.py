@@ -1,4 +1,4 @@
-"""Which partitions a query reads, and offset requests that are sent again when they fail.
+"""Partitions that a query reads, and requests for their offsets, with retries.
 
 (Spark: `ConsumerStrategy`, `KafkaOffsetReaderAdmin`.)
 """
@@ -27,7 +27,7 @@ NO_TOPIC_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The partitions that a query reads now, and the ids of their topics where the broker tells them."""
+    """Partitions that a query reads now, and the ids of their topics if the broker reports them."""
 
     partitions: frozenset[TopicPartition]
     topic_ids: dict[str, UUID]
@@ -35,9 +35,10 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """The partitions that a query reads now, and where the logs begin and end of those that have something to read.
+    """Partitions that a query reads now, and the log starts and ends of the partitions that have something to read.
 
-    The others have the end that was given: hundreds of idle topics are asked for once a micro-batch, and not twice.
+    Other partitions have the given end, so that hundreds of idle topics are requested once a micro-batch, and not
+    twice.
     """
 
     assignment: Assignment
@@ -47,9 +48,9 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookup:
-    """Asks an `OffsetReader`, up to `attempts` times, for what concerns one subscription.
+    """Requests to an `OffsetReader` for one subscription, with up to `attempts` attempts.
 
-    Each method raises what the reader raises, after the last attempt. `sleep` takes seconds.
+    Each method raises the reader's error after the last attempt. `sleep` takes seconds.
     """
 
     reader: OffsetReader
@@ -61,12 +62,12 @@ class OffsetLookup:
 
     @classmethod
     def of(cls, options: Options, reader: OffsetReader, sleep: Callable[[float], None] = time.sleep) -> OffsetLookup:
-        """The lookup that the options ask for."""
+        """Return the lookup that the options describe."""
         attempts, interval_ms = options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms
         return cls(reader, options.subscription, attempts, interval_ms, sleep)
 
     def retrying(self, ask: Callable[[], T]) -> T:
-        """The answer of `ask`, asked again after a failure that may pass; a new topic may be late to appear."""
+        """Return the result of `ask`, called again after a retriable error, or if a new topic does not appear yet."""
         for attempt in range(1, self.attempts):
             try:
                 return ask()
@@ -78,25 +79,25 @@ class OffsetLookup:
         return ask()
 
     def assignment(self) -> Assignment:
-        """The partitions to read at this moment, by name, by pattern, or as assigned."""
+        """Return the partitions to read now, by topic name, by pattern, or as assigned."""
         return self.retrying(self.assigned)
 
     def assigned(self) -> Assignment:
-        """As `assignment`, asked once."""
+        """Return the partitions to read now, without retries."""
         return assigned(self.subscription, self.reader)
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log starts of those of `partitions` that still exist."""
+        """Return the log starts of the given partitions that still exist."""
         if not partitions:
             return {}
         return self.retrying(lambda: self.reader.earliest(self.assigned().partitions.intersection(partitions)))
 
     def latest(self, known: PartitionOffsets | None = None) -> tuple[Assignment, dict[TopicPartition, int]]:
-        """The partitions to read, and their ends.
+        """Return the partitions to read, and their ends.
 
-        Where an open transaction keeps the end below the `known` offset of its partition, that offset is the end:
-        nothing is new until the transaction ends, and nothing is lost. Any other end below it is asked for again, and
-        believed when it stays.
+        If an open transaction keeps the end below the partition's `known` offset, the `known` offset is the end:
+        nothing is new until the transaction ends, and nothing is lost. Any other end below the `known` offset is
+        requested again, and accepted if it stays.
         """
 
         def ask() -> tuple[Assignment, dict[TopicPartition, int]]:
@@ -106,13 +107,13 @@ class OffsetLookup:
         return self.retrying(ask)
 
     def bounds(self, start: PartitionOffsets, end: PartitionOffsets, *, idle: bool = False) -> LogBounds:
-        """As `latest` with `end` known, with the log starts; what lies between `start` and `end` can be read.
+        """Return log starts and ends for a read from `start` to `end`, after a check that these offsets can be read.
 
-        A partition that is not in `start` is to be read from its log start. `idle`: also those are asked for of which
-        nothing is to be read.
+        The ends are those of `latest`, with `end` as known offsets. A partition that is not in `start` is read from its
+        log start. `idle`: also request the bounds of partitions that have nothing to read.
 
         Raises:
-            OpenTransactionError: it can not, as long as a transaction is open.
+            OpenTransactionError: offsets up to `end` cannot be read while a transaction is open.
         """
 
         def ask() -> LogBounds:
@@ -127,7 +128,7 @@ class OffsetLookup:
         return self.retrying(ask)
 
     def undecided(self, latest: PartitionOffsets, known: PartitionOffsets) -> dict[TopicPartition, int]:
-        """The ends in `latest` that are below their `known` offset only because a transaction is open."""
+        """Return the ends in `latest` that are below their `known` offset only because a transaction is open."""
         below = [partition for partition, end in latest.items() if end < known.get(partition, 0)]
         watermarks = self.reader.high_watermarks(below) if below else {}
         return {partition: latest[partition] for partition in below if known[partition] <= watermarks[partition]}
@@ -135,7 +136,7 @@ class OffsetLookup:
     def _latest(
         self, partitions: frozenset[TopicPartition], known: PartitionOffsets
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """The ends; and of those that are not as the reader has them, since a transaction is open, the reader's."""
+        """Return the ends, and the reader's own ends where an open transaction keeps them below the `known` offsets."""
         if not partitions:
             return {}, {}
         attempt = 1
@@ -154,10 +155,10 @@ class OffsetLookup:
 
 
 def check_decided(undecided: PartitionOffsets, wanted: PartitionOffsets) -> None:
-    """All that is to be read up to `wanted` is committed or aborted; `undecided` are the ends of what is.
+    """Check that no offsets to read up to `wanted` are undecided; `undecided` maps partitions to their stable ends.
 
     Raises:
-        OpenTransactionError: it is not so.
+        OpenTransactionError: `undecided` is not empty.
     """
     if undecided:
         partition, stable = min(undecided.items())
@@ -170,15 +171,15 @@ def check_decided(undecided: PartitionOffsets, wanted: PartitionOffsets) -> None
 
 
 def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
-    """The partitions of `subscription` that exist.
+    """Return the partitions of `subscription` that exist.
 
-    A pattern is found anywhere in a topic's name, and may match nothing. Of `assign`, partitions that do not exist are
-    left out without a word, as in Spark, and so are the partitions of internal topics, also where they are named
+    A pattern may match anywhere in a topic's name, and may match no topic. As in Spark, partitions of `assign` that do
+    not exist are left out silently, and so are partitions of internal topics, even if they are named
     (`ConsumerStrategy.retrieveAllPartitions`).
 
     Raises:
         UnknownTopicError: a topic that is named does not exist.
-        BrokerError: the reader cannot tell.
+        BrokerError: the reader cannot describe the topics.
     """
     if subscription.pattern is not None:
         described = reader.matching(subscription.names)
@@ -199,5 +200,5 @@ def assigned(subscription: Subscription, reader: OffsetReader) -> Assignment:
 
 @cache
 def _tell_internal(topic: str) -> None:
-    """Once: a stream asks with every micro-batch."""
+    """Warn once per topic, because a stream asks for every micro-batch."""
     logger.warning("%s is an internal topic of the brokers: as with Spark's kafka source, nothing of it is read", topic)

@@ -1,4 +1,4 @@
-"""What changed between a micro-batch's start and its end: partitions that came, went, shrank, or were made again.
+"""Checks of partitions between a micro-batch's start and end: they may be added, deleted, truncated or recreated.
 
 (Spark: `KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets`.)
 """
@@ -20,13 +20,14 @@ def offset_ranges(
     *,
     group_id_given: bool = False,
 ) -> dict[TopicPartition, OffsetRange]:
-    """What the micro-batch from `start` to `end` reads; a range may be empty.
+    """Return the offset ranges that the micro-batch from `start` to `end` reads; a range may be empty.
 
-    `earliest_of_new` are the log starts of the partitions that are not in `start` and still exist. Where the policy
-    lets the query go on, they are read from there, those that are gone are left out, one that has shrunk is empty.
+    `earliest_of_new` are the log starts of the partitions that are not in `start` and still exist. If the policy lets
+    the query go on, new partitions are read from there, deleted partitions are left out, and a truncated one gets an
+    empty range.
 
     Raises:
-        DataLossError: the policy is to fail.
+        DataLossError: partitions are missing or changed, and the policy is to fail.
     """
     _check_new(end.keys() - start.keys(), earliest_of_new, data_loss)
     deleted = start.keys() - end.keys()
@@ -44,10 +45,10 @@ def offset_ranges(
 def ends_within(
     latest: PartitionOffsets, ends: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, int]:
-    """`latest`, none beyond its partition's of the given `ends`.
+    """Return `latest`, limited to the given `ends` of the partitions.
 
     Raises:
-        DataLossError: a log ends before, or is gone, and the policy is to fail.
+        DataLossError: a log ends before the given end, or is missing, and the policy is to fail.
     """
     short = [partition for partition, end in ends.items() if latest.get(partition, 0) < end]
     if short:
@@ -59,12 +60,13 @@ def ends_within(
 def within_log(
     ranges: PartitionRanges, earliest: PartitionOffsets, latest: PartitionOffsets, data_loss: DataLossPolicy
 ) -> dict[TopicPartition, OffsetRange]:
-    """`ranges`, cut where the policy allows it to what the logs hold; a partition without bounds is left as it is.
+    """Return `ranges`, cut to the offsets that the logs hold if the policy allows that.
 
-    Spark finds this out when it reads (`KafkaDataConsumer`); said before, it costs no hours of reading.
+    A partition without bounds is left unchanged. Spark notices missing offsets only while it reads
+    (`KafkaDataConsumer`); this check before the read saves hours.
 
     Raises:
-        DataLossError: a range reaches out of its log, and the policy is to fail.
+        DataLossError: a range reaches beyond its log, and the policy is to fail.
     """
     held = {}
     for partition, wanted in ranges.items():
@@ -80,7 +82,7 @@ def within_log(
 
 
 def check_topic_ids(known: Mapping[str, UUID], now: Mapping[str, UUID], data_loss: DataLossPolicy) -> None:
-    """A topic that was deleted and made again has another id: its offsets mean other records.
+    """Check that no topic was deleted and created again, which changes its id: its offsets are other records then.
 
     Raises:
         DataLossError: a topic's id has changed, and the policy is to fail.

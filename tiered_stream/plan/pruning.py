@@ -1,7 +1,7 @@
-"""What a batch query's filters leave of its topics, before anything of them is fetched.
+"""Restricts a batch query to what its filters can match, before anything is fetched.
 
-A segment's metadata tells its largest timestamp alone. So a lower bound leaves segments out, an upper one none: any
-later segment may hold older records, whoever gave them their timestamps.
+A segment's metadata gives only its largest timestamp. So a lower bound on timestamps excludes segments, but an upper
+bound excludes none: any later segment may hold older records, because producers may set timestamps.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tiered_stream.options.positions import TimeRange
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _OLDEST_MS = -(_MOST // 1000)
-"""No record is older: in microseconds, 64 bits hold no more."""
+"""Timestamp in ms below which no record can be, because 64 bits hold microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Numbers of 64 bits: disjoint spans in ascending order, both ends included."""
+    """Set of 64-bit numbers: disjoint spans in ascending order, both ends included."""
 
     spans: tuple[tuple[int, int], ...] = ((_LEAST, _MOST),)
 
     @classmethod
     def between(cls, least: int = _LEAST, most: int = _MOST) -> Numbers:
-        """Those from `least` to `most`; none where that is less."""
+        """Return the numbers from `least` to `most`; an empty set if `most` is less than `least`."""
         return cls(((least, most),) if least <= most else ())
 
     @classmethod
@@ -35,7 +35,7 @@ class Numbers:
         return cls(tuple((number, number) for number in sorted(set(numbers))))
 
     def __and__(self, other: Numbers) -> Numbers:
-        """Those in both."""
+        """Return the numbers that are in both sets."""
         common = []
         mine, theirs = list(reversed(self.spans)), list(reversed(other.spans))
         while mine and theirs:
@@ -46,7 +46,7 @@ class Numbers:
         return Numbers(tuple(common))
 
     def meet(self, least: int, most: int) -> bool:
-        """Whether any of them lies from `least` to `most`."""
+        """Return whether any number of the set lies from `least` to `most`."""
         at = bisect_left(self.spans, least, key=lambda span: span[1])
         return at < len(self.spans) and self.spans[at][0] <= most
 
@@ -56,7 +56,7 @@ EVERY = Numbers()
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What the rows have in common that a query's filters let through; `timestamps` in ms, `topics` None: any."""
+    """Conditions that all rows that pass a query's filters meet; `timestamps` in ms, `topics` None: any topic."""
 
     topics: frozenset[str] | None = None
     partitions: Numbers = EVERY
@@ -64,7 +64,7 @@ class Pruning:
     timestamps: Numbers = EVERY
 
     def __and__(self, other: Pruning) -> Pruning:
-        """What passes both."""
+        """Return the conditions of rows that pass both."""
         named = [topics for topics in (self.topics, other.topics) if topics is not None]
         return Pruning(
             frozenset.intersection(*named) if named else None,
@@ -74,7 +74,7 @@ class Pruning:
         )
 
     def within(self, times: TimeRange | None) -> Pruning:
-        """Also within these times."""
+        """Return these conditions, limited to the given times."""
         if times is None:
             return self
         most = _MOST if times.to_ms is None else times.to_ms - 1
@@ -82,14 +82,14 @@ class Pruning:
 
     @property
     def times(self) -> TimeRange | None:
-        """The times from the first to the last of `timestamps`; None: any, or none at all."""
+        """Times from the first to the last of `timestamps`; None if any time is allowed, or none at all."""
         if self.timestamps in (EVERY, Numbers(())):
             return None
         least, most = self.timestamps.spans[0][0], self.timestamps.spans[-1][1]
         return TimeRange(max(least, _OLDEST_MS), None if most == _MOST else most + 1)
 
     def ranges(self, ranges: PartitionRanges) -> dict[TopicPartition, OffsetRange]:
-        """What may hold such rows, from the first wanted offset to the last."""
+        """Return the ranges that may hold matching rows, limited to the first and the last wanted offset."""
         if not (self.offsets.spans and self.timestamps.spans):
             return {}
         least, most = max(0, self.offsets.spans[0][0]), self.offsets.spans[-1][1]
@@ -103,9 +103,9 @@ class Pruning:
 
 
 class NeededSegments:
-    """Which segments may hold a row that is asked for, by their metadata; remembers which those were that may not.
+    """Filter of segments by their metadata that remembers the segments that cannot hold a wanted row.
 
-    With `look_inside`, the time index of one tells from where on it may.
+    With `look_inside`, a segment's time index is to be used to find the first position of wanted rows.
     """
 
     def __init__(self, from_timestamp: int = 0, offsets: Numbers = EVERY, *, look_inside: bool = False) -> None:
@@ -114,7 +114,7 @@ class NeededSegments:
         self._offsets = offsets
         self.kept: dict[UUID, int] = {}
         self.left_out: dict[UUID, int] = {}
-        """By id, the bytes of each segment."""
+        """Number of bytes by segment id."""
 
     def __call__(self, segment: RemoteLogSegment) -> bool:
         too_old = 0 <= segment.max_timestamp < self.from_timestamp

@@ -1,4 +1,4 @@
-"""What one task reads: a micro-batch's offset ranges cut into splits."""
+"""Cuts the offset ranges of a micro-batch into splits; one task reads one split."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.pruning import NeededSegments
 
 _ONE_REQUEST = 16 << 20
-"""Bytes that are fetched as quickly as the indexes that would tell which of them are needed."""
+"""Number of bytes up to which fetching all bytes is as fast as fetching indexes to skip unneeded bytes."""
 
 
 def splits_for(
@@ -34,10 +34,10 @@ def splits_for(
     topic_ids: Mapping[str, UUID],
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """`plan_splits` as the options have it, each split bound to its topic's id; `needed`: if not by their times alone.
+    """Plan the splits of the ranges by the options, with topic ids; `needed` replaces the filter by the options' times.
 
     Raises:
-        DataLossError: offsets are not in the archive that is read, and `failOnDataLoss` is true.
+        DataLossError: the archive that is read lacks offsets, and `failOnDataLoss` is true.
     """
     splits = plan_splits(
         ranges, locator, split_bytes=options.split_bytes, min_partitions=options.min_partitions,
@@ -50,7 +50,7 @@ def splits_for(
 
 
 def _archived(splits: Sequence[Split], locator: Locator | None, data_loss: DataLossPolicy) -> list[Split]:
-    """Those that the archive holds: there is no broker to read the others from."""
+    """Return the splits that the archive holds, and report the others as lost, because no broker can be read."""
     for split in splits:
         if not split.locations:
             first, last = split.offsets.start, split.offsets.end - 1
@@ -73,14 +73,15 @@ def plan_splits(
     topic_ids: Mapping[str, UUID] | None = None,
     needed: NeededSegments | None = None,
 ) -> list[Split]:
-    """The splits of a micro-batch, by partition and offset: each offset of each range in exactly one of them.
+    """Return the splits of a micro-batch, sorted by partition and offset; each offset is in exactly one split.
 
-    But offsets are left out that lie in segments which are not `needed`, and where those are looked into, the ones
-    before all records that are new enough in the first that is.
+    But offsets in segments that are not `needed` are left out. If `needed` looks inside segments, the first location of
+    a split also loses its first offsets if they are known to be too old.
 
-    What is tiered is cut into splits of about `split_bytes`, adjacent small segments in one; what `locator`
-    does not know, or knows of a topic with another id than in `topic_ids`, comes from the broker.
-    `max_records_per_partition` and `min_partitions` ask for more splits, as in Spark's `KafkaOffsetRangeCalculator`.
+    Tiered offsets are cut into splits of about `split_bytes`, and adjacent small segments are joined in one split.
+    Offsets are read from the broker if `locator` does not know them, or has them under another topic id than in
+    `topic_ids`. `max_records_per_partition` and `min_partitions` ask for more splits, as in Spark's
+    `KafkaOffsetRangeCalculator`.
     """
     needed = needed or NeededSegments()
     wanted = {partition: offsets for partition, offsets in ranges.items() if len(offsets)}
@@ -109,7 +110,7 @@ def plan_splits(
 def _located(
     locator: Locator, ranges: PartitionRanges, topic_ids: Mapping[str, UUID], needed: NeededSegments
 ) -> PartitionLocations:
-    """The locations in the topics that are meant: one may have been made again since its id was asked for."""
+    """Return the locations whose topic id is the wanted one, because a topic may have been recreated meanwhile."""
 
     def meant(partition: TopicPartition, found: Sequence[SegmentLocation]) -> bool:
         ids = {location.segment.topic_id for location in (found[0], found[-1])}
@@ -119,7 +120,7 @@ def _located(
 
 
 def divided(offsets: OffsetRange, max_records: int | None) -> list[OffsetRange]:
-    """`offsets` in as few nearly equal ranges as hold at most `max_records` offsets each."""
+    """Divide `offsets` into as few nearly equal ranges as possible, with at most `max_records` offsets each."""
     return divide(offsets, -(-len(offsets) // max_records) if max_records else 1)
 
 
@@ -129,7 +130,7 @@ def _cut_to(
     locator: Locator,
     needed: NeededSegments,
 ) -> PartitionLocations:
-    """The locations, cut where pieces begin; the locator is asked for all of them at once."""
+    """Return the locations, cut where pieces begin; the locator is asked for all cuts at once."""
     begins = {partition: [piece.start for piece in of] for partition, of in pieces.items() if len(of) > 1}
     cuts = {
         (partition, number): (location, starts)
@@ -151,7 +152,7 @@ def _cut_to(
 
 
 def _inside(ascending: Sequence[int], offsets: OffsetRange) -> Sequence[int]:
-    """Those behind the first of the offsets."""
+    """Return the values of `ascending` that lie inside `offsets`, after its start."""
     return ascending[bisect_right(ascending, offsets.start) : bisect_left(ascending, offsets.end)]
 
 
@@ -162,7 +163,7 @@ def _uncut(
     needed: NeededSegments,
     beginnings: _Beginnings,
 ) -> Iterator[Split]:
-    """A range as splits from storage and from the broker in turn, as large as they come."""
+    """Yield a range as splits, from storage and from the broker in turn, as large as possible."""
     position = wanted.start
     adjacent: list[SegmentLocation] = []
     first = bisect_right(located, wanted.start, key=lambda location: location.offsets.end)
@@ -183,7 +184,7 @@ def _uncut(
 
 
 class _Beginnings:
-    """What of a run's first location may be new enough. What is not known yet is asked for together."""
+    """Parts that may be new enough of locations that begin a split; unknown parts are requested together."""
 
     def __init__(self, locator: Locator | None, needed: NeededSegments) -> None:
         self._locator = locator
@@ -192,7 +193,7 @@ class _Beginnings:
         self._unknown: dict[tuple[TopicPartition, OffsetRange], SegmentLocation] = {}
 
     def of(self, location: SegmentLocation) -> list[SegmentLocation]:
-        """The location, or the part of it that is known to be new enough."""
+        """Return the location, or its part that is known to be new enough (an empty list if there is no such part)."""
         if self._timestamp <= 0 or len(location.bytes) <= _ONE_REQUEST:
             return [location]
         key = location.segment.topic_partition, location.offsets
@@ -203,7 +204,7 @@ class _Beginnings:
         return [rest] if rest else []
 
     def ask(self) -> bool:
-        """Ask for all that was not known; whether that was anything, so that `of` may say something else now."""
+        """Request all unknown parts; return whether there were any, so that `of` may return other parts now."""
         unknown, self._unknown = self._unknown, {}
         if not unknown or self._locator is None:
             return False
@@ -219,9 +220,9 @@ def _tiered(topic_partition: TopicPartition, adjacent: Sequence[SegmentLocation]
 
 
 def counts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
-    """Into how many splits to cut each of `sizes` so that there are about `min_partitions`, in proportion.
+    """Return the number of splits to cut each of `sizes` into, in proportion, for about `min_partitions` splits in all.
 
-    As Spark: those that stay whole by their share of the sum are set aside, the others share what is left.
+    As in Spark, sizes whose share is one split stay whole, and the other sizes share the remaining splits.
     """
     wanted = min_partitions or 0
     if wanted <= len(sizes):
@@ -238,7 +239,7 @@ def counts_of(sizes: Sequence[int], min_partitions: int | None) -> list[int]:
 
 
 def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
-    """`offsets` as `count` (at most as many as there are offsets) nearly equal ranges; the remainder lands late."""
+    """Divide `offsets` into `count` nearly equal ranges, the larger ones last; at most one range per offset."""
     ranges = []
     start = offsets.start
     for left in range(min(count, len(offsets)), 0, -1):
@@ -249,7 +250,7 @@ def divide(offsets: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def _cut(uncut: Sequence[Split], locator: Locator | None, split_bytes: int, counts: Sequence[int]) -> list[Split]:
-    """Of each split, at least as many as its count; the locator is asked for all places to cut at once."""
+    """Cut each split into at least as many splits as its count; the locator is asked for all cuts at once."""
     targets = [
         max(1, min(split_bytes, -(-split.storage_bytes // count))) for split, count in zip(uncut, counts, strict=True)
     ]
@@ -272,7 +273,7 @@ def _cut(uncut: Sequence[Split], locator: Locator | None, split_bytes: int, coun
 
 
 def _cut_of(split: Split, parts: Sequence[SegmentLocation], target: int, count: int) -> list[Split]:
-    """At least `count` splits of one, of which these are the parts."""
+    """Return at least `count` splits of one split that consists of these parts."""
     if not parts:
         return [replace(split, offsets=offsets) for offsets in divide(split.offsets, count)]
     splits = [each for some in _joined(parts, target) for each in _tiered(split.topic_partition, some)]
@@ -280,7 +281,7 @@ def _cut_of(split: Split, parts: Sequence[SegmentLocation], target: int, count: 
 
 
 def _joined(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[SegmentLocation]]:
-    """Neighbours together until they reach about `target` bytes."""
+    """Yield groups of adjacent locations that have about `target` bytes together."""
     joined: list[SegmentLocation] = []
     size = 0
     for location in locations:
@@ -290,7 +291,7 @@ def _joined(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[
         one = merged(joined[-1], location) if joined else None
         if one is None:
             joined.append(location)
-        else:  # or the bytes that both have would be fetched twice
+        else:  # without merging, the bytes that both have would be fetched twice
             size -= len(joined[-1].bytes)
             joined[-1] = location = one
         size += len(location.bytes)
@@ -298,7 +299,7 @@ def _joined(locations: Sequence[SegmentLocation], target: int) -> Iterator[list[
 
 
 def _cut_inside(splits: Sequence[Split], count: int) -> list[Split]:
-    """As many splits as were asked for, where there are fewer places to cut: by offsets, bytes read more than once."""
+    """Cut splits by offsets into `count` splits, because they have too few places to cut; some bytes are read twice."""
     counts = counts_of([len(split.offsets) for split in splits], count)
     return [
         Split(split.topic_partition, offsets, tuple(within(split.locations, offsets)))

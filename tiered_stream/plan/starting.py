@@ -1,4 +1,4 @@
-"""From what the user said (`startingOffsets`, timestamps, …) to offsets: a stream's start, a batch query's ranges.
+"""Turns positions (`startingOffsets`, timestamps, …) into a stream's start offsets and a batch query's ranges.
 
 (Spark: `KafkaOffsetReaderAdmin.fetchSpecificOffsets`, `fetchSpecificTimestampBasedOffsets`, `KafkaSourceProvider`.)
 """
@@ -21,10 +21,10 @@ from tiered_stream.plan.partitions import within_log
 
 @dataclass(frozen=True, slots=True)
 class InitialOffsets:
-    """Where a stream without a checkpoint starts.
+    """Offsets at which a stream without a checkpoint starts.
 
-    `given` are the partitions whose offset the user named, `at_end` those that start at their end; the others start
-    at their log start or at a timestamp. What is not given may be another offset when it is asked for again.
+    `given` are the partitions whose offset the user named. `at_end` are the partitions that start at their end. Other
+    partitions start at their log start or at a timestamp. Offsets that are not given may differ when looked up again.
     """
 
     offsets: dict[TopicPartition, int]
@@ -33,18 +33,18 @@ class InitialOffsets:
 
 
 def initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
-    """The first offset to read of every assigned partition.
+    """Return the first offset to read of every assigned partition.
 
     Raises:
-        ConfigurationError: the position names other partitions than those assigned, or a timestamp has no match, or a
-            group no committed offset.
+        ConfigurationError: the position names other partitions than the assigned ones, a timestamp has no match, or a
+            group has no committed offset.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
     return lookup.retrying(lambda: _initial(options.starting, lookup, _no_match(options)))
 
 
 def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOffsets:
-    """As `initial_offsets`, where that raises ConfigurationError: what has no position starts at its end.
+    """Return initial offsets if `initial_offsets` raises ConfigurationError: without a position, start at the end.
 
     Raises:
         BrokerError, StorageError: the offsets cannot be looked up.
@@ -53,7 +53,7 @@ def fitted_initial_offsets(options: Options, lookup: OffsetLookup) -> InitialOff
 
 
 def _no_match(options: Options) -> str:
-    """What becomes of a partition of which the start says nothing."""
+    """Return the strategy for a partition for which the start position finds no offset."""
     return options.group_strategy if isinstance(options.starting, AtGroup) else options.timestamp_strategy
 
 
@@ -70,7 +70,7 @@ def _initial(starting: Position, lookup: OffsetLookup, no_match: str, *, fitted:
 
 
 def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Position:
-    """`starting` for these partitions and no others."""
+    """Return `starting` for exactly these partitions."""
     match starting:
         case AtOffsets(offsets, topics):
             words = {partition: topics.get(partition.topic, LATEST) for partition in partitions}
@@ -82,12 +82,12 @@ def _fitted(starting: Position, partitions: Collection[TopicPartition]) -> Posit
 
 
 def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition, OffsetRange]:
-    """What a batch query reads; earliest and latest are those of this moment.
+    """Return the offset ranges that a batch query reads, with earliest and latest offsets as of now.
 
     Raises:
-        ConfigurationError: as `initial_offsets`, or a start lies beyond its end.
-        DataLossError: a range reaches out of its log, and the query is to fail then.
-        OpenTransactionError: an end lies beyond the first offset of a transaction that is open.
+        ConfigurationError: `initial_offsets` raises it, or a start lies beyond its end.
+        DataLossError: a range reaches beyond its log, and `failOnDataLoss` is true.
+        OpenTransactionError: an end lies beyond the first offset of an open transaction.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
 
@@ -95,9 +95,9 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
         partitions, reader = lookup.assigned().partitions, lookup.reader
         starts = _positions(options.starting, partitions, lookup, "starting", _no_match(options))
         ends = _positions(options.ending, partitions, lookup, "ending", "latest")
-        earliest, latest = _log_ends(partitions, reader)  # last, so that no match of a timestamp lies beyond
+        earliest, latest = _log_ends(partitions, reader)  # last: no timestamp's offset lies beyond
         starts = _bound(starts, earliest, latest)
-        # What starts beyond an open transaction's first offset has nothing to read yet, and ends where it starts.
+        # A partition that starts beyond an open transaction's first offset has nothing to read, and ends at its start.
         held = {**latest, **{each: starts[each] for each in lookup.undecided(latest, starts)}}
         ranges = _ranges(starts, _bound(ends, earliest, held))
         wanted = {partition: offsets.end for partition, offsets in ranges.items() if len(offsets)}
@@ -110,7 +110,10 @@ def batch_ranges(options: Options, lookup: OffsetLookup) -> dict[TopicPartition,
 def _positions(
     position: Position, partitions: Collection[TopicPartition], lookup: OffsetLookup, which: str, no_match: str
 ) -> dict[TopicPartition, int]:
-    """By partition an offset, EARLIEST or LATEST; `no_match` (of a timestamp, a group): an `error`, or one of these."""
+    """Return an offset, EARLIEST or LATEST by partition.
+
+    `no_match` is used if a timestamp or group gives no offset: `error`, `earliest` or `latest`.
+    """
     reader = lookup.reader
     position = position.at(lookup.now_ms()) if isinstance(position, BeforeNow) else position
     match position:
@@ -133,7 +136,10 @@ def _positions(
 def _offsets_of(
     group: str, partitions: Collection[TopicPartition], reader: OffsetReader, no_match: str
 ) -> dict[TopicPartition, int]:
-    """By partition what the group has committed."""
+    """Return the group's committed offset by partition, or EARLIEST or LATEST by `no_match`.
+
+    Raises ConfigurationError if a partition has no committed offset and `no_match` is `error`.
+    """
     committed = reader.committed(group, partitions)
     without = [partition for partition, offset in committed.items() if offset is None]
     if without and no_match == "error":
@@ -148,7 +154,7 @@ def _offsets_of(
 def _offsets_for(
     timestamps: Mapping[TopicPartition, int], reader: OffsetReader, no_match: str
 ) -> dict[TopicPartition, int]:
-    """By partition the first offset at or after its timestamp; as in Kafka, -1 and -2 stand for latest and earliest."""
+    """Return the first offset at or after each partition's timestamp; as in Kafka, -1 is LATEST and -2 is EARLIEST."""
     words = {partition: timestamp for partition, timestamp in timestamps.items() if timestamp in (EARLIEST, LATEST)}
     times = {partition: timestamp for partition, timestamp in timestamps.items() if partition not in words}
     found = reader.for_timestamps(times) if times else {}
@@ -165,7 +171,7 @@ def _offsets_for(
 def check_assigned(
     condition: str, which: str, specified: Collection[TopicPartition], partitions: Collection[TopicPartition]
 ) -> None:
-    """The position names every partition that is read, and no other. Raises ConfigurationError: it does not."""
+    """Raise ConfigurationError unless the position names every partition that is read, and no other."""
     missing, extra = set(partitions) - set(specified), set(specified) - set(partitions)
     if missing or extra:
         raise ConfigurationError(
@@ -184,7 +190,7 @@ def _log_ends(
 def _bound(
     positions: PartitionOffsets, earliest: PartitionOffsets, latest: PartitionOffsets
 ) -> dict[TopicPartition, int]:
-    """`positions` with EARLIEST and LATEST replaced by what they are."""
+    """Return `positions` with EARLIEST and LATEST replaced by the offsets in `earliest` and `latest`."""
     words = {EARLIEST: earliest, LATEST: latest}
     return {partition: words[at][partition] if at in words else at for partition, at in positions.items()}
 

@@ -1,4 +1,4 @@
-"""The offsets of a stream: where it starts, where each micro-batch ends, and what it reads.
+"""Offsets of a stream: its start, the end of each micro-batch, and the offset ranges of each micro-batch.
 
 (Spark: `KafkaMicroBatchStream`.) One planner serves one run of one query, on the driver, one call at a time.
 """
@@ -26,10 +26,10 @@ from tiered_stream.plan.stream_end import StreamEnd
 
 
 class StreamPlanner:
-    """Keeps what one run has to remember: initial offsets, the last trigger, the AvailableNow target, topic ids.
+    """Planner of one run; it keeps initial offsets, the last trigger, the AvailableNow target, and topic ids.
 
-    Every method raises BrokerError, StorageError where a lookup fails for good, and DataLossError as said in
-    `plan.partitions`. `clock` gives milliseconds, `sleep` takes seconds.
+    Every method raises BrokerError or StorageError if a lookup fails after all retries, and DataLossError as described
+    in `plan.partitions`. `clock` returns milliseconds, `sleep` takes seconds.
     """
 
     def __init__(
@@ -50,34 +50,34 @@ class StreamPlanner:
         self._latest: PartitionOffsets | None = None
         self._last_trigger_ms: float | None = None
         self.available_now = False
-        """Whether the run ends where the log did when it began (`Trigger.AvailableNow`)."""
+        """True if the run ends at the offsets at which the logs ended when it began (`Trigger.AvailableNow`)."""
         self._target: PartitionOffsets | None = None
         self._end = StreamEnd(options.ending, self._lookup) if options.bounded_streaming else None
         self.topic_ids: dict[str, UUID] = dict(options.topic_ids)
-        """Of the topics that are read, as far as they are known."""
+        """Ids of the topics that are read, as far as they are known."""
 
     def initial(self) -> dict[TopicPartition, int]:
-        """Where the stream starts without a checkpoint: looked up once, then always the same."""
+        """Return the start of the stream without a checkpoint; it is looked up once and stays the same."""
         if self._first is None:
             self._first = FirstBatch.of(self._options, self._lookup)
         return dict(self._first.initial.offsets)
 
     def prepare_for_available_now(self) -> None:
-        """From now on nothing beyond the next lookup of the ends is read (`Trigger.AvailableNow`)."""
+        """Limit the run to the ends that are looked up next (`Trigger.AvailableNow`)."""
         self.available_now = True
 
     def latest(self) -> PartitionOffsets | None:
-        """The ends that were last looked up; None before the first time, and when there is nothing to read."""
+        """Return the ends that were looked up last, or None before the first lookup or if there is nothing to read."""
         return self._latest or None
 
     def next_end(self, start: PartitionOffsets, *, limited: bool) -> dict[TopicPartition, int]:
-        """Where the micro-batch from `start` ends; `start` itself where there is to be none.
+        """Return the end of the micro-batch from `start`, or `start` itself if there is no batch to read.
 
-        `limited`: the options with limits `…PerTrigger` apply; without, no other batch follows this one. An
-        initial start that could be another when it is asked for again is returned once, unchanged (`plan.first_batch`).
+        `limited`: the options with limits `…PerTrigger` apply; if not, no other batch follows this one. An initial
+        start that may differ when it is looked up again is returned once, unchanged (`plan.first_batch`).
 
         Raises:
-            ConfigurationError: as `starting.initial_offsets`.
+            ConfigurationError: `starting.initial_offsets` raises it.
         """
         latest = self._latest_for(start)
         if self._first is not None and self._first.begins(start) and self._first.is_empty(only_one=not limited):
@@ -87,12 +87,12 @@ class StreamPlanner:
         return self._limited_end(start, latest) if limited and latest != start else dict(latest)
 
     def ranges(self, start: PartitionOffsets, end: PartitionOffsets) -> dict[TopicPartition, OffsetRange]:
-        """What the micro-batch from `start` to `end` reads; a range may be empty.
+        """Return the offset ranges that the micro-batch from `start` to `end` reads; a range may be empty.
 
         Raises:
-            DataLossError: as `partitions.offset_ranges`, `partitions.within_log`, `available_now.check_target` and
-                `FirstBatch.check_start`.
-            OpenTransactionError: as `OffsetLookup.bounds`.
+            DataLossError: `partitions.offset_ranges`, `partitions.within_log`, `available_now.check_target` or
+                `FirstBatch.check_start` raises it.
+            OpenTransactionError: `OffsetLookup.bounds` raises it.
         """
         again = self._first if self._first is not None and self._first.is_read_again(start, end) else None
         if again is not None:
@@ -113,7 +113,7 @@ class StreamPlanner:
         if self._target is None:
             ending = self._options.ending
             ends = ending.offsets if isinstance(ending, AtOffsets) and self._end is None else None
-            # Known, too: what lies below them is asked for again.
+            # These ends are known offsets too, so a log end below them is requested again.
             assignment, self._latest = self._lookup.latest(known=ends or start)
             self._check_topic_ids(assignment)
             if ends is not None:
@@ -129,7 +129,10 @@ class StreamPlanner:
         self.topic_ids.update(assignment.topic_ids)
 
     def _waits(self, start: PartitionOffsets, latest: PartitionOffsets) -> bool:
-        """`minOffsetsPerTrigger`; not under AvailableNow, where waiting would end the run before its target."""
+        """Return whether `minOffsetsPerTrigger` holds back the batch.
+
+        Under AvailableNow it never does, because the run would end before its target.
+        """
         minimum, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
         if minimum is None or self.available_now:
             return False
@@ -141,7 +144,7 @@ class StreamPlanner:
         return False
 
     def _limited_end(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-        """`maxOffsetsPerTrigger` and `maxBytesPerTrigger`: the lower end of the two."""
+        """Return the lower of the ends by `maxOffsetsPerTrigger` and `maxBytesPerTrigger`."""
         known = {**self._lookup.earliest(latest.keys() - start.keys()), **start}
         backlog = Backlog(known, latest, self._locator)
         ends = ends_by_bytes(backlog, self._options.max_bytes_per_trigger)

@@ -1,4 +1,4 @@
-"""Where a stream with an end is to end (option `boundedStreaming`)."""
+"""Ends of the partitions of a stream that has an end (option `boundedStreaming`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ log = logging.getLogger(__name__)
 
 
 class StreamEnd:
-    """The end of each partition of one run, as it becomes known.
+    """End of each partition of one run, as it becomes known.
 
-    A partition ends before its first offset at or after its time. As long as there is none, and the time has not come,
-    it goes on; when it has come, it ends at its log's end. What the ending options do not name is not read: it came
-    after the first look.
+    If the end is a time, a partition ends before its first offset at or after that time. While there is no such offset,
+    the partition is read on until the time has come, and then ends at its log's end. A partition that the ending
+    options do not name was added after the first lookup, and is not read.
     """
 
     def __init__(self, ending: Position, lookup: OffsetLookup) -> None:
@@ -30,11 +30,11 @@ class StreamEnd:
         self._told = False
 
     def within(self, start: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-        """`latest`, no partition beyond its end; what was read beyond it before stays read.
+        """Return `latest`, limited to each partition's end, but never below the offsets in `start`.
 
         Raises:
-            ConfigurationError: the end names other partitions than those that are read.
-            BrokerError, StorageError: times cannot be looked up.
+            ConfigurationError: the end names other partitions than the partitions that are read.
+            BrokerError, StorageError: the offsets for timestamps cannot be looked up.
         """
         self._check(latest.keys())
         times = self._times(latest.keys())

@@ -1,4 +1,4 @@
-"""KIP-1254's plug point: whoever can give the bytes of a tiered segment and of its indexes."""
+"""KIP-1254's extension point: the interface of a class that reads tiered segments and their indexes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from tiered_stream.model import ByteRange, RemoteLogSegment, uuid_to_text
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """Why an object is missing, where the settings are wrong: their place has nothing of the topic.
+    """Explanation of a missing object by wrong settings: no object of the topic is at the place that the settings name.
 
-    `found_at` is the segment's log elsewhere, empty where it was not found; `what_to_set` is what mends it, in words.
+    `found_at` is the place of the segment's log elsewhere, empty if it was not found. `what_to_set` says in words which
+    settings to change.
     """
 
     found_at: str
@@ -32,7 +33,7 @@ def _unknown(_segment: RemoteLogSegment) -> Misplaced | None:
 
 
 class IndexType(Enum):
-    """The indexes that are uploaded with a segment (Kafka: `RemoteStorageManager.IndexType`)."""
+    """Type of an index that is uploaded with a segment (Kafka: `RemoteStorageManager.IndexType`)."""
 
     OFFSET = "OFFSET"
     TIMESTAMP = "TIMESTAMP"
@@ -42,85 +43,92 @@ class IndexType(Enum):
 
 
 SNAPSHOTS = frozenset((IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH))
-"""Those that tell of the broker at the segment's end, and not of the segment."""
+"""Index types that describe the broker's state at the segment's end, and not the segment."""
 
 
 class RemoteStorageFetcher(ABC):
-    """Reads segments and indexes from remote storage (KIP-1254 `RemoteStorageFetcher`, KAFKA-15805 `fetchIndexes`).
+    """Reader of segments and indexes in remote storage (KIP-1254 `RemoteStorageFetcher`, KAFKA-15805 `fetchIndexes`).
 
-    One fetcher serves many threads at once. Errors are of `tiered_stream.errors.StorageError`, `CorruptDataError` and
-    `UnsupportedDataError` only, and name the object.
+    Many threads may use one fetcher. It raises only `tiered_stream.errors.StorageError`, `CorruptDataError` and
+    `UnsupportedDataError`, with messages that name the object.
     """
 
     misplaced: Callable[[RemoteLogSegment], Misplaced | None] = staticmethod(_unknown)
-    """Looks for a segment with a missing object; None: no setting is known to be wrong. It may list the storage."""
+    """Function that searches for a segment with a missing object, and may list the storage.
+
+    It returns None if no setting is known to be wrong.
+    """
 
     @abstractmethod
     def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
-        """The log's bytes from `start` (inclusive) to `end` (exclusive, -1: to the end of the segment).
+        """Return the log's bytes from `start` (inclusive) to `end` (exclusive; -1: the end of the segment).
 
         Raises:
             StorageError: the object is missing, refused or out of reach.
-            CorruptDataError: the object is shorter than its metadata says, or its transformation fails.
-            UnsupportedDataError: the storage plugin's own format is of a version that is not known.
+            CorruptDataError: the object is shorter than its metadata says, or cannot be decrypted or decompressed.
+            UnsupportedDataError: the version of the storage plugin's own format is unknown.
         """
 
     @abstractmethod
     def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
-        """The wanted indexes, in as few requests as the layout allows; those that do not exist are left out.
+        """Return the wanted indexes, by as few requests as the layout allows, without the indexes that do not exist.
 
-        Raises: as `fetch_log_segment`.
+        Raises: the errors of `fetch_log_segment`.
         """
 
     def request_ranges(self, segment: RemoteLogSegment, wanted: ByteRange, request_bytes: int) -> Sequence[ByteRange]:
-        """`wanted` cut into consecutive ranges of about `request_bytes` to twice that, one GET each.
+        """Return `wanted` cut into consecutive ranges of about `request_bytes` to twice that size, one GET for each.
 
-        A layout whose objects are made of chunks cuts at chunk ends.
+        If a layout's objects consist of chunks, the ranges are cut at chunk ends.
         """
         return cut(wanted, request_bytes)
 
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
-        """What the storage itself keeps of a segment of which only topic, partition, id and base offset are known.
+        """Return the storage's own metadata of a segment whose topic, partition, id and base offset alone are known.
 
-        None: this storage keeps nothing that tells it. Raises: as `fetch_log_segment`.
+        Return None if the storage keeps no such metadata. Raises: the errors of `fetch_log_segment`.
         """
         return None
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        """A URL with which anyone may GET ranges of the log's bytes for so many seconds (KIP-1248); it is a credential.
+        """Return a URL (a credential) with which anyone may GET ranges of the log for `seconds` seconds (KIP-1248).
 
-        None: the storage cannot sign, or the object does not hold the log as it is.
+        Return None if the storage cannot sign, or its object does not hold the log untransformed.
 
-        Raises: as `fetch_log_segment`.
+        Raises: the errors of `fetch_log_segment`.
         """
         return None
 
     def busy_answers(self) -> int:
-        """How often the storage has asked for fewer requests so far (S3: 503 SlowDown); read-ahead heeds it."""
+        """Return how often the storage has asked for fewer requests so far (S3: 503 SlowDown).
+
+        Read-ahead then sends fewer requests at once.
+        """
         return 0
 
     def describe(self, segment: RemoteLogSegment) -> str:
-        """The object that holds the segment's log, for messages; without a credential."""
+        """Return the name of the object that holds the segment's log, for messages, without a credential."""
         return (
             f"segment {uuid_to_text(segment.segment_id)} of {segment.topic_partition} from offset {segment.base_offset}"
         )
 
     def placed_by_metadata(self, segment: RemoteLogSegment) -> bool:
-        """Whether the segment's own metadata says where its objects are, whatever the settings say."""
+        """Return whether the segment's own metadata says where its objects are, regardless of the settings."""
         return False
 
     def close(self) -> None:  # noqa: B027 - a fetcher without connections has nothing to close
-        """Let go of connections and threads; called too when nobody has the fetcher any more."""
+        """Close connections and end threads; also called when no reference to the fetcher is left."""
 
     def __del__(self) -> None:
-        with suppress(Exception):  # a subclass's, which may not have been made to its end
+        with suppress(Exception):  # of a subclass, whose `__init__` may have failed
             self.close()
 
 
 def cut(wanted: ByteRange, request_bytes: int, chunk_size: int = 1) -> list[ByteRange]:
-    """`wanted` cut at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
+    """Cut `wanted` at multiples of `chunk_size` into consecutive ranges of at least `request_bytes`.
 
-    They are as small as that allows, but for what would be left over at the end, which the last range takes.
+    The ranges are as small as that allows, but the last range also takes a rest of fewer than `request_bytes`. If
+    `wanted` does not begin at a multiple of `chunk_size`, the first range may be shorter by less than one chunk.
     """
     step = -(-request_bytes // chunk_size) * chunk_size
     first = wanted.start // chunk_size * chunk_size + step

@@ -1,4 +1,4 @@
-"""A folder as an object store (`file:///folder`): each object is a file, its key the path below the folder."""
+"""A folder as an object store (`file:///folder`): each object is a file, and its key is the path below the folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.storage.object_store import ObjectStore, too_short
 
 
 class FileStore(ObjectStore):
-    """The files below `root`; no key leads out of it, symbolic links counted."""
+    """Object store over the files below `root`; a key that leads out of `root`, even by a symbolic link, is refused."""
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
@@ -28,7 +28,7 @@ class FileStore(ObjectStore):
     def get(self, key: str, wanted: ByteRange | Limit) -> bytes:
         with self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
-            # The size is compared first: a read allocates what it is asked for.
+            # Compare the size first, because `read` allocates as many bytes as it is asked for.
             if isinstance(wanted, Limit):
                 wanted.check(size, f"the bytes of {self.describe(key)}")
                 wanted = ByteRange(0, size)
@@ -50,7 +50,7 @@ class FileStore(ObjectStore):
         if not self._root.is_dir():
             raise self._no_folder()
         for parent, folders, names in os.walk(folder):
-            if parent == folder:  # an archive has thousands of them: only those with the prefix are looked into
+            if parent == folder:  # an archive has thousands of folders: walk only into those with the prefix
                 folders[:] = filter(lambda name: name.startswith(start), folders)
             folders.sort()
             for name in sorted(names):
@@ -78,7 +78,7 @@ class FileStore(ObjectStore):
             raise StorageObjectNotFoundError(f"{self.describe(key)} does not exist") from error
         except PermissionError as error:
             raise StorageAccessError(f"{self.describe(key)} may not be read by this process's user") from error
-        except (OSError, ValueError) as error:  # ValueError: a NUL in the key
+        except (OSError, ValueError) as error:  # ValueError: the key has a NUL character
             raise StorageUnavailableError(f"{self.describe(key)!r} could not be read: {error}") from error
 
     def _no_folder(self, wanted: str = "") -> StorageBucketNotFoundError:
@@ -86,5 +86,5 @@ class FileStore(ObjectStore):
 
 
 def _open_without_blocking(path: str, flags: int) -> int:
-    """A FIFO in the folder must not hold the reader up."""
+    """Open a file without blocking, because a FIFO in the folder would otherwise make the reader wait."""
     return os.open(path, flags | os.O_NONBLOCK)

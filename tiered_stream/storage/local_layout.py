@@ -29,7 +29,7 @@ _OPTIONAL = frozenset((IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT))
 
 
 class LocalLayoutFetcher(RemoteStorageFetcher):
-    """Reads segments and indexes that `LocalTieredStorage` wrote: one object each."""
+    """Fetcher of segments and indexes that `LocalTieredStorage` wrote, one object for each."""
 
     def __init__(self, store: ObjectStore, limits: Limits = DEFAULT_LIMITS) -> None:
         self._store = store
@@ -46,11 +46,11 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
         return {each: data for each, data in found.items() if data is not None}
 
     def _index(self, segment: RemoteLogSegment, index_type: IndexType) -> bytes | None:
-        """None: the segment has none.
+        """Return one index of the segment, or None if the segment does not have this index.
 
-        By a transaction index that is wrongly taken for absent, aborted records would pass for committed ones. So one
-        that is missing is asked for again when it is sure that the segment itself is there: storage may answer 404 for
-        a moment, and whoever deletes the segment may have begun.
+        If a transaction index were wrongly taken for absent, aborted records would be read as committed ones. So a
+        missing index is requested again once the segment itself is known to exist: storage may answer 404 for a moment,
+        or a deletion of the segment may have begun.
         """
         key = object_key(segment, _SUFFIXES[index_type])
         limit = self._limits.snapshot if index_type in SNAPSHOTS else self._limits.index
@@ -78,6 +78,6 @@ class LocalLayoutFetcher(RemoteStorageFetcher):
 
 
 def object_key(segment: RemoteLogSegment, suffix: str) -> str:
-    """The key, below the store's root, of the segment's object with `suffix` (`.log`, `.index`, ...)."""
+    """Return the key, below the store's root, of the segment's object with `suffix` (`.log`, `.index`, ...)."""
     folder = f"{segment.topic_partition}-{uuid_to_text(segment.topic_id)}"
     return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}{suffix}"

@@ -1,4 +1,4 @@
-"""From storage options to a fetcher: which store, which layout."""
+"""Opens a fetcher, with its store and layout, from storage options."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _fetchers: PerProcess[RemoteStorageFetcher] = PerProcess()
 
 
 def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
-    """The process's fetcher for these options.
+    """Return the process's fetcher for these options.
 
     Raises:
-        ConfigurationError: no storage is configured, or its URI's scheme or the layout is unknown.
+        ConfigurationError: no storage is configured, or the scheme of its URI or the layout is unknown.
     """
 
     def make() -> RemoteStorageFetcher:
@@ -38,14 +38,18 @@ def open_fetcher(options: StorageOptions) -> RemoteStorageFetcher:
 
 
 def _misplacement(options: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
-    # Imported here: it is needed only where an object is missing.
+    # Imported here, because it is needed only if an object is missing.
     from tiered_stream.storage.segment_places import misplacement
 
     return misplacement(options, segment)
 
 
 def open_store(options: StorageOptions) -> ObjectStore:
-    """A new store for `options.uri`. Raises: as `open_fetcher`."""
+    """Open a new store for `options.uri`.
+
+    Raises:
+        ConfigurationError: `options.uri` is missing or malformed, or its scheme is unknown.
+    """
     if options.uri is None:
         raise ConfigurationError(
             "remote.storage.uri is missing: it says where the tiered segments are, as s3://bucket/prefix"
@@ -59,7 +63,7 @@ def open_store(options: StorageOptions) -> ObjectStore:
             raise ConfigurationError("remote.storage.uri names a folder with a NUL in its path")
         return FileStore(Path(folder))
     if uri.scheme in ("s3", "s3a"):
-        # Imported here: boto3 takes long to import, and a file store does without it.
+        # Imported here, because boto3 takes long to import, and a file store does not need it.
         from tiered_stream.storage.s3_store import open_s3_store
 
         return open_s3_store(options, bucket=uri.netloc, prefix=uri.path)
@@ -70,15 +74,15 @@ def open_store(options: StorageOptions) -> ObjectStore:
 
 
 def fetcher_over(open_it: Callable[[], ObjectStore], options: StorageOptions) -> RemoteStorageFetcher:
-    """A new fetcher of the options' layout over a store.
+    """Return a new fetcher of the options' layout over the store that `open_it` opens.
 
     Raises:
-        ConfigurationError: as `open_it`, or the layout is unknown.
+        ConfigurationError: `open_it` raises it, or the layout is unknown.
     """
     if options.layout == StorageLayout.LOCAL:
         return LocalLayoutFetcher(open_it(), options.limits)
     if options.layout == StorageLayout.AIVEN:
-        # Imported here, as boto3 above: the other layout does without cryptography.
+        # Imported here, because it imports cryptography, which the other layout does not need.
         from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
         from tiered_stream.storage.aiven.encryption import load_key_ring
 
@@ -88,10 +92,10 @@ def fetcher_over(open_it: Callable[[], ObjectStore], options: StorageOptions) ->
 
 
 def fetcher_for(options: Options) -> RemoteStorageFetcher:
-    """The fetcher that the options ask for: the user's own class, called with the `kafka.*` properties, or ours.
+    """Return the fetcher that the options ask for: built in, or the user's class, called with the `kafka.*` properties.
 
     Raises:
-        ConfigurationError: the class cannot be imported or is no `RemoteStorageFetcher`; or as `open_fetcher`.
+        ConfigurationError: the class cannot be imported or is no `RemoteStorageFetcher`, or `open_fetcher` raises it.
     """
     if options.fetcher_class is None:
         return open_fetcher(options.storage)
@@ -105,10 +109,10 @@ def fetcher_for(options: Options) -> RemoteStorageFetcher:
 
 
 def load_fetcher_class(name: str, class_path: str | None) -> type[RemoteStorageFetcher]:
-    """The class of that dotted name, imported from `class_path` (a folder or archive) where that is given.
+    """Import the class of the dotted `name`, from the folder or archive `class_path` if one is given.
 
     Raises:
-        ConfigurationError: there is no such class, or it is not a subclass of `RemoteStorageFetcher`.
+        ConfigurationError: the class does not exist, or is not a subclass of `RemoteStorageFetcher`.
     """
     if class_path and class_path not in sys.path:
         sys.path.append(class_path)

@@ -1,4 +1,4 @@
-"""A store that makes no more than so many requests a second, whoever asks."""
+"""Object store that limits the number of requests a second, over all threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from tiered_stream.storage.object_store import ObjectStore
 
 
 class RequestPace:
-    """Requests one after another, `rate` a second; none are saved up. Serves many threads, first come, first served."""
+    """Rate limiter: `rate` requests a second, one after another, for many threads in order of arrival.
+
+    Time in which no request is made is not saved up for later requests.
+    """
 
     def __init__(
         self, rate: int, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -25,11 +28,11 @@ class RequestPace:
         self._of_thread = threading.local()
 
     def made(self) -> int:
-        """How many requests the calling thread has waited for."""
+        """Return how many requests the calling thread has waited for so far."""
         return getattr(self._of_thread, "made", 0)
 
     def wait(self) -> None:
-        """Return when the next request may be made."""
+        """Wait until the next request may be made."""
         self._of_thread.made = self.made() + 1
         with self._lock:
             now = self._now()
@@ -40,7 +43,7 @@ class RequestPace:
 
 
 class PacedStore(ObjectStore):
-    """Another store, each request of which waits for `wait`. Raises: as that store."""
+    """Wrapper of `store` that calls `wait` before each `get`, `size` and `list`. Raises: the errors of `store`."""
 
     def __init__(self, store: ObjectStore, wait: Callable[[], None]) -> None:
         self._store = store

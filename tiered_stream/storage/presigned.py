@@ -1,7 +1,7 @@
-"""Segments by signed URLs (KIP-1254's preferred way): ranged GETs, no storage credential, nothing but the log itself.
+"""Fetcher that reads segments by signed URLs (KIP-1254's preferred way): ranged GETs without a storage credential.
 
-A signed URL is a credential: no message shows more of it than host and path, and urllib3's own messages, which do, are
-not chained.
+Only logs have signed URLs, not indexes. A signed URL is a credential: messages show only its host and path. urllib3's
+own messages show the URL, so they are not chained to our errors.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
 from tiered_stream.storage.signed_connections import BUSY, open_connections
 from tiered_stream.storage.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
 
-_MAX_DIGITS = 19  # of a length
-_REFUSED = (400, 401, 403)  # 400 is what S3 says of temporary credentials that have expired
+_MAX_DIGITS = 19  # of a Content-Length
+_REFUSED = (400, 401, 403)  # S3 answers 400 to temporary credentials that have expired
 
 
 class _RefusedError(Exception):
-    """The service does not take the URL (any more)."""
+    """The service does not accept the signed URL, or no longer accepts it."""
 
 
 class SignedRequests:
@@ -51,11 +51,11 @@ class SignedRequests:
         self.busy_answers = 0
 
     def get(self, url: str, wanted: ByteRange) -> bytes:
-        """Exactly these bytes. Raises _RefusedError, StorageError and CorruptDataError."""
+        """Return exactly the bytes of `wanted`. Raises _RefusedError, StorageError and CorruptDataError."""
         self._hosts.check(parse_signed_url(url))
         self._time.begin()
         broken = 0
-        with muted("urllib3"):  # which logs URLs
+        with muted("urllib3"):  # urllib3 logs URLs
             while True:
                 try:
                     return self._get_once(url, wanted)
@@ -63,13 +63,13 @@ class SignedRequests:
                     if not self._time.repeats_after_timeout():
                         raise
                 except http.ProtocolError as error:
-                    # The connection may break in the body, which urllib3's own retries do not cover.
+                    # The connection may break in the body, and urllib3's own retries do not cover bodies.
                     broken += 1
                     if broken == ATTEMPTS or self._time.is_over:
                         raise StorageUnavailableError(f"{_shown(url)}: the connection broke {broken} times") from error
 
     def _get_once(self, url: str, wanted: ByteRange) -> bytes:
-        """Raises _RefusedError, ProtocolError, StorageError and CorruptDataError."""
+        """Send one GET and return the bytes. Raises _RefusedError, ProtocolError, StorageError and CorruptDataError."""
         try:
             response = self._connections.request(
                 "GET", url, headers={"Range": f"bytes={wanted.start}-{wanted.end - 1}"}, preload_content=False,
@@ -79,7 +79,7 @@ class SignedRequests:
             self.busy_answers += sum(each.status in SLOW_DOWN for each in tried)
             try:
                 _check(url, wanted, response)
-                data = response.read()  # of the length that was checked
+                data = response.read()  # `_check` has compared the length
             except BaseException:
                 response.close()
                 raise
@@ -106,7 +106,7 @@ _requests: PerProcess[SignedRequests] = PerProcess()
 
 
 def signed_requests(options: StorageOptions) -> SignedRequests:
-    """The process's requests to where these options allow signed locations to lead."""
+    """Return the process's shared requests to the hosts that these options allow for signed locations."""
     hosts, timeouts = signed_hosts(options), RequestTimeouts.of(options)
     return _requests.get({"hosts": hosts, "timeouts": timeouts}, lambda: open_requests(hosts, timeouts))
 
@@ -114,18 +114,20 @@ def signed_requests(options: StorageOptions) -> SignedRequests:
 def open_requests(
     hosts: SignedHosts, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic
 ) -> SignedRequests:
-    """Requests with connections of their own. `now` is in seconds."""
+    """Return requests with new connections that no other caller shares. `now` returns seconds."""
     request_time = RequestTime(timeouts, now)
     return SignedRequests(hosts, open_connections(hosts, timeouts, request_time), request_time)
 
 
 class PresignedFetcher(RemoteStorageFetcher):
-    """Reads the logs of the segments in `urls`; indexes it has none.
+    """Fetcher that reads the logs of the segments in `urls` by their signed URLs.
+
+    Indexes have no signed URLs: `others` reads them.
 
     Args:
-        renew: gives a segment's URL signed anew, None where there is none; raises BrokerError. It is asked when a URL
-            is refused: it may have expired.
-        others: reads the segments that have no URL.
+        renew: returns a newly signed URL of a segment, or None if there is none; raises BrokerError. It is called when
+            a URL is refused, because the URL may have expired.
+        others: fetcher for segments that have no URL, and for indexes.
     """
 
     def __init__(
@@ -178,7 +180,7 @@ class PresignedFetcher(RemoteStorageFetcher):
         return self._others
 
     def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
-        """Another URL than the refused one; threads that want it at once share one request."""
+        """Return a URL other than the refused one; threads that need it at the same time share one request."""
         with self._lock:
             if self._urls[segment.segment_id] == refused:
                 try:
@@ -207,14 +209,14 @@ def _check(url: str, wanted: ByteRange, response: urllib3.BaseHTTPResponse) -> N
     length = response.headers.get("Content-Length", "")
     if not length.isdecimal() or len(length) > _MAX_DIGITS:
         raise StorageError(f"{name}: the service did not give the length of its answer")
-    if "Transfer-Encoding" in response.headers:  # then that length binds nobody
+    if "Transfer-Encoding" in response.headers:  # a chunked response may be longer than Content-Length
         raise StorageError(f"{name}: the service sends an answer in chunks, whose length it does not say")
     if int(length) != len(wanted):
         raise too_short(name, wanted, wanted.start + int(length))
 
 
 def _shown(url: str) -> str:
-    """Host and path: what is in the query is the credential."""
+    """Return host and path of the URL, because its query holds the credential."""
     try:
         return str(parse_signed_url(url))
     except SignedLocationError:

@@ -1,4 +1,4 @@
-"""Read-ahead: the ranged GETs of a task, several at once, their bytes handed over in order."""
+"""Read-ahead: send several of a task's ranged GETs at once, and hand over their bytes in order."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from tiered_stream.storage.throttle import StoppablePace, unpaced
 
 Part = tuple[RemoteLogSegment, ByteRange]
 Request = tuple[int, RemoteLogSegment, ByteRange]
-"""One GET: the position of its part in `parts`, the segment, the bytes."""
+"""One GET: the position of its part in `parts`, the segment, and the bytes of the segment."""
 
 _FIRST_REQUESTS = 3
-"""Of a consumer who may stop early, before it has let go of all of them but one: 24 MiB where nothing is set."""
+"""Number of requests sent at first for a consumer that may stop early; 24 MiB by default.
+
+More are sent after the consumer has released all but one of them.
+"""
 _LAYOUTS_AHEAD = 2
-"""Parts whose layout is asked for before their requests are wanted: it may have to read a manifest first."""
+"""Number of parts whose layout is read before their requests are needed, because a layout may need a manifest."""
 
 
 def read_ahead(
@@ -38,30 +41,30 @@ def read_ahead(
     window: RequestWindow | None = None,
     now: Callable[[], float] = perf_counter,
 ) -> Generator[tuple[int, bytes], None, None]:
-    """The bytes of every part, in order, as pairs of the part's position in `parts` and the next bytes of it.
+    """Yield the bytes of all parts in order, as pairs of the part's position in `parts` and its next bytes.
 
-    All parts share one pipeline, so small segments are pulled as briskly as big ones. As many requests are under way
-    as `window` thinks worth it, at most `options.in_flight`, and at most `options.memory_bytes` bytes (but always one
-    request) are under way, waiting, or with the consumer, who has let go of one response when it asks for the next.
-    Closing the iterator drops what has not begun, and what waits for `pace`; the requests under way end by themselves,
-    within the storage's timeouts.
+    All parts share one pipeline, so small segments are read as fast as large ones. The number of requests in flight is
+    chosen by `window`, and is at most `options.in_flight`. At most `options.memory_bytes` bytes (but always one
+    request) are in flight, waiting, or held by the consumer, which releases one response when it asks for the next one.
+    Closing the iterator cancels requests that have not begun or that wait for `pace`. Requests in flight end by
+    themselves, within the storage's timeouts.
 
     Args:
-        on_fetch: called in the consumer's thread with each request's bytes and seconds.
-        pace: called in the request's thread before it is sent.
-        may_stop: the consumer may have enough after a few rows, so little is asked for before it is seen to go on.
-        window: what was learned of the storage, and is to learn more; without it, nothing is known.
+        on_fetch: called in the consumer's thread with the bytes and seconds of each request.
+        pace: called in the request's thread before the request is sent.
+        may_stop: the consumer may stop after a few rows, so few bytes are requested until it is seen to continue.
+        window: speeds that were measured before, and that this call adds to; None: nothing is known yet.
         now: a clock in seconds.
 
     Raises:
-        StorageError, CorruptDataError: at the place in the order where the bytes are missing.
+        StorageError, CorruptDataError: raised at the point in the order where the bytes are missing.
     """
     window = window or RequestWindow(options)
     bytes_ahead = _BytesAhead(options, window, may_stop)
     waiting: deque[tuple[Request, Future[tuple[bytes, float]]]] = deque()
     worked: tuple[int, float] | None = None
     closed = Event()
-    # A pool of this call's own: nothing outlives it, and nothing is shared with a forked worker.
+    # The pool belongs to this call: no thread outlives the call or is shared with a forked worker.
     pool = ThreadPoolExecutor(options.in_flight, thread_name_prefix="tiered-stream-fetch")
     try:
         requests = _Requests(_in_order(_looked_up(pool, fetcher, parts, options, bytes_ahead.largest_request)))
@@ -73,7 +76,7 @@ def read_ahead(
                 upcoming = requests.next()
             (part, _, byte_range), future = waiting.popleft()
             data, seconds = future.result()
-            del future  # or it would keep the bytes while the consumer is at work on them
+            del future  # so that `future` does not keep the bytes while the consumer works on them
             window.taken(len(data), seconds, worked, fetcher.busy_answers())
             on_fetch(len(data), seconds)
             began = now()
@@ -88,7 +91,7 @@ def read_ahead(
 
 
 class _BytesAhead:
-    """What was asked for and the consumer has not let go of, and how much more that may be."""
+    """Counter of the bytes that were requested and not yet released by the consumer, and the limit of these bytes."""
 
     def __init__(self, options: FetchOptions, window: RequestWindow, may_stop: bool) -> None:
         self._options = options
@@ -108,18 +111,18 @@ class _BytesAhead:
         return not self._held or self._held + size <= (most if self._goes_on else min(self._first - self._let_go, most))
 
     def largest_request(self) -> int:
-        """The most bytes of the next one."""
+        """Return the maximum number of bytes of the next request."""
         most = self._window.request_bytes(first=not self._let_go)
         return most if self._goes_on else min(most, self._options.request_bytes)
 
     @property
     def _goes_on(self) -> bool:
-        """Whether the consumer wants more than a first few rows."""
+        """True if the consumer wants more than a first few rows."""
         return self._let_go >= self._first - self._options.request_bytes
 
 
 def requests_of(fetcher: RemoteStorageFetcher, parts: Sequence[Part], options: FetchOptions) -> Iterator[Request]:
-    """The GETs for all parts, in order."""
+    """Return an iterator over the GETs for all parts, in order."""
     ranges = (_ranges_of(fetcher, part, options.request_bytes) for part in parts)
     return _in_order(zip(parts, ranges, strict=True))
 
@@ -137,7 +140,7 @@ def _looked_up(
     options: FetchOptions,
     largest: Callable[[], int],
 ) -> Iterator[tuple[Part, Iterator[ByteRange]]]:
-    """The parts with their ranges, neighbours joined; layouts of some parts are asked for while others are read."""
+    """Yield the parts with their ranges, adjacent ranges joined; read the layouts of a few parts ahead."""
     asked: deque[tuple[Part, Callable[[], Sequence[ByteRange]]]] = deque()
     for part in parts:
         ask = partial(_ranges_of, fetcher, part, options.request_bytes, SMALLEST)
@@ -150,7 +153,10 @@ def _looked_up(
 
 
 def _joined(ranges: Sequence[ByteRange], largest: Callable[[], int]) -> Iterator[ByteRange]:
-    """Neighbours in one, up to as many bytes as `largest` says when wanted, and a short rest with the last."""
+    """Yield the ranges, adjacent ones joined up to `largest()` bytes; a short rest is joined to the last range.
+
+    `largest` is called when a range is wanted.
+    """
     upcoming = deque(ranges)
     while upcoming:
         start, end = upcoming[0].start, upcoming.popleft().end
@@ -168,20 +174,20 @@ def _ranges_of(
 ) -> Sequence[ByteRange]:
     segment, wanted = part
     if len(wanted) <= request_bytes:
-        # One GET in any layout, so the layout is not asked here, where it might have to read a manifest first.
+        # A short part is one GET in any layout. So do not ask the layout, which might have to read a manifest first.
         return [wanted] if wanted else []
     return fetcher.request_ranges(segment, wanted, max(request_bytes // divided_by, 1))
 
 
 class _Requests:
-    """Requests in order; an error in finding the next one is kept for its place, after those that were found."""
+    """Iterator over requests that keeps an error in finding the next request until the earlier ones are done."""
 
     def __init__(self, requests: Iterator[Request]) -> None:
         self._requests = requests
         self._error: Exception | None = None
 
     def next(self) -> Request | None:
-        """None: there is no more, or the next one was not to be found."""
+        """Return the next request, or None if there is none or finding it failed."""
         try:
             return next(self._requests, None)
         except Exception as error:  # noqa: BLE001 - raised by `raise_error`
@@ -196,7 +202,7 @@ class _Requests:
 def _fetch(
     fetcher: RemoteStorageFetcher, request: Request, pace: StoppablePace, closed: Event, now: Callable[[], float]
 ) -> tuple[bytes, float]:
-    """The bytes of one request, and how many seconds they took. Raises CancelledError: nobody wants them any more."""
+    """Return the bytes of one request and the seconds it took. Raises CancelledError if the iterator was closed."""
     _, segment, wanted = request
     if not pace(len(wanted), closed) or closed.is_set():
         raise CancelledError

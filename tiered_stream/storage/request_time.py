@@ -1,7 +1,7 @@
-"""The time that one GET may take, its repetitions included, and sockets that keep to it.
+"""Time limit of one GET, all its attempts included, and sockets that keep to the limit.
 
-A socket's read timeout bounds a silence only: a service can stretch a response without end by sending it byte by byte.
-So a socket looks at the clock before each piece that it receives (`timed_answers.py`), headers included.
+A socket's read timeout bounds only the time without data: a service can prolong a response without end by sending it
+byte by byte. So a socket checks the clock before each piece that it receives (`timed_answers.py`), headers included.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from tiered_stream.storage.object_store import ATTEMPTS
 from tiered_stream.timed_answers import TimedTlsSocket, timed
 
 _ATTEMPTS_BEFORE_FALLBACK = 2
-"""A lost packet or one slow server must not send a segment's records through a broker; a second stall does."""
+"""Attempts of a GET that times out, if brokers can give the records instead of storage.
+
+One lost packet or one slow server must not send a segment's records through a broker; a second timeout does.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTimeouts:
-    """KIP-1254's timeouts, the time of a GET in all, and how often a request that times out is sent. In ms."""
+    """KIP-1254's timeouts, the time limit of a whole GET (ms), and how often a GET that times out is sent in all."""
 
     connect_ms: int
     read_ms: int
@@ -42,9 +45,9 @@ class RequestTimeouts:
 
 
 class RequestTime(threading.local):
-    """How much time is left of the GET that this thread makes, and whether it may be repeated after a timeout.
+    """Time that is left for the GET of the current thread, and whether the GET may be repeated after a timeout.
 
-    `now` is in seconds.
+    `now` returns seconds.
     """
 
     def __init__(self, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic) -> None:
@@ -55,7 +58,7 @@ class RequestTime(threading.local):
         self._timeouts_left = timeouts.attempts - 1
 
     def begin(self) -> None:
-        """A GET begins."""
+        """Start the clock and the count of timeouts for a new GET of this thread."""
         self._end = self._now() + self._seconds
         self._timeouts_left = self._attempts - 1
 
@@ -64,23 +67,23 @@ class RequestTime(threading.local):
         return self.left() <= 0
 
     def repeats_after_timeout(self) -> bool:
-        """Whether a request that has just timed out is sent again."""
+        """Count a timeout of this thread's request, and return whether the request is to be sent again."""
         self._timeouts_left -= 1
         return self._timeouts_left >= 0 and not self.is_over
 
     def left(self) -> float:
-        """In seconds."""
+        """Return the seconds that are left for this thread's GET."""
         return self._end - self._now()
 
     def describe_timeout(self) -> str:
-        """Which timeout ended the GET, as the end of a message."""
+        """Return the end of a message that says which timeout ended the GET."""
         if self.is_over:
             return f"did not come within remote.fetch.request.timeout.ms, {self._seconds:g} s in all"
         return f"was not heard of for kafka.fetch.remote.read.timeout.ms, {self._attempts} times"
 
 
 class TimedConnection(HTTPConnection):
-    """A connection whose sockets keep to `request_time`."""
+    """HTTP connection whose sockets keep to `request_time`."""
 
     request_time: ClassVar[RequestTime]
     tls_sockets: ClassVar[type[ssl.SSLSocket]]
@@ -93,16 +96,17 @@ class TimedConnection(HTTPConnection):
 
 
 class TimedTlsConnection(TimedConnection, HTTPSConnection):
-    """The same with TLS."""
+    """HTTPS connection whose sockets keep to `request_time`."""
 
 
 def timed_pools(
     request_time: RequestTime, plain: type[HTTPConnection], tls: type[HTTPSConnection], **attributes: object
 ) -> dict[str, type]:
-    """Classes of connection pools by scheme, for urllib3, which gives the connections that it makes nothing of ours.
+    """Return classes of connection pools by URL scheme, because urllib3 passes none of our values to its connections.
 
     Args:
-        plain: the class of connections without TLS, a `TimedConnection`, which gets `attributes`; `tls`: with TLS.
+        plain: class of connections without TLS, a `TimedConnection`. A subclass with `attributes` is used.
+        tls: class of connections with TLS. A subclass with `attributes` is used.
     """
     tls_sockets = type("RequestTlsSocket", (TimedTlsSocket,), {"time_left": staticmethod(request_time.left)})
     attributes = {"request_time": request_time, "tls_sockets": tls_sockets, **attributes}

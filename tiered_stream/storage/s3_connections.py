@@ -1,4 +1,4 @@
-"""HTTP connections of botocore that keep to the time of a GET, and let the process's own lack of memory through."""
+"""botocore's HTTP connections, with a time limit for each GET, that raise this process's own MemoryError unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class S3Connections(URLLib3Session):
-    """The connections that a client of `session` would make to `endpoint_url` (botocore: `EndpointCreator`)."""
+    """Time-limited connections like those of a client of `session` to `endpoint_url` (botocore: `EndpointCreator`)."""
 
     def __init__(
         self, session: Session, endpoint_url: str, timeouts: RequestTimeouts, request_time: RequestTime
@@ -42,13 +42,16 @@ class S3Connections(URLLib3Session):
         self._timed_pools = timed_pools(request_time, TimedConnection, TimedTlsConnection)
 
     def _get_connection_manager(self, url: str, proxy_url: str | None = None) -> PoolManager:
-        """botocore lets nobody choose the class of a connection. Its own class differs for uploads only."""
+        """Return botocore's pool manager, with our connection classes, because botocore has no option for the class.
+
+        botocore's own connection class differs from urllib3's for uploads only.
+        """
         manager: PoolManager = super()._get_connection_manager(url, proxy_url)  # type: ignore[misc]
         manager.pool_classes_by_scheme = self._timed_pools
         return manager
 
     def send(self, request: AWSRequest | AWSPreparedRequest) -> AWSResponse:
-        """The response. Raises: botocore's errors of connections, and MemoryError."""
+        """Send the request and return the response. Raises: botocore's connection errors, and MemoryError."""
         try:
             return super().send(request)
         except HTTPClientError as error:

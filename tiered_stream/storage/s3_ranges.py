@@ -1,8 +1,8 @@
-"""Ranged GETs of a bucket's objects with botocore's signatures and connections, but without its clients.
+"""Ranged GETs of a bucket's objects with botocore's signatures and connections, but without botocore's clients.
 
-Most of what a client does for a request has no bearing on a GET of some bytes, and takes longer than to receive a MiB.
-Whatever is not the bytes that were asked for is left to the client, which asks again: it knows of redirects, of
-services that are busy, and of errors.
+Most of the work that a client does for a request is not needed for a ranged GET, and takes longer than to receive 1
+MiB. If a response is not the requested bytes, the caller sends the request again through the client, which handles
+redirects, busy services and errors.
 """
 
 from __future__ import annotations
@@ -29,30 +29,33 @@ if TYPE_CHECKING:
 
 _SERVICE = "s3"
 _SCOPE = re.compile(rf"AWS4-HMAC-SHA256 Credential=\S+/\d{{8}}/(?P<region>[^/\s]+)/{_SERVICE}/aws4_request,")
-"""How the header Authorization begins where a request is signed so (AWS: "Signature Version 4")."""
+"""Start of the Authorization header of a request signed by AWS "Signature Version 4"; the group is the region."""
 _PARTIAL_CONTENT = 206
 _ASK_OTHERWISE = (301, 302, 307, 308, 400, 401, 403)
-"""S3: PermanentRedirect, AuthorizationHeaderMalformed (of another region), RequestTimeTooSkewed, …: for the client."""
+"""HTTP statuses of requests that the client may sign or send differently.
+
+S3: PermanentRedirect, AuthorizationHeaderMalformed (wrong region), RequestTimeTooSkewed and others.
+"""
 
 
 @dataclass
 class RangedGets:
-    """Of the objects of one bucket, by many threads at once."""
+    """Ranged GETs of the objects of one bucket, for many threads at once."""
 
     bucket_url: str
-    """A key is put behind it."""
+    """URL of the bucket; a quoted key is appended to it."""
     region: str
     credentials: Credentials
     user_agent: str
     connections: URLLib3Session
     accepted: bool = field(default=True, init=False)
-    """Whether the service takes such requests; otherwise each would only be one more."""
+    """True unless the service refuses these requests; each one would then only be an additional request that fails."""
     _refused: threading.local = field(default_factory=threading.local, init=False)
 
     def get(self, key: str, wanted: ByteRange, on_status: Callable[[int], None] = lambda status: None) -> bytes | None:
-        """Exactly these bytes, at least one; None: the service answers something else.
+        """Return exactly the bytes of `wanted` (not empty), or None if the service sends any other response.
 
-        Raises: botocore's errors of connections, and of credentials.
+        `on_status` is called with the HTTP status. Raises: botocore's errors of connections and of credentials.
         """
         self._refused.key = None
         response = self.connections.send(self._signed(key, wanted))
@@ -65,19 +68,19 @@ class RangedGets:
                 response.status_code == _PARTIAL_CONTENT
                 and headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-")
                 and headers.get("Content-Length") == str(length)
-                # In chunks, an answer is as long as it likes, whatever length it gives.
+                # A chunked response can have any length, whatever its Content-Length header says.
                 and "Transfer-Encoding" not in headers
             )
-            # Without an amount, the body goes from the socket into one bytes object: no copy after that.
+            # Without a size, `read` copies the body from the socket into one bytes object, without a second copy.
             return body.read() if sound else None
 
     def given_to_client(self, key: str) -> None:
-        """The client was just given bytes of an object in this thread; if `get` was refused them, stop asking by it.
+        """Stop using `get` if it was refused bytes of `key` that the client was just given in this thread.
 
-        A refusal alone says nothing: S3 also answers 403 for a missing object, to a user who may not list the bucket.
+        A refusal alone is no proof: S3 also answers 403 for a missing object, to a user who may not list the bucket.
         """
         if getattr(self._refused, "key", None) == key:
-            self.accepted = False  # for good, whatever other threads' requests are answered
+            self.accepted = False  # for good, even if requests of other threads succeed
 
     def _signed(self, key: str, wanted: ByteRange) -> AWSPreparedRequest:
         headers = {"Range": f"bytes={wanted.start}-{wanted.end - 1}", "User-Agent": self.user_agent}
@@ -87,7 +90,7 @@ class RangedGets:
 
 
 class SentRequest(threading.local):
-    """What a client has sent last in this thread; `note` is for its event `before-send`."""
+    """The request that a client sent last in this thread; `note` is the handler of the client's event `before-send`."""
 
     request: AWSPreparedRequest | None = None
 
@@ -98,7 +101,7 @@ class SentRequest(threading.local):
 def ranged_gets(session: Session, sent: AWSPreparedRequest, key: str, connections: URLLib3Session) -> RangedGets | None:
     """Build ranged GETs with URL form, region and signature as in `sent`, a GET of `key` by a client of the session.
 
-    None: it signs in a way of its own, or not at all.
+    Return None if the client signs by another method, or does not sign.
     """
     credentials, scope = session.get_credentials(), _SCOPE.match(_text(sent.headers.get("Authorization", "")))
     bucket_url = sent.url.removesuffix(_quoted(key))

@@ -1,4 +1,4 @@
-"""An S3 bucket (and prefix in it) as an object store (`s3://bucket/prefix`). The one module that knows boto3."""
+"""An S3 bucket (and prefix in it) as an object store (`s3://bucket/prefix`); the only module that imports boto3."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 _USER_AGENT = f"tiered_stream Botocore/{botocore.__version__}"
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
-"""At debug level their lines have signatures, tokens and signed URLs: whoever uses a client mutes them meanwhile."""
+"""Loggers whose debug lines hold signatures, tokens and signed URLs; code that uses a client mutes them."""
 _CREDENTIALS_HINT = (
     "check remote.storage.aws.access.key.id, remote.storage.aws.secret.access.key and "
     "remote.storage.aws.session.token, or where they are not given the AWS credential chain (environment, profile, "
     "instance or pod role)"
 )
 _LISTING_HINT = "to list it, grant s3:ListBucket on arn:aws:s3:::{bucket}; else "
-# AWS answers 403 to most of these, but 400 to an expired or malformed token or a wrong region.
+# AWS answers 403 with most of these codes, but 400 to an expired or malformed token or a wrong region.
 _ACCESS_CODES = frozenset((
     "AccessDenied", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed", "ExpiredToken",
     "InvalidAccessKeyId", "InvalidToken", "RequestTimeTooSkewed", "SignatureDoesNotMatch",
@@ -67,11 +67,11 @@ _NO_CREDENTIALS = (
 )  # fmt: skip
 _TIMEOUTS = (aws.ConnectTimeoutError, aws.ReadTimeoutError)
 _BROKEN = (aws.ResponseStreamingError, aws.IncompleteReadError)
-"""In the body, which botocore's own retries do not cover."""
+"""Errors in a response's body, which botocore's own retries do not cover."""
 
 
 class S3Store(ObjectStore):
-    """The objects of `bucket` whose keys begin with `prefix` and a slash (with nothing, where it is empty)."""
+    """Object store over the objects of `bucket` below `prefix` and a slash; over all objects if `prefix` is empty."""
 
     def __init__(
         self,
@@ -82,11 +82,13 @@ class S3Store(ObjectStore):
         request_time: RequestTime,
         ranges_like: Callable[[AWSPreparedRequest, str], RangedGets | None],
     ) -> None:
-        """`ranges_like` gives ranged GETs that cost less CPU than the client's, from a GET of a key that it has sent.
+        """Register the event handlers of `client` that count, bound and send its requests.
 
         Args:
-            connections: those of the client's requests.
-            request_time: how long those may take.
+            connections: connections over which the client's requests are sent.
+            request_time: time limit of the client's requests.
+            ranges_like: builds ranged GETs, which cost less CPU than the client's, from a GET that the client has sent,
+                and the key of the object.
         """
         self._client = client
         self._connections = connections
@@ -156,7 +158,7 @@ class S3Store(ObjectStore):
         self._connections.close()
 
     def _get_range(self, key: str, wanted: ByteRange) -> bytes | None:
-        """The bytes; None: the client is to ask, with its retries, or for the error."""
+        """Return the bytes, or None if the client must send the request, to retry it or to get the error."""
         try:
             if self._ranges is None or not self._ranges.accepted:
                 return None
@@ -181,7 +183,7 @@ class S3Store(ObjectStore):
                 raise
         with closing(response["Body"]) as body:
             self._check_length(key, wanted, response)
-            # Without an amount, the body goes from the socket into one bytes object: no copy after that.
+            # Without a size, `read` copies the body from the socket into one bytes object, without a second copy.
             data = body.read()
         if self._ranges is not None and isinstance(wanted, ByteRange):
             self._ranges.given_to_client(self._root + key)
@@ -189,15 +191,15 @@ class S3Store(ObjectStore):
         return data
 
     def _learn_from_sent(self, key: str) -> None:
-        """Once: how the client has sent the GET that was just answered."""
+        """Build the ranged GETs from the client's first GET that was answered; later calls do nothing."""
         sent, self._sent = self._sent, None
         if sent is not None and sent.request is not None:
             self._ranges = self._ranges_like(sent.request, self._root + key)
 
     def _check_length(self, key: str, wanted: ByteRange | Limit, response: GetObjectOutputTypeDef) -> None:
-        """Before the body is read: it has the length that was asked for, or one that is no danger to memory."""
+        """Raise if the response does not have the requested length, or exceeds the limit, before the body is read."""
         length = response.get("ContentLength")
-        # In chunks, an answer is as long as it likes, whatever length it gives.
+        # A chunked response can have any length, whatever its Content-Length header says.
         if length is None or "transfer-encoding" in response["ResponseMetadata"]["HTTPHeaders"]:
             raise StorageError(f"{self._endpoint} did not give the length of {self.describe(key)}")
         if isinstance(wanted, Limit):
@@ -217,13 +219,13 @@ class S3Store(ObjectStore):
 
     @contextmanager
     def _mapped_errors(self, key: str, access_hint: str = "") -> Iterator[None]:
-        """`access_hint`: what else than credentials may be lacking where access is refused."""
+        """Turn botocore's errors into ours; `access_hint` names causes of refused access other than credentials."""
         name = self.describe(key)
         self._time.begin()
         try:
             with muted(*LOGGERS_WITH_SECRETS):
                 yield
-        except (TieredStreamError, MemoryError):  # this process's own lack of memory is not the service's fault
+        except (TieredStreamError, MemoryError):  # a lack of memory in this process is not the service's fault
             raise
         except aws.ClientError as error:
             raise self._refused(error, name, access_hint) from error
@@ -243,7 +245,7 @@ class S3Store(ObjectStore):
             ) from error
         except aws.BotoCoreError as error:
             raise StorageError(f"{name} could not be read from {self._endpoint}: {error}") from error
-        except Exception as error:  # botocore lets through whatever its parsers meet in an answer
+        except Exception as error:  # botocore does not catch all errors of its parsers for responses
             raise StorageError(
                 f"{self._endpoint} (option remote.storage.s3.endpoint.url) does not answer as S3 does, asked for "
                 f"{name}: {type(error).__name__}"
@@ -266,7 +268,7 @@ class S3Store(ObjectStore):
 
 
 class _BusyAnswers:
-    """A counter of its own, as the client is to hold no store."""
+    """Counter of responses that ask for fewer requests; a separate object, so that the client holds no store."""
 
     counted = 0
 
@@ -274,7 +276,7 @@ class _BusyAnswers:
         self.counted += status in SLOW_DOWN
 
     def count(self, response: tuple[AWSResponse, object] | None = None, **_: object) -> None:
-        """Called before botocore's retries."""
+        """Count a response's status; botocore calls this before its own retries."""
         if response is not None:
             self.add(response[0].status_code)
 
@@ -282,10 +284,10 @@ class _BusyAnswers:
 def open_s3_store(
     options: StorageOptions, bucket: str, prefix: str, now: Callable[[], float] = time.monotonic
 ) -> S3Store:
-    """A store with a client of its own; nothing is asked of the service yet. `now` is in seconds.
+    """Return a store with a client of its own, without a request to the service. `now` returns seconds.
 
     Raises:
-        ConfigurationError: the bucket's name, the endpoint, or the credentials given are malformed.
+        ConfigurationError: the bucket's name, the endpoint, or the configured credentials are malformed.
     """
     if not _BUCKET.fullmatch(bucket):
         raise ConfigurationError(f"remote.storage.uri: {bucket!r} is not the name of a bucket")
@@ -307,15 +309,15 @@ def open_s3_store(
 
 
 def s3_client(access: S3Access, config: Config) -> S3Client:
-    """A client of its own; errors are botocore's. Times in answers, which nobody asks for, stay the words that came.
+    """Return a new client, which raises botocore's errors and does not parse the times in responses.
 
-    To read them, and to say anew in each request what there is of Python and botocore, took a third of a GET's CPU.
+    Parsing times, and building the User-Agent header for each request, would take a third of a GET's CPU time.
     """
     return _client(_session(access), access, config)
 
 
 def _session(access: S3Access) -> botocore.session.Session:
-    """With the credentials that are given, or those of AWS's chain."""
+    """Return a session with the configured credentials, or with the credentials of AWS's chain."""
     session = botocore.session.get_session()
     session.register_component("data_loader", _models_in(session.get_config_variable("data_path")))
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_as_it_came)
@@ -333,12 +335,12 @@ def _client(session: botocore.session.Session, access: S3Access, config: Config)
 
 @cache
 def _models_in(data_path: str | None) -> Loader:
-    """What AWS says of its services, as a session would look for it; read once a process, which takes 0.06 s."""
+    """Return botocore's loader of AWS's service descriptions; it reads them once a process, in 0.06 s."""
     return botocore.loaders.create_loader(data_path)
 
 
 def load_models() -> None:
-    """Read what every client needs, for the forks of this process. Asks no service, and holds no credentials."""
+    """Load botocore's service descriptions before this process is forked, without any request or credentials."""
     access = S3Access(access_key_id="none", secret_access_key="none", s3_region="us-east-1")  # noqa: S106 - signs nothing
     s3_client(access, Config(s3={"addressing_style": "path"})).close()
 
@@ -348,12 +350,12 @@ def _as_it_came(time: object) -> object:
 
 
 def credential_provider(access: S3Access) -> str | None:
-    """Who has the credentials: `settings`, or the provider in AWS's chain by botocore's name (`env`, `iam-role`, …).
+    """Return the source of the credentials: `settings`, or botocore's name of the provider in AWS's chain (`env`, …).
 
-    None: nobody has any.
+    Return None if there are no credentials.
 
     Raises:
-        StorageAccessError: a provider is asked, and cannot give them.
+        StorageAccessError: a provider in the chain fails.
     """
     if access.access_key_id is not None:
         return "settings"
@@ -367,16 +369,16 @@ def credential_provider(access: S3Access) -> str | None:
 
 def _client_config(options: StorageOptions) -> Config:
     return Config(
-        signature_version="s3v4",  # signed URLs would else be of version 2, which not every service takes
+        signature_version="s3v4",  # otherwise URLs would be signed by version 2, which some services refuse
         retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
-        # Record batches carry their own CRC; stores that are not AWS's often lack S3's checksums.
+        # Record batches carry their own CRC, and stores other than AWS often lack S3's checksums.
         response_checksum_validation="when_required",
         s3={"addressing_style": "path" if options.s3_path_style else "auto"},
     )
 
 
 def _raise_what_is_not_repeated(request_time: RequestTime, caught_exception: Exception | None, **_: object) -> None:
-    """Called before botocore's retries."""
+    """Raise the caught error if its request must not be repeated; botocore calls this before its own retries."""
     if isinstance(caught_exception, _TIMEOUTS) and not request_time.repeats_after_timeout():
         raise caught_exception
     if caught_exception is not None and request_time.is_over:
@@ -384,7 +386,7 @@ def _raise_what_is_not_repeated(request_time: RequestTime, caught_exception: Exc
 
 
 def _send(connections: S3Connections, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-    """Called in place of the client's own connections."""
+    """Send a client's request over `connections`, in place of the client's own connections."""
     return connections.send(request)
 
 

@@ -1,6 +1,6 @@
-"""Where a bucket has segments, by the form of its keys: for errors that name the setting that is wrong.
+"""Finds the places in a bucket that hold segments, by the form of the keys, for errors that name a wrong setting.
 
-The storage is listed only where an object is missing, or an archive is empty.
+The storage is listed only if an object is missing, or an archive is empty.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tiered_stream.storage.open_fetcher import open_store
 
 _S3_SCHEMES = ("s3", "s3a")
 _KEYS_A_LOOK = 1000
-"""Keys that one listing request gives."""
+"""Number of keys that one listing request returns."""
 _MOST_LOOKS = 32
 _AS_THE_BROKERS = (
     "set remote.storage.uri, remote.storage.layout and rsm.config.key.prefix to what the brokers' own settings say. If "
@@ -49,7 +49,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Settings that lead to segments. `key_prefix` is the Aiven plugin's `key.prefix`; the other layout has none."""
+    """Settings that lead to segments. `key_prefix` is the Aiven plugin's `key.prefix`, which the local layout lacks."""
 
     layout: StorageLayout
     uri: str
@@ -57,18 +57,21 @@ class Place:
 
     @property
     def settings(self) -> str:
-        """The settings as the user writes them."""
+        """Settings of this place, as the user writes them."""
         start = f"remote.storage.layout={self.layout} and remote.storage.uri={self.uri}"
         return start if self.layout == StorageLayout.LOCAL else f"{start} and rsm.config.key.prefix={self.key_prefix}"
 
     def key(self, segment: RemoteLogSegment) -> str:
-        """The key of the segment's log below `uri`."""
+        """Return the key of the segment's log, relative to `uri`."""
         if self.layout == StorageLayout.LOCAL:
             return object_key(segment, ".log")
         return f"{self.key_prefix}{main_path(segment)}.log"
 
     def topic_key(self, segment: RemoteLogSegment) -> str:
-        """What the keys of all objects of the segment's topic begin with, as far as a layout lets a prefix say that."""
+        """Return a key prefix by which to list objects of the segment's topic in this place.
+
+        In the local layout it covers the segment's partition only, because each partition has its own folder.
+        """
         topic_id = uuid_to_text(segment.topic_id)
         if self.layout == StorageLayout.LOCAL:
             return f"{segment.topic_partition}-{topic_id}/"
@@ -76,7 +79,7 @@ class Place:
 
 
 def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None = None) -> Place:
-    """The place where the settings lead; or the segment, whose own metadata may name another key prefix."""
+    """Return the place that the settings name, or that the segment's own metadata names by another key prefix."""
     if storage.layout == StorageLayout.LOCAL:
         return Place(storage.layout, storage.uri or "")
     own = parse_custom_metadata(segment.custom_metadata).object_prefix if segment else None
@@ -85,7 +88,7 @@ def configured_place(storage: StorageOptions, segment: RemoteLogSegment | None =
 
 
 def segment_places(storage: StorageOptions) -> list[Place]:
-    """The places in the whole bucket, or below the folder, that have segments; at most some thirty are looked for.
+    """Return the places in the whole bucket, or below the folder, that hold segments; about thirty at most are found.
 
     Raises:
         StorageError: the storage cannot be listed.
@@ -105,7 +108,7 @@ def segment_places(storage: StorageOptions) -> list[Place]:
 
 
 def _below_uri(storage: StorageOptions, place: Place) -> Place:
-    """The same place by the URI of the settings, if it is below that."""
+    """Return the place expressed by the URI of the settings, if it lies below that URI; otherwise the place itself."""
     within = _within(storage)
     if place.layout == StorageLayout.LOCAL or not within or not place.key_prefix.startswith(within):
         return place
@@ -113,9 +116,9 @@ def _below_uri(storage: StorageOptions, place: Place) -> Place:
 
 
 def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
-    """Why an object of the segment is missing, if the settings are wrong; None: they may be right.
+    """Return why an object of the segment is missing, or None if the settings may be right.
 
-    Where the settings lead to other objects of the topic, they are right, and one object is gone.
+    If the settings lead to other objects of the topic, they are right, and the one object was deleted.
     """
     try:
         with closing(open_store(storage)) as store:
@@ -126,7 +129,7 @@ def misplacement(storage: StorageOptions, segment: RemoteLogSegment) -> Misplace
 
 
 def _find(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | None:
-    """The segment's log elsewhere; None: it was not found."""
+    """Search for the segment's log in other places; return None if it was not found."""
     with ExitStack() as opened, suppress(StorageError):
         stores: dict[str, ObjectStore] = {}
         for place in _other_places(storage, segment):
@@ -140,7 +143,7 @@ def _find(storage: StorageOptions, segment: RemoteLogSegment) -> Misplaced | Non
 
 
 def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterator[Place]:
-    """Where the segment may be; first what half-right settings mean, which needs no listing."""
+    """Yield places where the segment may be; places of half-right settings come first, because they need no listing."""
     root, configured = _root(storage), configured_place(storage, segment)
     given = storage.rsm_config.get("key.prefix", "")
     guesses = dict.fromkeys((
@@ -154,20 +157,20 @@ def _other_places(storage: StorageOptions, segment: RemoteLogSegment) -> Iterato
 
 
 def _within(storage: StorageOptions) -> str:
-    """What the URI has behind the bucket, with a slash at its end; empty where it is the whole bucket, or a folder."""
+    """Return the URI's path behind the bucket, with a slash at its end; empty for a whole bucket or a folder."""
     parts = urlsplit(storage.uri or "")
     path = parts.path.strip("/") if parts.scheme in _S3_SCHEMES else ""
     return f"{path}/" if path else ""
 
 
 def _root(storage: StorageOptions) -> str:
-    """The URI of the whole bucket; of a folder, itself."""
+    """Return the URI of the whole bucket; a folder's URI is returned unchanged."""
     parts = urlsplit(storage.uri or "")
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme in _S3_SCHEMES else storage.uri or ""
 
 
 def _next_place(store: ObjectStore, root: str, after: str, limit: Limit) -> tuple[Place | None, str | None]:
-    """The first place among the keys behind `after`, and behind which key to look next (None: nothing is left)."""
+    """Return the first place among the keys after `after`, and the key after which to continue (None: no more keys)."""
     last = None
     count = 0
     for key in islice(store.list("", after), _KEYS_A_LOOK):
@@ -191,7 +194,7 @@ def _place_of(
 
 
 def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
-    """The prefix before the path that the segment's manifest describes; None: no manifest tells."""
+    """Return the key prefix before the path that the segment's manifest describes, or None if no manifest says it."""
     with suppress(StorageError, CorruptDataError, UnsupportedDataError):
         segment = parse_manifest(store.get(path + _MANIFEST, limit), path).segment
         if segment is not None and path.endswith(main_path(segment)):
@@ -200,5 +203,5 @@ def _key_prefix(store: ObjectStore, path: str, limit: Limit) -> str | None:
 
 
 def _behind(prefix: str) -> str:
-    """A key behind all that begin with the prefix."""
+    """Return a key that sorts after all keys that begin with the prefix."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)

@@ -1,7 +1,7 @@
-"""Connections on which signed locations are fetched: to addresses that were checked, and each response in time.
+"""HTTP connections for signed locations: they connect only to checked addresses, and each response is bounded in time.
 
-A name is resolved once, and what came of it is both checked and connected to: there is no second look-up that could
-say something else.
+A host name is resolved once, and its addresses are both checked and connected to. So no second DNS look-up can give
+another address.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _RETRIES = urllib3.Retry(
     backoff_factor=0.1, backoff_jitter=0.2, respect_retry_after_header=False,
 )  # fmt: skip
 _MOST_ADDRESSES = 4
-"""Of one name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
+"""Maximum number of addresses tried for one host name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
 
 
 def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, request_time: RequestTime) -> urllib3.PoolManager:
-    """Connections to these hosts alone, which urllib3 closes when nobody has them any more.
+    """Open a pool of connections to these hosts alone; urllib3 closes it when no reference to it is left.
 
-    Requests raise urllib3's errors, and SignedLocationError for an address that is refused.
+    Requests raise urllib3's errors, and SignedLocationError if an address is refused.
     """
     context = create_urllib3_context()
     context.load_default_certs()
@@ -44,7 +44,7 @@ def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, request_time
 
 
 class _Connection(TimedConnection):
-    """A connection that looks at the address before it connects."""
+    """HTTP connection that checks an address against the allowed hosts before it connects to the address."""
 
     hosts: ClassVar[SignedHosts]
 
@@ -58,15 +58,15 @@ class _Connection(TimedConnection):
                 except HTTPError as error:
                     failure = error
         finally:
-            self.host = name  # which TLS and the header Host go by
+            self.host = name  # TLS and the Host header need the name
         raise failure or NameResolutionError(name, self, socket.gaierror("no address"))
 
     def _addresses(self) -> Iterator[str]:
-        """Those of the host's name, each of them allowed."""
+        """Return the addresses of the host's name. Raises SignedLocationError if one of them is not allowed."""
         host = self.host.strip("[]")
         try:
             found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MOST_ADDRESSES]
-        except (OSError, UnicodeError) as error:  # UnicodeError: a label that is too long
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long
             raise NameResolutionError(host, self, socket.gaierror(str(error))) from error
         addresses = [str(address[0]) for *_, address in found]
         for address in addresses:
@@ -75,4 +75,4 @@ class _Connection(TimedConnection):
 
 
 class _TlsConnection(_Connection, HTTPSConnection):
-    """The same with TLS."""
+    """HTTPS connection that checks an address against the allowed hosts before it connects to the address."""

@@ -1,8 +1,8 @@
-"""Where signed locations may lead.
+"""Hosts that signed locations may lead to.
 
-A gateway or broker names them, and an executor that follows them stands within the user's network. So they lead to the
-hosts of the configured storage, and to those that the user lists, and no name there may stand for an address that only
-the executor itself, or its cloud's metadata service, answers at.
+A gateway or broker names signed locations, and an executor that follows them is inside the user's network. So they must
+lead to the hosts of the configured storage or to hosts that the user lists. The host's name must not resolve to an
+address at which only the executor itself, or its cloud's metadata service, answers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tiered_stream.errors import SignedLocationError
 from tiered_stream.options.parsing import StorageOptions
 
 _MAX_URL = 16 << 10
-# No userinfo, fragment, blank or backslash: nothing that two parsers of URLs could read in two ways.
+# Userinfo, fragments, blanks and backslashes are not allowed: two URL parsers could read them differently.
 _URL = re.compile(
     r"(https?)://([A-Za-z0-9_][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?"
     r"(/[A-Za-z0-9._~!$&'()*+,;=:@/%-]*)(?:\?[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*)?"
@@ -28,7 +28,10 @@ _AWS = re.compile(
     r"(?:(?P<bucket>[a-z0-9][a-z0-9.-]*)\.)??"
     r"s3(?:-accelerate|-fips)?(?:\.dualstack)?(?:[.-][a-z]{2}(?:-[a-z]+)+-[0-9]+)?\.amazonaws\.com(?:\.cn)?"
 )
-"""https://docs.aws.amazon.com/general/latest/gr/s3.html, the older names with a hyphen before the region too."""
+"""Form of AWS's S3 host names (https://docs.aws.amazon.com/general/latest/gr/s3.html).
+
+It includes the older names with a hyphen before the region.
+"""
 
 _LOCALHOST = ("127.0.0.1", "::1")
 _EMBEDDING = ip_network("64:ff9b::/96")  # NAT64 (RFC 6052): the last four bytes are an IPv4 address
@@ -36,14 +39,14 @@ _SPECIAL = tuple(
     ip_network(each)
     for each in (
         "0.0.0.0/8",  # this host
-        # Metadata services that are not at a link-local address: AWS, Google, Oracle (two), Alibaba, Azure.
+        # Metadata services without a link-local address: AWS, Google, Oracle (two), Alibaba, Azure.
         "fd00:ec2::/32", "fd20:ce::/32", "fd00:c1::/32", "192.0.0.192/32", "100.100.100.200/32", "168.63.129.16/32",
     )
 )  # fmt: skip
 
 
 class SignedUrl(NamedTuple):
-    """What of a signed location is no secret."""
+    """The parts of a signed location that are not secret."""
 
     scheme: str
     host: str
@@ -60,7 +63,7 @@ class SignedUrl(NamedTuple):
 
 
 def parse_signed_url(url: str) -> SignedUrl:
-    """Raises SignedLocationError: it is no URL, or has what no signed location has."""
+    """Parse a signed location. Raises SignedLocationError if it is no URL, or has parts that no signed location has."""
     found = _URL.fullmatch(url) if len(url) <= _MAX_URL else None
     if found is None:
         raise SignedLocationError("the signed location is no URL of http or https, of host, path and query alone")
@@ -70,18 +73,19 @@ def parse_signed_url(url: str) -> SignedUrl:
 
 @dataclass(frozen=True, slots=True)
 class SignedHosts:
-    """Where signed locations may lead.
+    """Hosts that signed locations may lead to.
 
     Args:
-        origins: `scheme://host:port`, the host with `*.` before it for all below it.
-        aws_bucket: the bucket whose names at AWS count too; empty: any; None: AWS's names do not count.
+        origins: `scheme://host:port`; a host that starts with `*.` stands for all hosts below it.
+        aws_bucket: name of the bucket whose AWS host names are allowed too. Empty: those of any bucket. None: no AWS
+            host names are allowed.
     """
 
     origins: tuple[str, ...]
     aws_bucket: str | None
 
     def check(self, url: SignedUrl) -> None:
-        """Raises SignedLocationError: it may not lead there."""
+        """Raise SignedLocationError if the URL leads to a host that is not allowed."""
         if url.origin not in self.origins and not self._by_wildcard(url) and not self._is_aws(url):
             raise SignedLocationError(
                 f"{url}: {url.origin} is neither the configured storage nor in remote.signed.location.hosts; nothing "
@@ -89,7 +93,7 @@ class SignedHosts:
             )
 
     def check_address(self, host: str, address: str) -> None:
-        """Raises SignedLocationError: the host stands for an address that is special, and not configured as such."""
+        """Raise SignedLocationError if the host's address is special and is not itself listed as an allowed host."""
         ip = ip_address(address.partition("%")[0])
         if any(map(_is_special, _meant(ip))) and ip not in self._named_addresses():
             raise SignedLocationError(
@@ -111,7 +115,7 @@ class SignedHosts:
         name = _AWS.fullmatch(url.host)
         if name is None or not self.aws_bucket:
             return name is not None
-        # These hosts serve everyone's buckets.
+        # These hosts serve the buckets of all customers.
         return name["bucket"] is None and url.path.startswith(f"/{self.aws_bucket}/")
 
     def _named_addresses(self) -> Iterator[IPv4Address | IPv6Address]:
@@ -120,12 +124,12 @@ class SignedHosts:
             for each in _LOCALHOST if host == "localhost" else (host,):
                 try:
                     yield ip_address(each)
-                except ValueError:  # a name
+                except ValueError:  # the host is a name
                     continue
 
 
 def signed_hosts(options: StorageOptions) -> SignedHosts:
-    """What the options say: the storage's endpoint, with the bucket before it too, and the user's list."""
+    """Return the allowed hosts: the user's list, and the storage's endpoint, with and without the bucket before it."""
     uri, endpoint = urlsplit(options.uri or "s3:"), options.s3_endpoint_url
     bucket = uri.netloc if uri.scheme in ("s3", "s3a") else None
     origins = [_origin_of(url) for url in options.signed_hosts]
@@ -145,7 +149,7 @@ def _as_origin(scheme: str, host: str, port: int) -> str:
 
 
 def _meant(ip: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:
-    """The addresses that one stands for: an IPv6 address may hold an IPv4 address."""
+    """Yield the addresses that `ip` stands for, because an IPv6 address may hold an IPv4 address."""
     if ip.version == 4:
         yield ip
     elif ip.ipv4_mapped:

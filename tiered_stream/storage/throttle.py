@@ -1,7 +1,7 @@
-"""A bound on bytes a second, as a token bucket that may go into debt.
+"""Limit of bytes a second: a token bucket whose balance may become negative.
 
-Requests are larger than what a second allows: one passes when nothing is owed, and those after it wait until it is
-paid for.
+A request may be larger than the bytes that one second allows. It passes when no debt is left, and later requests wait
+until the debt that it leaves is paid.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from typing import Protocol
 from tiered_stream.process import PerProcess
 
 Pace = Callable[[int], object]
-"""Called with a number of bytes before they are moved; returns when they may be."""
+"""Function that is called with a number of bytes before they are moved, and returns when they may be moved."""
 
 
 class StoppablePace(Protocol):
-    """A pace whose wait ends, too, when nobody wants the bytes any more: when `given_up` is set."""
+    """Function that waits before bytes are moved; the wait also ends when the event `given_up` is set."""
 
     def __call__(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Whether the bytes may be moved; otherwise they were given up, and do not count."""
+        """Wait until `size` bytes may be moved; return False, and count no bytes, if `given_up` was set."""
 
 
 def unpaced(_size: int, _given_up: threading.Event | None = None, /) -> bool:
-    """Move bytes as fast as it goes."""
+    """Return True at once: no limit of bytes a second."""
     return True
 
 
 MOST_SAVED_SECONDS = 1.0
-"""What is not used is saved up for no longer than this."""
+"""Maximum number of seconds of unused allowance that a bucket saves up."""
 
 
 class TokenBucket:
-    """Lets `rate` bytes a second pass. Safe to share between threads; who asks first goes first.
+    """Token bucket that lets `rate` bytes a second pass, for many threads in the order of their calls.
 
-    Begins empty: the first bytes pass at once, those after them wait. `now` and `sleep` are in seconds.
+    The bucket begins empty: the first call passes at once, and later calls wait. `now` and `sleep` are in seconds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TokenBucket:
         self._at = now()
 
     def take(self, size: int, given_up: threading.Event | None = None, /) -> bool:
-        """Wait until what was taken before is paid for, and take `size` bytes; False: given up, and nothing taken."""
+        """Wait until earlier bytes are paid for, then take `size` bytes; return False (none taken) if given up."""
         with self._lock:
             now = self._now()
             self._balance = min(self._balance + (now - self._at) * self._rate, MOST_SAVED_SECONDS * self._rate)
@@ -65,7 +65,7 @@ class TokenBucket:
             self._sleep(wait)
         elif given_up.wait(wait):
             with self._lock:
-                self._balance += size  # or those who come later would wait for bytes that nobody moves
+                self._balance += size  # later callers must not wait for bytes that are not moved
             return False
         return True
 
@@ -74,9 +74,10 @@ _buckets: PerProcess[TokenBucket] = PerProcess()
 
 
 def pace_of(side: str, rate: int | None) -> StoppablePace:
-    """The process's pace for one side of its work, such as `storage`; None: as fast as it goes.
+    """Return the process's pace for one side of its work, such as `storage`; without a rate (None), there is no limit.
 
-    One a process, because a process works on one task after the other: a new task does not begin with a new allowance.
+    The process shares one bucket for each side and rate, because it runs one task after another: a new task must not
+    begin with a new allowance.
     """
     if rate is None:
         return unpaced

@@ -1,4 +1,4 @@
-"""The locator that needs no broker: a topic whose cluster is gone is still read from its bucket."""
+"""Locator that needs no broker, so that a topic can be read from its bucket after its cluster is gone."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 
 class ArchiveLocator(SegmentMetadataLocator):
-    """Segments by the manifests in the bucket, lineage by the newest segment of each partition.
+    """Locator by the manifests in the bucket; the newest segment of each partition gives the lineage.
 
-    It knows what `archive` last listed (`ArchiveOffsetReader.latest` lists anew). Archive and fetcher stay their
-    owner's to close.
+    Its knowledge is the last listing of `archive` (`ArchiveOffsetReader.latest` lists again). `close` closes neither
+    the archive nor the fetcher.
     """
 
     name = "archive"
@@ -47,7 +47,7 @@ class ArchiveLocator(SegmentMetadataLocator):
         return self._archive.missing_objects(partition, offsets)
 
     def _stable(self, ranges: PartitionRanges) -> PartitionRanges:
-        """Under read_committed nothing beyond the last stable offset is read: it is undecided for ever."""
+        """Cut off the ranges at the last stable offset under read_committed: later offsets stay undecided for ever."""
         if not self.committed:
             return ranges
         stable = {each: OffsetRange(0, of.last_stable_offset) for each, of in self._archive.partitions(ranges).items()}
@@ -59,10 +59,12 @@ class ArchiveLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """None: what is open at the archive's end begins at or after its last stable offset, and is not read.
+        """Return an empty result for every seam, because transactions open at the archive's end are not read.
+
+        They begin at or after the archive's last stable offset.
 
         Raises:
-            DataLossError: segments are missing, and with them what became of a transaction that is open before them.
+            DataLossError: segments are missing, and so is the outcome of a transaction that is open before them.
         """
         for partition, seam in seams:
             self._check_gap(partition, self.visible_of([partition])[partition], seam)

@@ -1,4 +1,4 @@
-"""Where an archive's partitions begin and end: `OffsetReader` without a broker."""
+"""`OffsetReader` of an archive: the offsets at which its partitions begin and end, without a broker."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ log = logging.getLogger(__name__)
 
 _SHOWN = 10
 _INT64_MAX = (1 << 63) - 1
-_REQUEST_BYTES = 1 << 20  # the record is mostly within an index interval (4 KiB) of where the search begins
+_REQUEST_BYTES = 1 << 20  # most records are within one index interval (4 KiB) of the search's start
 
 
 class ArchiveOffsetReader(OffsetReader):
-    """The archive taken alone: it ends where its last segment does, under read_committed where all is decided.
+    """Reader of the offsets of an archive, without its cluster.
 
-    Partitions without a single segment are not there. `close` closes the archive, not the fetcher.
+    A partition ends where its last segment does, or under read_committed where all transactions are decided. Partitions
+    without segments do not exist. `close` closes the archive, not the fetcher.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ArchiveOffsetReader(OffsetReader):
         return {topic: description for topic, description in described.items() if description is not None}
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """As the base says; a pattern that no topic has is told of.
+        """Describe the topics that match `wanted`, as `OffsetReader.matching` does; warn once if no topic matches.
 
         Raises:
             ConfigurationError: the archive is empty, or its key prefix is cut off.
@@ -73,7 +74,7 @@ class ArchiveOffsetReader(OffsetReader):
         if found:
             return self.partitions(found)
         self._archive.check_prefix()
-        if not self._told_topics:  # a stream asks with every micro-batch
+        if not self._told_topics:  # a stream asks for every micro-batch
             self._told_topics = True
             shown = ", ".join(sorted(topics)[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
             log.warning("no topic in the archive has the pattern of subscribePattern; its topics are %s", shown)
@@ -83,12 +84,12 @@ class ArchiveOffsetReader(OffsetReader):
         return {partition: archived.log_start_offset for partition, archived in self._archived(partitions).items()}
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """As the base says; lists the archive anew."""
+        """List the archive again, and return the partitions' ends, as `OffsetReader.latest` does."""
         self._archive.refresh({partition.topic for partition in partitions})
         return {partition: self._end(archived) for partition, archived in self._archived(partitions).items()}
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the last segments end."""
+        """Return the ends of the partitions' last segments."""
         return {partition: archived.end_offset for partition, archived in self._archived(partitions).items()}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -126,13 +127,13 @@ class ArchiveOffsetReader(OffsetReader):
 
 
 def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int, limits: Limits) -> int | None:
-    """The first record of a segment at or after `timestamp` (ms), among those that count; None: there is none.
+    """Return the offset of a segment's first visible record at or after `timestamp` (ms), or None if there is none.
 
-    Records of every transaction count, markers do not (Kafka: `LogSegment.findOffsetByTimestamp`).
+    Records of all transactions count, but markers do not (Kafka: `LogSegment.findOffsetByTimestamp`).
 
     Raises:
-        StorageError: indexes or bytes cannot be had.
-        CorruptDataError, UnsupportedDataError: they do not have their format.
+        StorageError: indexes or bytes cannot be read.
+        CorruptDataError, UnsupportedDataError: indexes or bytes are malformed.
     """
     segment, offsets = part.segment, part.offsets
     start = _search_start(fetcher, part, timestamp)
@@ -151,7 +152,7 @@ def _first_offset_at(fetcher: RemoteStorageFetcher, part: VisibleSegment, timest
 
 
 def _search_start(fetcher: RemoteStorageFetcher, part: VisibleSegment, timestamp: int) -> int:
-    """The byte position of a batch before which no record that counts is late enough."""
+    """Return the byte position of a batch before which no visible record is late enough."""
     segment = part.segment
     indexes = fetcher.fetch_indexes(segment, (IndexType.OFFSET, IndexType.TIMESTAMP))
     with naming(segment):

@@ -1,6 +1,6 @@
-"""The copies of segments that an Aiven bucket lists: which are finished, and which objects of the others are missing.
+"""Lists the copies of segments in an Aiven bucket, and the missing objects of copies that are not finished.
 
-The plugin uploads a segment's manifest last, so a manifest with its log and indexes beside it is a finished copy.
+The plugin uploads a segment's manifest last. So a copy is finished if it has a manifest, a log and indexes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from tiered_stream.storage.object_store import ObjectStore
 
 MANIFEST = ".rsm-manifest"
 _MOST_LISTED_ALONE = 16
-"""Topics; each takes a request at least, and one of a listing of all gives a thousand keys."""
+"""Maximum number of topics that are listed one by one.
+
+Each topic takes at least one request, and one request of a full listing returns 1,000 keys.
+"""
 _OBJECT = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<id>[A-Za-z0-9_-]{22})/[0-9]{1,10}/[0-9]{20}-[A-Za-z0-9_-]{22}"
     r"(?P<suffix>\.log|\.indexes|\.rsm-manifest)"
@@ -38,7 +41,7 @@ Suffixes = frozenset[str]
 
 
 class SegmentCopy(NamedTuple):
-    """The key of a segment's objects without the suffix: the key prefix, and the path behind it."""
+    """Key of a segment's objects without the suffix, as the key prefix and the path after it."""
 
     prefix: str
     path: str
@@ -67,7 +70,7 @@ class SegmentCopy(NamedTuple):
 class CopyListing:
     """Lists the copies below key prefixes of a store, and reads their manifests.
 
-    Segments below another prefix than the first get custom metadata that says so: fetchers go by that.
+    If a segment is below another prefix than the first, it gets custom metadata with that prefix, which fetchers use.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], manifest_limit: Limit) -> None:
@@ -76,7 +79,7 @@ class CopyListing:
         self._limit = manifest_limit
 
     def copies(self, start: str = "") -> Iterator[tuple[SegmentCopy, Suffixes]]:
-        """The copies whose path begins so, each with the suffixes of the objects that it lacks.
+        """Return the copies whose path begins with `start`, each with the suffixes of its missing objects.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -84,7 +87,10 @@ class CopyListing:
         return chain.from_iterable(self._copies_below(prefix, start) for prefix in self._prefixes)
 
     def of_topics(self, topics: Collection[str]) -> dict[str, dict[SegmentCopy, Suffixes]]:
-        """By topic, its copies and what they lack; many topics by one listing of all there are. Raises: as `copies`."""
+        """Return, by topic, the copies with the suffixes of their missing objects; many topics share one full listing.
+
+        Raises: the errors of `copies`.
+        """
         found: dict[str, dict[SegmentCopy, Suffixes]] = {topic: {} for topic in topics}
         finished: set[str] = set()
         for start in [f"{topic}-" for topic in topics] if len(topics) <= _MOST_LISTED_ALONE else [""]:
@@ -98,7 +104,7 @@ class CopyListing:
         return found
 
     def any_manifest(self) -> SegmentCopy | None:
-        """A copy that has a manifest; None: nothing has. Raises: as `copies`."""
+        """Return a copy that has a manifest, or None if there is none. Raises: the errors of `copies`."""
         for prefix in self._prefixes:
             for path, suffix in self._objects(prefix, ""):
                 if suffix == MANIFEST:
@@ -106,16 +112,17 @@ class CopyListing:
         return None
 
     def name(self, copy: SegmentCopy, suffix: str) -> str:
-        """The full name of one of its objects."""
+        """Return the full name of one object of the copy."""
         return self._store.describe(copy.prefix + copy.path + suffix)
 
     def read_manifest(self, copy: SegmentCopy) -> RemoteLogSegment | None:
-        """The segment that a manifest describes; None: it was deleted meanwhile.
+        """Return the segment that the copy's manifest describes, or None if the manifest was deleted meanwhile.
 
         Raises:
-            StorageError: the manifest cannot be had.
-            CorruptDataError, UnsupportedDataError: it cannot be read; the message names it.
-            ConfigurationError: a part of the prefix was taken for the topic's name.
+            StorageError: the manifest cannot be read from the store.
+            CorruptDataError, UnsupportedDataError: the manifest is malformed or of an unknown version; the message
+                names it.
+            ConfigurationError: the key prefix is too short, so a part of the prefix was taken for the topic's name.
         """
         name = self.name(copy, MANIFEST)
         try:
@@ -143,7 +150,7 @@ class CopyListing:
         return ((SegmentCopy(prefix, path), _SUFFIXES - suffixes) for path, suffixes in found.items())
 
     def _objects(self, prefix: str, start: str) -> Iterator[tuple[str, str]]:
-        """Path and suffix of each object of a segment; those of a longer prefix are not this one's."""
+        """Yield path and suffix of each segment object below the prefix, except objects below a longer prefix."""
         longer = tuple(each for each in self._prefixes if each != prefix and each.startswith(prefix))
         for key in self._store.list(prefix + start):
             match = None if key.startswith(longer) else _OBJECT.fullmatch(key.removeprefix(prefix))

@@ -1,7 +1,7 @@
-"""What an archive holds: the segments that the manifests in an Aiven bucket describe, and what of them is the log.
+"""Contents of an archive: the segments that manifests in an Aiven bucket describe, and which of them are the log.
 
-A copy that Kafka then forgot (the broker died before it said that it is finished) looks the same as the others and does
-no harm: its records are the log's, or its leader epochs are not.
+A copy that Kafka forgot (the broker died before it recorded the end of the copy) looks like any other copy. It does no
+harm: its records are the log's, or its leader epochs are not in the lineage.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class ArchivedPartition:
-    """A partition as far as the archive has it: all `segments`, and those that are `visible` in its `lineage`.
+    """A partition in the archive: all `segments`, and those that are `visible` in its `lineage`.
 
-    `end_offset` (exclusive) and `last_stable_offset` are of the archive taken alone: a transaction that is open at its
-    end is undecided, whatever became of it in the cluster.
+    `end_offset` (exclusive) and `last_stable_offset` are those of the archive alone: a transaction that is open at the
+    archive's end is undecided, whatever its outcome in the cluster.
     """
 
     segments: tuple[RemoteLogSegment, ...]
@@ -63,7 +63,7 @@ _Segments = tuple[RemoteLogSegment, ...]
 
 
 class _Topic:
-    """A topic's segments, by copy and by partition; and what the copies lack that are not complete."""
+    """Segments of a topic, by copy and by partition, and the missing objects of incomplete copies."""
 
     def __init__(
         self, topic_id: UUID, segments: dict[SegmentCopy, RemoteLogSegment], incomplete: dict[SegmentCopy, Suffixes]
@@ -78,14 +78,14 @@ class _Topic:
 
 
 class Archive:
-    """The topics below one key prefix of a store, or several. A topic is listed when first asked for, and by `refresh`.
+    """The topics below the key prefixes of a store; a topic is listed on first use, and again by `refresh`.
 
-    The store is the archive's to close, the fetcher is not.
+    `close` closes the store, but not the fetcher.
 
     Args:
-        topic_ids: the topic to take, where several had one name.
-        more_prefixes: further key prefixes, where the plugin's was changed.
-        places: where in the whole storage there are segments, for errors and warnings.
+        topic_ids: ids of the topics to read, if several topics had one name.
+        more_prefixes: further key prefixes, if the plugin's prefix was changed.
+        places: returns the places of segments in the whole storage, for errors and warnings.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Archive:
         self._listing = CopyListing(store, prefixes, manifest_limit)
         self._elsewhere = OtherPlaces(store, prefixes, places)
         self._looking: Future[None] | None = None
-        """Looks for segments that are not read, while the query is planned."""
+        """Search for segments that are not read, which runs while the query is planned."""
         self._told_missing: set[SegmentCopy] = set()
         self._pinned = topic_ids or {}
         self._indexes = IndexCache(fetcher, cache_bytes)
@@ -113,7 +113,7 @@ class Archive:
         self._known: dict[TopicPartition, tuple[_Segments, ArchivedPartition]] = {}
 
     def topic_names(self) -> frozenset[str]:
-        """Every topic with a finished copy; lists the whole archive.
+        """List the whole archive, and return the names of topics with a finished copy.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -125,7 +125,7 @@ class Archive:
         return names
 
     def why_empty(self) -> str | None:
-        """What the storage has instead, if the archive has no manifest at all; None: it has some.
+        """Return a message with the places that have segments, if the archive has no manifest; None if it has one.
 
         Raises:
             StorageError: the store cannot be listed.
@@ -133,21 +133,24 @@ class Archive:
         return self._elsewhere.why_empty() if self._listing.any_manifest() is None else None
 
     def check_prefix(self) -> None:
-        """Compare the key prefix with what one manifest says: the rest of a prefix looks like a part of topics' names.
+        """Check the key prefix against one manifest.
 
-        Raises: as `refresh`.
+        If the prefix is cut off, its rest looks like a part of topic names.
+
+        Raises: the errors of `refresh`.
         """
         copy = self._listing.any_manifest()
         if copy is not None:
             self._listing.read_manifest(copy)
 
     def refresh(self, topics: Collection[str]) -> None:
-        """Take in what came to these topics, and what was deleted, since they were last listed.
+        """List these topics again, with new segments and without deleted ones.
 
         Raises:
-            StorageError: the store cannot be listed or a manifest not be had.
-            CorruptDataError, UnsupportedDataError: a manifest cannot be read; the message names it.
-            ConfigurationError: several topics had one name and none is pinned.
+            StorageError: the store cannot be listed, or a manifest cannot be read from it.
+            CorruptDataError, UnsupportedDataError: a manifest is malformed or of an unknown version; the message names
+                it.
+            ConfigurationError: several topics had one name, and no topic id is configured.
         """
         found: dict[str, tuple[UUID, dict[SegmentCopy, Suffixes]]] = {}
         for topic, copies in self._listing.of_topics(topics).items():
@@ -170,21 +173,21 @@ class Archive:
             self._topics[topic] = _Topic(topic_id, segments, incomplete)
 
     def take_in(self, topics: Collection[str]) -> None:
-        """Refresh those that were never listed."""
+        """List the topics that were never listed."""
         self.refresh([topic for topic in topics if topic not in self._topics])
 
     def topic(self, topic: str) -> TopicDescription | None:
-        """The topic's id and the partitions of which the archive has segments; None: it has nothing of the topic.
+        """Return the topic's id and its partitions that have segments, or None if the topic has no segment.
 
-        Raises: as `refresh`.
+        Raises: the errors of `refresh`.
         """
         known = self._topic(topic)
         return None if known is None else TopicDescription(topic, known.topic_id, tuple(sorted(known.partitions)))
 
     def partitions(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ArchivedPartition]:
-        """What the archive has of these partitions, as last listed; those of which it has nothing are left out.
+        """Return the archive's state of these partitions as last listed, without partitions that have no segments.
 
-        Raises: as `refresh`, and for the indexes of the newest segments.
+        Raises: the errors of `refresh`, and errors of reading the indexes of the newest segments.
         """
         segments = {}
         for partition in partitions:
@@ -199,7 +202,7 @@ class Archive:
         return {partition: self._known[partition][1] for partition in segments}
 
     def missing_objects(self, partition: TopicPartition, offsets: OffsetRange) -> list[str]:
-        """The objects that are missing of copies whose first offset is among these; as last listed."""
+        """Return the names of missing objects of copies whose first offset is in `offsets`, as last listed."""
         topic = self._topics.get(partition.topic)
         return [
             self._listing.name(copy, suffix)
@@ -209,14 +212,14 @@ class Archive:
         ]
 
     def open_transactions(self, segment: RemoteLogSegment) -> list[tuple[int, int]]:
-        """(producer id, first offset) of each transaction that is open at the segment's end.
+        """Return (producer id, first offset) of each transaction that is open at the segment's end.
 
-        Raises: as `partitions`.
+        Raises: the errors of `partitions`.
         """
         return open_transactions(self._parsed(segment, IndexType.PRODUCER_SNAPSHOT, parse_producer_snapshot))
 
     def close(self) -> None:
-        """Let go of threads and of the store."""
+        """End threads and close the store."""
         if self._looking is not None:
             wait([self._looking])
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -228,7 +231,7 @@ class Archive:
         return self._topics.get(topic)
 
     def _tell_missing(self, copies: Mapping[SegmentCopy, Suffixes]) -> None:
-        """Once a copy that is not complete, unless its manifest is missing: it may still be under way."""
+        """Warn once for each incomplete copy, unless the manifest is missing, because the copy may be in progress."""
         for copy, missing in copies.items():
             if missing and MANIFEST not in missing and copy not in self._told_missing:
                 self._told_missing.add(copy)
@@ -269,10 +272,10 @@ class Archive:
 
 
 def open_archive(storage: StorageOptions, topic_ids: Mapping[str, UUID]) -> Archive:
-    """The archive that the storage options lead to.
+    """Open the archive that the storage options name.
 
     Raises:
-        ConfigurationError: the layout has no manifests, or as `open_fetcher`.
+        ConfigurationError: the layout has no manifests, or `open_fetcher` raises it.
     """
     if storage.layout != StorageLayout.AIVEN:
         raise ConfigurationError(

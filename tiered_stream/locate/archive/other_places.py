@@ -1,4 +1,4 @@
-"""What the storage of an archive has besides the archive: for an archive that is empty, or not whole."""
+"""Finds segments that are in an archive's storage, but not in the archive, if the archive is empty or incomplete."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tiered_stream.storage.segment_places import Place
 log = logging.getLogger(__name__)
 
 _MOST_TOPICS = 32
-"""Topics that are looked for below other key prefixes, each by a request."""
+"""Maximum number of topics that are searched below other key prefixes, by one request each."""
 
 
 class OtherPlaces:
     """Places in the storage that are not below the archive's key prefixes.
 
     Args:
-        list_places: gives all places; raises StorageError where the storage cannot be listed.
+        list_places: returns all places; raises StorageError if the storage cannot be listed.
     """
 
     def __init__(self, store: ObjectStore, prefixes: Sequence[str], list_places: Callable[[], Sequence[Place]]) -> None:
@@ -32,7 +32,7 @@ class OtherPlaces:
         self._list_places = list_places
 
     def why_empty(self) -> str:
-        """Say of an archive without segments what the storage has instead."""
+        """Return the message for an archive without segments, with the places that have segments."""
         below = " and ".join(self._store.describe(prefix) for prefix in self._prefixes)
         empty = f"the archive is empty: below {below} is no whole segment of the Aiven plugin's"
         try:
@@ -44,7 +44,7 @@ class OtherPlaces:
         return f"{empty}. The storage has segments elsewhere: set {', or '.join(place.settings for place in places)}"
 
     def tell(self, segments: Iterable[RemoteLogSegment]) -> None:
-        """Warn if topics of these segments have others below a key prefix that is not read."""
+        """Warn if topics of these segments also have segments below a key prefix that is not read."""
         topics = {segment.topic_id: segment for segment in segments}
         for place in self._aiven_places():
             hidden = [each for each in list(topics.values())[:_MOST_TOPICS] if self._has_topic(place, each)]

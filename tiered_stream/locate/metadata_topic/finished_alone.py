@@ -1,8 +1,8 @@
-"""Segments of which the metadata topic tells no more than that their copy is finished.
+"""Completes segments of which the metadata topic only says that their copy is finished.
 
-With KIP-1266 the topic is compacted, and an update with a segment's key may be all that is left of the segment. It does
-not say where the segment begins, how large it is, and in which leader epochs it was written. Where the storage keeps
-that itself (Aiven's manifests do), one request for each segment tells it, once.
+With KIP-1266 the topic is compacted, and one update with a segment's key may be all that is left of the segment. An
+update does not contain the segment's start, size and leader epochs. If the storage keeps them (Aiven's manifests do),
+one request for each segment reads them, once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 log = logging.getLogger(__name__)
 
 _SHOWN = 3
-"""End offsets in a warning."""
+"""Maximum number of end offsets in a warning."""
 
 
 class FinishedAloneSegments:
-    """Completes them, and says of which that failed. Serves many threads, but one at a time for the same partition.
+    """Completes these segments by the storage's metadata, and logs how many could not be completed.
 
-    With `falls_back`, what the storage does not tell is left to the brokers.
+    Many threads may use it, but only one thread at a time per partition. With `falls_back`, segments whose metadata the
+    storage does not give are left to the brokers.
     """
 
     def __init__(self, fetcher: RemoteStorageFetcher, executor: Executor, *, falls_back: bool) -> None:
@@ -40,13 +41,13 @@ class FinishedAloneSegments:
     def complete(
         self, alone: Mapping[TopicIdPartition, Sequence[FinishedAlone]], starts: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, list[RemoteLogSegment]]:
-        """By partition, the segments that are known now.
+        """Return the segments that could be completed, by partition.
 
         Args:
-            starts: where the logs begin of the partitions whose first segment is among them.
+            starts: log start offsets of the partitions whose first segment is to be completed.
 
         Raises:
-            StorageError: the storage cannot be asked, and nothing is left to the brokers.
+            StorageError: the storage fails, and no segment may be left to the brokers.
         """
         named = [
             (each.topic_partition, finished, _named(each, finished, starts))
@@ -76,7 +77,7 @@ class FinishedAloneSegments:
             except (StorageObjectNotFoundError, CorruptDataError, UnsupportedDataError) as error:
                 log.warning("the storage does not tell what a segment is: %s", error)
                 self._told[key] = None
-            except StorageError as error:  # it may tell later
+            except StorageError as error:  # the storage may give the metadata later
                 if not self._falls_back:
                     raise
                 log.warning("the storage does not tell what a segment is: %s", error)
@@ -84,7 +85,7 @@ class FinishedAloneSegments:
         return self._told[key]
 
     def _warn(self, partition: TopicPartition, unknown: Sequence[FinishedAlone]) -> None:
-        """Once, as long as they are the same."""
+        """Log the segments that are not completed, unless they are the same as in the last call."""
         ids = frozenset(each.update.segment_id for each in unknown)
         if ids != self._unknown.get(partition, frozenset()):
             ends = [str(each.update.end_offset) for each in unknown if each.update.end_offset is not None][:_SHOWN]
@@ -100,7 +101,7 @@ class FinishedAloneSegments:
 def _named(
     partition: TopicIdPartition, finished: FinishedAlone, starts: Mapping[TopicPartition, int]
 ) -> RemoteLogSegment | None:
-    """What names the segment's objects; None: where it begins is not known."""
+    """Return a segment with the fields that name its objects, or None if its start is unknown."""
     update, before = finished.update, finished.end_before
     start = starts.get(partition.topic_partition) if before is None else before + 1
     if update.end_offset is None or start is None or start > update.end_offset:

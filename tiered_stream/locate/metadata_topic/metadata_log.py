@@ -1,7 +1,7 @@
-"""`__remote_log_metadata`, read partition by partition: all of it first, later only what is new.
+"""Reader of `__remote_log_metadata`: it reads each partition as a whole first, and then only new records.
 
-What it told is kept (`metadata_snapshots`). The next query goes on from there, if the log still holds the last batch
-that was read: of another log, nothing would be known.
+The result is kept on disk (`metadata_snapshots`). The next query continues from it if the log still holds the last
+batch that was read; otherwise the log is another one, and the snapshot is not used.
 """
 
 from __future__ import annotations
@@ -46,70 +46,71 @@ log = logging.getLogger(__name__)
 _FETCH_BYTES = 8 << 20
 _FETCH_WAIT_MS = 500
 _READERS = 4
-"""Metadata partitions that are read side by side."""
+"""Number of metadata partitions that are read in parallel."""
 _SCANNED_RECORDS = 100_000
-"""From so many on, the start of the compiled scan costs less than to read them in plain Python."""
+"""Number of records from which starting the compiled scan costs less than reading them in plain Python."""
 _KEPT_RECORDS = 1_000
-"""So many of a metadata partition are worth a file, which spares the next query their reading."""
-_EMPTY_ANSWERS = 5  # in a row, below the high watermark, before it is taken to be so
+"""Minimum number of new records of a metadata partition for which its snapshot is written."""
+_EMPTY_ANSWERS = 5  # consecutive empty responses below the high watermark after which no records are left
 
-# As the internal topic's own records are not transactional; the high watermark is their end.
+# Records of the internal topic are not transactional, so its log ends at the high watermark.
 _ISOLATION = IsolationLevel.READ_UNCOMMITTED
 
 
 def check_readable(client: BrokerClient) -> None:
-    """Whether the metadata topic is there and the user may READ it: a Fetch at a partition's end, which brings nothing.
+    """Check that the metadata topic exists and that the user may read it, by a Fetch of nothing at a partition's end.
 
     Raises:
-        UnknownTopicError, BrokerAuthorizationError: it is not there, or the user may not; names what to grant.
-        BrokerUnavailableError: no broker answers.
+        UnknownTopicError: the metadata topic does not exist.
+        BrokerAuthorizationError: the user may not read it; the message names what to grant.
+        BrokerUnavailableError: no broker responds.
     """
     partitions = client.metadata([REMOTE_LOG_METADATA_TOPIC])[REMOTE_LOG_METADATA_TOPIC].partitions
     _, number = min((each.leader_id < 0, number) for number, each in partitions.items())
     first = TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)
     end = BrokerOffsetReader(client, _ISOLATION).latest([first])[first]
-    with suppress(OffsetOutOfRangeError):  # said to who may read; another leader's log may end earlier
+    with suppress(OffsetOutOfRangeError):  # proves that the user may read; another leader's log may end earlier
         fetch_records(client, first, end, isolation=_ISOLATION, max_bytes=1, max_wait_ms=0)
 
 
 Segments = tuple[RemoteLogSegment, ...]
 
 _LogKey = tuple[UUID, int, int]
-"""A metadata partition: the metadata topic's id and how many partitions it has, and its number."""
+"""Key of a metadata partition: the metadata topic's id, its number of partitions, and the partition's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is to be known of a metadata partition: of which topics, by their ids, and where its log begins and ends."""
+    """Part of a metadata partition that must be read: the topics' ids, and the start and end of the partition's log."""
 
     where: TopicPartition
     topic_ids: frozenset[UUID]
     start: int
     end: int
     scans: bool
-    """There is so much to read that it is worth the start of the compiled scan."""
+    """True if there are enough records to read that starting the compiled scan is worth it."""
 
 
 @dataclass(slots=True)
 class _ReadLog:
-    """A metadata partition as far as it has been read: what it told of each topic, by the id's bytes."""
+    """State of a metadata partition up to the records that were read: each topic's state, by the bytes of its id."""
 
     topics: dict[bytes, ToldTopic] = field(default_factory=dict)
     not_kept: int = 0
-    """Records that were read since it was last written down."""
+    """Number of records that were read after the last snapshot was written."""
 
     def is_read(self, wanted: _Wanted, *, beyond: bool = True) -> bool:
-        """Whether all is known up to the end that is wanted; perhaps `beyond` it, too."""
+        """Return whether all records up to the wanted end are read; with `beyond`, later records may be read too."""
         told = [self.topics.get(topic_id.bytes) for topic_id in wanted.topic_ids]
         return all(each and (each.position == wanted.end or (beyond and each.position > wanted.end)) for each in told)
 
 
 class MetadataLog:
-    """What the metadata topic tells. Serves many threads: one at a time reads a metadata partition, others wait for it.
+    """The segments by the metadata topic's records; one thread at a time reads a metadata partition, and others wait.
 
     Args:
-        patience_ms: for how long a metadata partition that does not answer is waited for.
-        snapshots: where what was told is kept.
+        patience_ms: maximum time to wait for a metadata partition that does not respond.
+        snapshots: store of what was read.
     """
 
     def __init__(
@@ -126,15 +127,16 @@ class MetadataLog:
     def segments(
         self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
     ) -> PartialAnswer[TopicIdPartition, Segments]:
-        """The segments of `partitions` that may be read, up to the high watermark of now.
+        """Return the readable segments of `partitions`, up to the current high watermark.
 
-        A fault is that of the metadata partition that tells of a partition, or of a record of its own: then it names
-        the metadata partition and the offset.
+        A fault is the error of the metadata partition that records the partition, or of one unreadable record. The
+        error of a record names the metadata partition and the offset.
 
         Args:
-            topic_id: of the metadata topic, as it is now; `partition_count` likewise.
+            topic_id: current id of the metadata topic.
+            partition_count: current number of partitions of the metadata topic.
 
-        Raises: as `BrokerOffsetReader.each`.
+        Raises: the errors of `BrokerOffsetReader.each`.
         """
         told = self._tables(partitions, topic_id, partition_count)
         return PartialAnswer({each: table.segments(each) for each, table in told.found.items()}, told.faults)
@@ -142,7 +144,7 @@ class MetadataLog:
     def alone(
         self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
     ) -> dict[TopicIdPartition, tuple[FinishedAlone, ...]]:
-        """The finished copies of which only an update is known, as `segments` has read them; without a request."""
+        """Return the finished copies of which only an update is known, as `segments` read them; sends no request."""
         found = {}
         for each in partitions:
             read = self._logs.get((topic_id, partition_count, metadata_partition(each, partition_count)))
@@ -154,16 +156,19 @@ class MetadataLog:
     def tracked(
         self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
     ) -> PartialAnswer[TopicIdPartition, tuple[TrackedSegment, ...]]:
-        """As `segments`, but also those that are being copied or deleted, each with its state."""
+        """Return the segments of `partitions` with their states, also those that are being copied or deleted.
+
+        Raises: the errors of `BrokerOffsetReader.each`.
+        """
         told = self._tables(partitions, topic_id, partition_count)
         return PartialAnswer({each: table.tracked(each) for each, table in told.found.items()}, told.faults)
 
     def _tables(
         self, partitions: Collection[TopicIdPartition], topic_id: UUID, partition_count: int
     ) -> PartialAnswer[TopicIdPartition, SegmentTable]:
-        """The tables that know the partitions, up to the high watermark of now."""
+        """Return the segment tables of the partitions, up to the current high watermark."""
         for key in [key for key in list(self._logs) if key[:2] != (topic_id, partition_count)]:
-            self._logs.pop(key, None)  # of a metadata topic that was made again
+            self._logs.pop(key, None)  # the metadata topic was deleted and created again
         told: dict[TopicPartition, set[TopicIdPartition]] = defaultdict(set)
         for each in partitions:
             told[TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(each, partition_count))].add(each)
@@ -196,7 +201,7 @@ class MetadataLog:
         return answer
 
     def _caught_up(self, key: _LogKey, wanted: _Wanted) -> Future[_ReadLog]:
-        """The metadata partition read up to the end that is wanted, by a thread of ours or by one that is at it."""
+        """Return the metadata partition, as a future, once it is read up to the wanted end."""
         read = self._logs.get(key)
         if read is None or not read.is_read(wanted, beyond=False):
             return self._readers.submit(self._catch_up, key, wanted)
@@ -211,13 +216,13 @@ class MetadataLog:
                 return read
 
     def _read_on(self, key: _LogKey, wanted: _Wanted) -> _ReadLog:
-        """Read on from where we are, or anew where that says nothing."""
+        """Read on from the current position, or from the log's start if the position is not in the log."""
         read = self._logs.setdefault(key, _ReadLog())
         where, end = wanted.where, wanted.end
         new = {topic_id for topic_id in wanted.topic_ids if topic_id.bytes not in read.topics}
         read.topics.update(self._known_before(key, new, wanted) if new else {})
         if max(topic.position for topic in read.topics.values()) > end:
-            # Read by a thread that asked later, or the log was cut off.
+            # Another thread that asked later has read further, or the log was truncated.
             end = self._offsets.latest([where])[where]
         if not all(wanted.start <= topic.position <= end for topic in read.topics.values()):
             read = self._logs[key] = _ReadLog({topic_id: ToldTopic(wanted.start) for topic_id in read.topics})
@@ -231,7 +236,7 @@ class MetadataLog:
         return read
 
     def _fetch(self, where: TopicPartition, position: int) -> FetchedRecords | None:
-        """Fetch from `position` on; None: compaction has left nothing from there on (KIP-1266)."""
+        """Fetch from `position` on; return None if compaction has left no records from there on (KIP-1266)."""
         fetched = None
         for _ in range(_EMPTY_ANSWERS):
             fetched = fetch_records(
@@ -245,7 +250,7 @@ class MetadataLog:
         raise BrokerUnavailableError(f"{where}: the broker gives no records from offset {position} on, below their end")
 
     def _known_before(self, key: _LogKey, new: Collection[UUID], wanted: _Wanted) -> dict[bytes, ToldTopic]:
-        """Topics that are new to us, as far as they are kept and can be gone on from."""
+        """Load the topics that are new here from their snapshots, if reading can continue from these."""
         where, whose = wanted.where, self._whose(key)
         told = {topic_id.bytes: ToldTopic(wanted.start) for topic_id in new}
         kept = self._snapshots.load(whose, new) if self._snapshots and whose and wanted.end else {}
@@ -261,7 +266,7 @@ class MetadataLog:
         return told
 
     def _keep(self, key: _LogKey, read: _ReadLog, where: TopicPartition, end: int) -> None:
-        """Write down what was told, where that spares the next query much."""
+        """Write a snapshot if it saves the next query much reading."""
         whose = self._whose(key)
         if self._snapshots is None or whose is None or read.not_kept < _KEPT_RECORDS:
             return
@@ -274,7 +279,7 @@ class MetadataLog:
             read.not_kept = 0
 
     def _last_batch(self, where: TopicPartition, position: int) -> LastBatch | None:
-        """The one that holds the offset before `position`, if the log has it."""
+        """Return the batch that holds the offset before `position`, or None if the log does not have it."""
         try:
             fetched = fetch_records(
                 self._client, where, position - 1, isolation=_ISOLATION,
@@ -291,13 +296,13 @@ class MetadataLog:
 
 
 def _apply(read: _ReadLog, where: TopicPartition, fetched: FetchedRecords, end: int, *, scans: bool) -> int:
-    """Take in what was fetched; the offset to go on from."""
+    """Apply the fetched records, and return the offset to continue from."""
     next_offset = 0
     with naming(where):
         for following, values in _values(fetched.records, read.topics, scans=scans):
             next_offset = following
             for offset, value in values:
-                # A batch may begin before the offset that was asked for.
+                # A batch may begin before the requested offset.
                 if value is not None and fetched.fetch_offset <= offset < end:
                     take_in(read.topics, where, offset, value)
     if next_offset <= fetched.fetch_offset:
@@ -308,10 +313,10 @@ def _apply(read: _ReadLog, where: TopicPartition, fetched: FetchedRecords, end: 
 def _values(
     data: bytes | memoryview, topic_ids: Collection[bytes], *, scans: bool
 ) -> Iterator[tuple[int, Iterator[Value]]]:
-    """By batch, or by several, the offset after it and the values that may tell of the topics."""
+    """Yield for each batch, or for several, the offset after it and the values that may concern the topics."""
     if not scans:
         return read_values(data)
-    # Imported here: numba takes half a second.
+    # Imported here, because numba takes half a second to import.
     from tiered_stream.records.value_scan import scan_values
 
     return scan_values(data, topic_ids)

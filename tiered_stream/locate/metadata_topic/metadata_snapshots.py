@@ -1,17 +1,18 @@
-"""What the metadata topic told, kept on disk, so that the next query of the cluster need not read it all again.
+"""Snapshots on disk of the metadata topic's records, so that the next query of the cluster need not read all again.
 
-One file for each metadata partition, named by a digest of whose it is (cluster, metadata topic, how many partitions,
-which), in it a section for each topic that a query asked for. Numbers are big-endian:
+One file for each metadata partition, named by a digest of the partition's identity (cluster, metadata topic, number of
+partitions, partition). It has a section for each topic that a query has read. Numbers are big-endian:
 
     magic       8 bytes
-    digest      32 bytes  BLAKE2b of whose it is and of the contents
-    contents    of each section: topic id 16 bytes, the offset to go on from int64, the last batch before that (base
-                offset int64, CRC uint32), bytes of the section uint32, its digest 32 bytes; their number uint32 before
+    digest      32 bytes  BLAKE2b of the partition's identity and of the contents
+    contents    number of sections uint32; then for each section: topic id 16 bytes, the offset to continue from int64,
+                the last batch before that offset (base offset int64, CRC uint32), bytes of the section uint32, digest
+                of the section 32 bytes
     sections    values of records: offset int64, bytes uint32, and these bytes
 
-A section's records add up to what is known of the topic (`ToldTopic.summary`). A file is written beside its place and
-moved there: who reads it has a whole one, and of several that write, the last one's stays. Whatever is amiss costs no
-more than to read a topic's records from their beginning. The folder must be the user's alone; what is in it may be
+The records of a section result in the state of its topic (`ToldTopic.summary`). A file is written under a temporary
+name and then renamed: readers always see a whole file, and the last writer wins. If a file is damaged, the records of
+its topics are read from the beginning of the log. Only the user may have access to the folder, and its files may be
 deleted at any time.
 """
 
@@ -49,7 +50,7 @@ OffsetValue = tuple[int, bytes]
 
 
 class LastBatch(NamedTuple):
-    """By which a metadata partition is known again: the base offset and the CRC of the last batch that was read."""
+    """Base offset and CRC of the last batch that was read, by which a metadata partition's log is recognized."""
 
     base_offset: int
     crc: int
@@ -57,7 +58,7 @@ class LastBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptTopic:
-    """What one metadata partition told of one topic, up to `position`."""
+    """Records of one topic in one metadata partition, up to the offset `position`."""
 
     position: int
     last_batch: LastBatch
@@ -69,7 +70,7 @@ class KeptTopic:
         return cls(position, last_batch, packed)
 
     def values(self) -> Iterator[OffsetValue]:
-        """The records' offsets and values. Raises CorruptDataError: they do not have their format."""
+        """Yield the records' offsets and values. Raises CorruptDataError if the section is malformed."""
         data, at = self.packed, 0
         while at < len(data):
             if at + _VALUE.size > len(data):
@@ -84,7 +85,7 @@ class KeptTopic:
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """Of which metadata partition of which cluster a file is."""
+    """Identity of the metadata partition whose records a file holds."""
 
     cluster_id: str
     metadata_topic_id: UUID
@@ -92,19 +93,19 @@ class Whose:
     partition: int
 
     def digest(self, data: bytes) -> bytes:
-        """Of data that is this one's."""
+        """Return the digest of this metadata partition's identity together with `data`."""
         named = repr((self.cluster_id, self.metadata_topic_id.hex, self.partition_count, self.partition))
         return blake2b(len(named).to_bytes(4, "big") + named.encode() + data, digest_size=_DIGEST_BYTES).digest()
 
 
 class MetadataSnapshots:
-    """The files of one folder. What cannot be read or written is as if it were not there: nothing is raised."""
+    """Snapshot files in one folder; a file that cannot be read or written is ignored, and nothing is raised."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, whose: Whose, topic_ids: Collection[UUID] | None = None) -> dict[UUID, KeptTopic]:
-        """What is kept of the topics; None: of all."""
+        """Return the kept records of the topics; None: of all topics."""
         if not (self._folder.exists() and is_private_and_writable(self._folder)):
             return {}
         try:
@@ -117,14 +118,14 @@ class MetadataSnapshots:
             return {}
 
     def save(self, whose: Whose, topics: Mapping[UUID, KeptTopic]) -> None:
-        """Keep this of the topics, and of others what is kept already, where there is room."""
+        """Keep the records of these topics, and the kept records of other topics if there is room."""
         data = pack({**self.load(whose), **topics}, whose)
         if len(data) > MOST_FILE_BYTES:
             data = pack(topics, whose)
         if len(data) > MOST_FILE_BYTES or not is_private_and_writable(self._folder):
             return
         try:
-            handle, name = tempfile.mkstemp(_SUFFIX, dir=self._folder)  # readable by the user alone
+            handle, name = tempfile.mkstemp(_SUFFIX, dir=self._folder)  # only the user may read it
             try:
                 with open(handle, "wb") as file:
                     file.write(data)
@@ -137,9 +138,9 @@ class MetadataSnapshots:
         self._tidy()
 
     def _tidy(self) -> None:
-        """Delete the files that were not written for longest, until the others have `MOST_FOLDER_BYTES` together."""
+        """Delete the files that were written longest ago until the others have at most `MOST_FOLDER_BYTES` together."""
         room = MOST_FOLDER_BYTES
-        with suppress(OSError):  # another process may be at it
+        with suppress(OSError):  # another process may tidy up too
             ours = [Path(entry.path) for entry in os.scandir(self._folder) if entry.name.endswith(_SUFFIX)]
             for path in sorted(ours, key=lambda path: path.stat().st_mtime, reverse=True):
                 room -= path.stat().st_size
@@ -151,17 +152,20 @@ class MetadataSnapshots:
 
 
 def open_snapshots(folder: str) -> MetadataSnapshots | None:
-    """Those of the option `remote.log.metadata.snapshot.dir`, empty for the user's cache; None: none are kept."""
+    """Open the snapshots in `folder` (option `remote.log.metadata.snapshot.dir`); empty: a folder in the user's cache.
+
+    Return None if the option says that no snapshots are kept, or if the user has no home folder.
+    """
     if folder == NOWHERE:
         return None
     try:
         return MetadataSnapshots(Path(folder).expanduser() if folder else user_cache_folder() / "metadata")
-    except RuntimeError:  # a user without a home folder
+    except RuntimeError:  # the user has no home folder
         return None
 
 
 def pack(topics: Mapping[UUID, KeptTopic], whose: Whose) -> bytes:
-    """A file's bytes."""
+    """Return the bytes of a snapshot file."""
     entries = [
         _ENTRY.pack(topic_id.bytes, kept.position, *kept.last_batch, len(kept.packed), whose.digest(kept.packed))
         for topic_id, kept in topics.items()
@@ -172,7 +176,7 @@ def pack(topics: Mapping[UUID, KeptTopic], whose: Whose) -> bytes:
 
 
 def read_snapshot(file: BinaryIO, whose: Whose, topic_ids: Collection[UUID] | None = None) -> dict[UUID, KeptTopic]:
-    """What a file keeps of the topics (None: of all). Raises CorruptDataError: it is not the file that it should be."""
+    """Return a file's records of the topics (None: of all). Raises CorruptDataError if it is not valid for `whose`."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     head = file.read(len(_MAGIC) + _DIGEST_BYTES + _COUNT.size)

@@ -1,4 +1,4 @@
-"""The locator that works on any stock KIP-405 cluster: it reads what the brokers tell each other."""
+"""Locator for any stock KIP-405 cluster: it reads the metadata topic that the brokers write for each other."""
 
 from __future__ import annotations
 
@@ -31,22 +31,26 @@ from tiered_stream.storage.fetcher import RemoteStorageFetcher
 log = logging.getLogger(__name__)
 
 PATIENCE_MS = 5_000
-"""How long those wait for a leader who can do without its partition: the brokers serve it when they can."""
+"""Maximum time to wait for a partition's leader, in ms, if brokers can serve the partition later."""
 
 _SEAM_WAIT_MS = 500
 _SEAM_ATTEMPTS = 10
 _SEAM_BYTES = (4 << 10, 64 << 10, 1 << 20)
-"""So large batches at seams are asked for, where many are: of most topics they are small."""
+"""Sizes of batches in bytes that are tried in turn at many seams, because most topics have small batches."""
 _SEEN_SECONDS = 60.0
-"""So long what `segments` told counts for the `locate` that follows it: in between, Spark writes the offsets down."""
+"""Seconds for which `locate` may reuse the segments that `segments` returned.
+
+Spark writes the offsets to its checkpoint between the two calls.
+"""
 _MAY_BE_LEFT_OUT = (BrokerUnavailableError, CorruptDataError, UnsupportedDataError)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is tiered of a partition: the segments that count, sorted and disjoint, and the id that the topic had.
+    """Tiered part of a partition: the segments that count, sorted and disjoint, and the topic's id.
 
-    `made_from` is kept so that nothing is computed anew while nothing changes.
+    `made_from` holds the inputs (segments, lineage, log start offset), so that nothing is computed again if they are
+    equal.
     """
 
     topic_id: UUID
@@ -55,15 +59,15 @@ class View:
 
 
 class MetadataTopicLocator(SegmentMetadataLocator):
-    """Segments by `__remote_log_metadata`, lineage, log start and open transactions by the partitions' leaders.
+    """Locator by the segments in `__remote_log_metadata`, and by lineage, log start and transactions from the leaders.
 
-    A topic that was made again is another topic, and its segments are located. The client and the fetcher stay their
-    owner's to close. With `falls_back`, partitions are left out of which the metadata cannot be had for the moment, or
-    not be read at all. `look` and `location` serve many threads, but one at a time for the same partition.
+    If a topic was deleted and created again, the segments of the new topic are located. `close` closes neither the
+    client nor the fetcher. With `falls_back`, partitions are left out if their metadata is unavailable or unreadable.
+    `look` and `location` serve many threads, but one thread at a time per partition.
 
     Args:
-        patience_ms: for how long a leader is waited for (None: `default.api.timeout.ms`).
-        snapshots: where what the metadata topic told is kept.
+        patience_ms: maximum time to wait for a leader (None: `default.api.timeout.ms`).
+        snapshots: store of what was read from the metadata topic.
     """
 
     name = "metadata-topic"
@@ -110,14 +114,14 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return self.visible_of(partitions)
 
     def look(self, partitions: Collection[TopicPartition]) -> PartialAnswer[TopicPartition, View]:
-        """What is tiered of each partition, now.
+        """Return the tiered part of each partition, as it is now.
 
-        A fault is its leader's, or its part of the metadata topic's: that cannot be asked, or holds a record of the
-        partition's that cannot be read.
+        A fault comes from the partition's leader or from its metadata partition, which cannot be reached, or holds a
+        record of the partition that cannot be read.
 
         Raises:
             UnknownTopicError: a topic does not exist.
-            BrokerError: no broker can be asked.
+            BrokerError: no broker can be reached.
         """
         if not partitions:
             return PartialAnswer({}, {})
@@ -137,9 +141,9 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return PartialAnswer(views, {**told.faults, **lineages.faults, **starts.faults})
 
     def follow(self, partitions: Collection[TopicPartition]) -> None:
-        """Read what the metadata topic tells of all these partitions in one go; `look` then takes in what is new.
+        """Read the metadata of all these partitions at once, so that `look` then only reads what is new.
 
-        Raises: as `look`.
+        Raises: the errors of `look`.
         """
         topics = self._describe({partition.topic for partition in partitions})
         self._told({partition: topics[partition.topic].topic_id for partition in partitions}, topics)
@@ -147,7 +151,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _told(
         self, ids: Mapping[TopicPartition, UUID], topics: Mapping[str, TopicMetadata]
     ) -> PartialAnswer[TopicPartition, Segments]:
-        """What the metadata topic tells of the partitions."""
+        """Return the segments of the partitions by the metadata topic."""
         metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
         partitions = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
         told = self._log.segments(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
@@ -162,7 +166,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         topics: Mapping[str, TopicMetadata],
         told: Mapping[TopicPartition, Segments],
     ) -> dict[TopicPartition, Segments]:
-        """The segments of those partitions of which some are told by an update alone, with these."""
+        """Return all segments of the partitions that have a segment of which only an update is known.
+
+        Their missing metadata is read from the storage.
+        """
         metadata_topic = topics[REMOTE_LOG_METADATA_TOPIC]
         partitions = [TopicIdPartition(ids[partition], partition) for partition in told]
         alone = self._log.alone(partitions, metadata_topic.topic_id, len(metadata_topic.partitions))
@@ -176,7 +183,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         }
 
     def _describe(self, topics: Collection[str]) -> dict[str, TopicMetadata]:
-        """The topics and the metadata topic as they are now."""
+        """Describe the topics and the metadata topic, as they are now."""
         described = self._client.metadata([*topics, REMOTE_LOG_METADATA_TOPIC])
         self._topic_ids.update({topic: described[topic].topic_id for topic in topics})
         return described
@@ -206,7 +213,7 @@ class MetadataTopicLocator(SegmentMetadataLocator):
     def _aborted_across(
         self, seams: Collection[tuple[TopicPartition, int]]
     ) -> Mapping[tuple[TopicPartition, int], Sequence[AbortedTransaction]]:
-        """What is decided of tiered offsets stays decided: each seam needs asking once."""
+        """Return the aborted transactions across seams; a seam needs one request, because decided offsets stay so."""
         unknown = {partition: seam for partition, seam in seams if self._known_at(partition, seam) is None}
         unavailable = self._ask_together(unknown) if len(unknown) > 1 else {}
         found = {}
@@ -228,10 +235,10 @@ class MetadataTopicLocator(SegmentMetadataLocator):
                 self._ask_together(unknown)
 
     def _ask_together(self, seams: Mapping[TopicPartition, int]) -> dict[TopicPartition, BrokerUnavailableError]:
-        """Learn what is decided at the seams at whose offset a small enough batch lies; who gives no answer.
+        """Learn the aborted transactions at seams with small enough batches; return the errors of unavailable leaders.
 
-        Of many partitions a Fetch brings no batch that is larger than asked for, and none is asked for where it is not
-        needed. What is left, each partition is asked for alone.
+        A Fetch of many partitions brings no batch that is larger than its size limit, and no batch that is not needed.
+        The remaining partitions are fetched one by one later.
         """
         waiting = {
             partition: seam for partition, seam in seams.items()
@@ -272,10 +279,11 @@ class MetadataTopicLocator(SegmentMetadataLocator):
         return aborted
 
     def _fetch_at(self, partition: TopicPartition, seam: int) -> FetchedRecords:
-        """A read_committed Fetch whose answer names every aborted transaction that reaches from below `seam` to it.
+        """Send a read_committed Fetch whose response names the aborted transactions that reach across `seam`.
 
-        A broker names them only beside records. Where none can be read at the seam (it is the last stable offset), a
-        transaction that was aborted beyond it is named beside the record before it.
+        A broker names aborted transactions only with records. If no record can be read at the seam, because it is the
+        last stable offset, the record before the seam is fetched. Its response names a transaction that was aborted
+        beyond the seam.
         """
         fetched = self._fetch(partition, seam, max_wait_ms=0)
         for _ in range(_SEAM_ATTEMPTS):

@@ -1,25 +1,25 @@
-"""The records of KIP-405's internal topic `__remote_log_metadata`, decoded, and the partition in which each belongs.
+"""Decoder and encoder of the records of KIP-405's internal topic `__remote_log_metadata`, and its partitioner.
 
-A record has no key, or one that repeats what the value says (KIP-1266, which makes the topic compacted). It is passed
-over, and so is a record without a value, a tombstone: what it stands for was said to be deleted before. A value (Kafka:
-`RemoteLogMetadataSerde`, `AbstractApiMessageSerde`):
+A record has no key, or a key that repeats fields of the value (KIP-1266, which compacts the topic), so keys are
+ignored. A record without a value (a tombstone) is ignored too, because an earlier record has already recorded the
+deletion. A value has this form (Kafka: `RemoteLogMetadataSerde`, `AbstractApiMessageSerde`):
 
     frame version   unsigned varint   1
     api key         unsigned varint   0 segment, 1 segment update, 2 partition delete, 3 segment snapshot
     version         unsigned varint   of the message
     message         flexible message  Kafka: storage/src/main/resources/message/Remote*Record.json
 
-A segment is named by its partition (topic compact string, topic id uuid, partition int32) and its own id (uuid), both
-with tagged fields behind them. What follows, tagged fields left out that say nothing here:
+A segment is named by its partition (topic compact string, topic id uuid, partition int32) and its own id (uuid). Both
+are followed by tagged fields. Then come, without the tagged fields that are not used here:
 
     segment           start offset int64, end offset int64, broker int32, largest timestamp int64, event time int64,
                       array of (leader epoch int32, start offset int64), size int32, custom metadata nullable bytes,
                       state int8, tagged field 0: whether the transaction index is empty
-    segment update    broker int32, event time int64, custom metadata nullable bytes, state int8; of version 1 tagged
+    segment update    broker int32, event time int64, custom metadata nullable bytes, state int8; in version 1 tagged
                       field 0: broker leader epoch int32, tagged field 1: the segment's end offset int64
     partition delete  broker int32, event time int64, state int8; names no segment
 
-Api key 3 belongs to the brokers' own snapshot files and names no partition: it says nothing here and is passed over.
+Api key 3 belongs to the brokers' own snapshot files and names no partition, so it is ignored.
 """
 
 from __future__ import annotations
@@ -52,15 +52,18 @@ _FRAME_VERSION = 1
 _LAST_VERSION = 1
 _SNAPSHOT_API_KEY = 3
 
-_NO_OFFSET = (1 << 63) - 1  # the offset after it would be none
+_NO_OFFSET = (1 << 63) - 1  # the offset after this one does not exist
 
 _PARTITION = Struct(">i")
 _OFFSETS_AND_TIMES = Struct(">qqiqq")
 _LEADER_EPOCH = Struct(">iqx")
 _AFTER_NAME = 16 + 4 + 1
-"""Bytes of a topic's id, a partition, and no tagged fields."""
+"""Number of bytes of a topic's id, a partition, and an empty set of tagged fields."""
 _NAME_AT = 4
-"""Of the topic: frame version, api key, version and length before it are a byte each, as long as they are small."""
+"""Position of the topic's name, after frame version, api key, version and the name's length.
+
+Each of these takes one byte if it is small.
+"""
 _ONE_BYTE = 0x7F
 """The largest varint of one byte, and the largest first byte of a number that is not negative."""
 _SIZE = Struct(">i")
@@ -72,7 +75,7 @@ _END_OFFSET_TAG, _END_OFFSET = 1, Struct(">q")
 
 
 class RemoteLogSegmentState(IntEnum):
-    """Where a segment's copy stands (Kafka: `RemoteLogSegmentState`); readable in COPY_SEGMENT_FINISHED only."""
+    """State of a segment's copy (Kafka: `RemoteLogSegmentState`); only COPY_SEGMENT_FINISHED is readable."""
 
     COPY_SEGMENT_STARTED = 0
     COPY_SEGMENT_FINISHED = 1
@@ -84,7 +87,7 @@ _STATES = tuple(RemoteLogSegmentState)
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition of one incarnation of a topic (Kafka: `TopicIdPartition`)."""
+    """Partition with its topic's id, which changes if the topic is recreated (Kafka: `TopicIdPartition`)."""
 
     topic_id: UUID
     topic_partition: TopicPartition
@@ -92,7 +95,7 @@ class TopicIdPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadata:
-    """A segment appeared, in `state`."""
+    """Record of a new segment, in `state`."""
 
     partition: TopicIdPartition
     segment: RemoteLogSegment
@@ -101,7 +104,7 @@ class SegmentMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SegmentMetadataUpdate:
-    """The segment `segment_id` changed to `state`. `end_offset` is the segment's last, where the record tells it."""
+    """Record of a segment's change to `state`. `end_offset` is the segment's last offset, if the record contains it."""
 
     partition: TopicIdPartition
     segment_id: UUID
@@ -112,7 +115,7 @@ class SegmentMetadataUpdate:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDelete:
-    """The partition's segments are being deleted, or are deleted."""
+    """Record that the partition's segments are being deleted, or are deleted."""
 
     partition: TopicIdPartition
 
@@ -121,9 +124,10 @@ RemoteLogMetadata = SegmentMetadata | SegmentMetadataUpdate | PartitionDelete
 
 
 def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
-    """Which of the metadata topic's `partitions` tells of `partition` (Kafka: `RemoteLogMetadataTopicPartitioner`).
+    """Return the metadata topic's partition that records `partition` (Kafka: `RemoteLogMetadataTopicPartitioner`).
 
-    Murmur2 over the four big-endian bytes of Java's `Objects.hash(least, most significant bits of the id, partition)`.
+    It is Murmur2 of the four big-endian bytes of Java's `Objects.hash(least, most significant bits of the id,
+    partition)`, modulo `partitions`, the number of the metadata topic's partitions.
     """
     most, least = divmod(partition.topic_id.int, 1 << 64)
     hashed = 1
@@ -133,11 +137,11 @@ def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
 
 
 def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
-    """What a record says; None: nothing (a tombstone, or a snapshot record).
+    """Decode a record's value; return None for a tombstone or a snapshot record.
 
     Raises:
-        CorruptDataError: the value does not have its format, or contradicts itself.
-        UnsupportedDataError: a frame, record type or version that is not known.
+        CorruptDataError: the value is malformed, or contradicts itself.
+        UnsupportedDataError: the frame version, record type or version is unknown.
     """
     if value is None:
         return None
@@ -158,7 +162,7 @@ def decode_remote_log_metadata(value: bytes | None) -> RemoteLogMetadata | None:
 
 
 def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
-    """A record's value that says the same, but for what is not kept of one: brokers and the times of events."""
+    """Encode a record's value; brokers and event times, which `RemoteLogMetadata` does not hold, are written as -1."""
     partition = metadata.partition
     name = compact_string(partition.topic_partition.topic) + partition.topic_id.bytes
     name += _PARTITION.pack(partition.topic_partition.partition) + NO_TAGS
@@ -182,9 +186,9 @@ def encode_remote_log_metadata(metadata: RemoteLogMetadata) -> bytes:
 
 
 def topic_id_of(value: bytes) -> bytes | None:
-    """The id of the topic that a record names, as bytes; None: the record does not begin as one does.
+    """Return the bytes of the topic id that a record names, or None if the record's beginning is malformed.
 
-    Of very many records most tell of other topics, and need no more than this.
+    Most of many records concern other topics, and only this part of them has to be read.
     """
     if len(value) <= _NAME_AT or max(value[:_NAME_AT]) > _ONE_BYTE or value[1] >= _SNAPSHOT_API_KEY:
         return None
@@ -197,7 +201,7 @@ def topic_id_of(value: bytes) -> bytes | None:
 
 
 def partition_of(value: bytes) -> TopicIdPartition | None:
-    """The partition that a record names, where at least that can be read of it."""
+    """Return the partition that a record names, or None if even that cannot be read."""
     reader = Reader(value)
     try:
         for _ in range(3):
@@ -273,7 +277,7 @@ def _segment_name(reader: Reader) -> tuple[TopicIdPartition, UUID]:
 
 
 def _topic_id_partition(reader: Reader) -> TopicIdPartition:
-    """Of a name of less than 127 bytes and no tagged fields, as nearly all are, each is made once."""
+    """Read a partition; almost all are short names without tagged fields, which are decoded once and cached."""
     data, start = reader.data, reader.position
     end = start + data[start] + _AFTER_NAME if start < len(data) else start
     if start < end <= len(data) and data[start] < 0x80 and not data[end - 1]:
@@ -316,5 +320,5 @@ def _leader_epochs(entries: Iterable[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
 
 
 def _long_hash(bits: int) -> int:
-    """Java's `Long.hashCode`, as unsigned."""
+    """Return Java's `Long.hashCode` of the bits, as an unsigned number."""
     return (bits ^ (bits >> 32)) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The state that the records of `__remote_log_metadata` add up to (Kafka: `RemoteLogMetadataCache`)."""
+"""State of the segments that results from the records of `__remote_log_metadata` (Kafka: `RemoteLogMetadataCache`)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ TrackedSegment = tuple[RemoteLogSegment, RemoteLogSegmentState]
 
 @dataclass(frozen=True, slots=True)
 class FinishedAlone:
-    """An update that says that a copy is finished, and the end offset of the known segment before it (None: of none).
+    """Update that marks a segment's copy as finished, of a segment without any other known record.
 
-    Brokers copy segments without a gap between them, so the segment begins after that.
+    `end_before` is the end offset of the known segment before it, or None if there is none. Brokers copy segments
+    without gaps, so this segment begins after `end_before`.
     """
 
     update: SegmentMetadataUpdate
@@ -37,7 +38,7 @@ class _PartitionState:
     finished: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     deleting: dict[UUID, RemoteLogSegment] = field(default_factory=dict)
     alone: dict[UUID, SegmentMetadataUpdate] = field(default_factory=dict)
-    """What says that the copy of a segment is finished of which nothing else is known."""
+    """Updates that mark a segment's copy as finished, of segments without any other known record."""
     deleted: bool = False
 
     def forget(self, segment_id: UUID) -> None:
@@ -47,22 +48,22 @@ class _PartitionState:
 
 
 class SegmentTable:
-    """By partition, the segments that may be read, of all partitions that records name.
+    """The readable segments of every partition that the records name.
 
-    A segment whose deletion has started never becomes readable again; it is forgotten when that is finished. Of updates
-    of unknown segments only those are kept that say that a copy is finished: compaction may have taken away what said
-    that it started (KIP-1266), or retention. So memory is bounded by the segments that exist.
+    A segment whose deletion has started never becomes readable again, and is removed when its deletion is finished.
+    Updates of unknown segments are kept only if the copy is finished: the record of the copy's start may have been
+    removed by compaction (KIP-1266) or by retention. So memory is bounded by the segments that exist.
     """
 
     def __init__(self) -> None:
         self._partitions: dict[TopicIdPartition, _PartitionState] = {}
 
     def partitions(self) -> tuple[TopicIdPartition, ...]:
-        """Those that records have named."""
+        """Return the partitions that records have named."""
         return tuple(self._partitions)
 
     def apply(self, metadata: RemoteLogMetadata) -> None:
-        """Take in one record, in the order of the metadata partition."""
+        """Apply one record; records must come in the order of the metadata partition."""
         state = self._partitions.get(metadata.partition)
         if state is None:
             state = self._partitions[metadata.partition] = _PartitionState()
@@ -76,7 +77,7 @@ class SegmentTable:
             _update(state, metadata)
 
     def summary(self) -> Iterator[RemoteLogMetadata]:
-        """The fewest records that add up to this table."""
+        """Yield the smallest set of records that results in this table."""
         for partition, state in self._partitions.items():
             if state.deleted:
                 yield PartitionDelete(partition)
@@ -85,12 +86,12 @@ class SegmentTable:
             yield from state.alone.values()
 
     def segments(self, partition: TopicIdPartition) -> tuple[RemoteLogSegment, ...]:
-        """The segments whose copy is finished and whose deletion has not begun, in no order."""
+        """Return the segments whose copy is finished and whose deletion has not begun, in no order."""
         state = self._partitions.get(partition)
         return tuple(state.finished.values()) if state else ()
 
     def alone(self, partition: TopicIdPartition) -> tuple[FinishedAlone, ...]:
-        """The finished copies of which only an update is known, by their end offsets."""
+        """Return the finished copies of which only an update is known, sorted by their end offsets."""
         state = self._partitions.get(partition)
         if state is None or not state.alone:
             return ()
@@ -103,7 +104,7 @@ class SegmentTable:
         return tuple(sorted(finished, key=lambda each: (each.update.end_offset or -1, each.update.segment_id)))
 
     def tracked(self, partition: TopicIdPartition) -> tuple[TrackedSegment, ...]:
-        """Every segment of which there may be something in the storage, and how far it has come; in no order."""
+        """Return all segments that may have objects in the storage, with their states, in no order."""
         state = self._partitions.get(partition)
         if state is None:
             return ()

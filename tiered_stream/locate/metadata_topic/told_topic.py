@@ -1,9 +1,8 @@
-"""What one partition of the metadata topic told of one topic.
+"""State of one topic as one partition of the metadata topic records it.
 
-A record that cannot be read costs the partition that it names. Where it does not even name one, it costs the topics
-whose ids it holds; where it holds none, nobody can say whose it is, and it is passed over. Nothing is lost by that: a
-segment that is not known to be finished is read from the brokers, and so is one that is not known to be deleted, when
-the storage does not have it any more.
+If a record cannot be read, the partition that it names is unknown. If it names no partition, the topics whose ids it
+holds are unknown. If it holds no id, it is skipped, because no topic can be identified. That loses no data: a segment
+that is not known to be finished is read from the brokers, and so is a deleted segment if it is missing in the storage.
 """
 
 from __future__ import annotations
@@ -24,37 +23,40 @@ from tiered_stream.locate.metadata_topic.segment_table import SegmentTable
 from tiered_stream.model import TopicPartition
 
 _KNOWN = 0
-"""In place of the offset of records that were read; it is never shown."""
+"""Placeholder for the offset of records that were read; it is never shown."""
 
 
 @dataclass(slots=True)
 class ToldTopic:
-    """`position`: up to which offset all is taken in."""
+    """State of one topic; all records below the offset `position` are included."""
 
     position: int
     table: SegmentTable = field(default_factory=SegmentTable)
     _unreadable: dict[TopicIdPartition | None, tuple[int, bytes, TieredStreamError]] = field(default_factory=dict)
-    """The first record that cannot be read of each partition, or of those that name none, and the error."""
+    """Offset, value and error of the first unreadable record, by partition (None: records that name no partition)."""
 
     def fault_of(self, partition: TopicIdPartition) -> TieredStreamError | None:
-        """Why what was told of the partition is not known."""
+        """Return the error because of which the partition's segments are unknown, or None if they are known."""
         for whose in (partition, None):
             if whose in self._unreadable:
                 return self._unreadable[whose][2]
         return None
 
     def summary(self) -> Iterator[OffsetValue]:
-        """Offsets and values of the fewest records that tell the same."""
+        """Yield offsets and values of the smallest set of records that results in the same state."""
         yield from ((_KNOWN, encode_remote_log_metadata(each)) for each in self.table.summary())
         yield from ((offset, value) for offset, value, _ in self._unreadable.values())
 
     def refuse(self, whose: TopicIdPartition | None, offset: int, value: bytes, error: TieredStreamError) -> None:
-        """Take in that a record cannot be read, which tells of one partition, or nobody knows of which."""
+        """Record that a record cannot be read; `whose` is the partition that it names, or None if it names none."""
         self._unreadable.setdefault(whose, (offset, value, error))
 
 
 def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: int, value: bytes) -> None:
-    """Let the topic of which the record tells know, by its id's bytes, unless it was told before."""
+    """Apply one record to the topic that it names, unless the topic's state already includes the record's offset.
+
+    `topics` holds the topics by the bytes of their ids.
+    """
     named = [each for each in _named(topics, value) if offset >= topics[each].position]
     if not named:
         return
@@ -71,7 +73,7 @@ def take_in(topics: Mapping[bytes, ToldTopic], where: TopicPartition, offset: in
 
 
 def _named(topics: Mapping[bytes, ToldTopic], value: bytes) -> list[bytes]:
-    """The topics whom a record may concern: the one that it names, or all whose ids it holds where it is malformed."""
+    """Return the topics that a record may concern: the one that it names, or if malformed, all whose ids it holds."""
     topic_id = topic_id_of(value)
     if topic_id is None:
         return [each for each in topics if each in value]
@@ -79,7 +81,7 @@ def _named(topics: Mapping[bytes, ToldTopic], value: bytes) -> list[bytes]:
 
 
 def told_again(values: Iterator[OffsetValue], topic_id: bytes, where: TopicPartition, position: int) -> ToldTopic:
-    """A topic as a summary of it tells it. Raises CorruptDataError: as `values`."""
+    """Rebuild a topic's state from the records of its summary. Raises: CorruptDataError if `values` raises it."""
     topics = {topic_id: ToldTopic(0)}
     for offset, value in values:
         take_in(topics, where, offset, value)

@@ -1,12 +1,12 @@
-"""The layout of Aiven's tiered storage plugin (`io.aiven.kafka.tieredstorage.RemoteStorageManager`), version 1.
+"""Fetcher for the layout of Aiven's tiered storage plugin (`io.aiven.kafka.tieredstorage.RemoteStorageManager`).
 
     PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.log             the chunks of the segment
     PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.indexes         all indexes, one after another
-    PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.rsm-manifest    where what is, and how it was transformed
+    PREFIX TOPIC-TOPICID/PARTITION/OFFSET20-SEGMENTID.rsm-manifest    places of chunks and indexes, and transformations
 
-PREFIX is `key.prefix` as it is (a slash only where it has one); ids are in Kafka's text form. What the segment's custom
-metadata says of prefix and key goes first. Byte positions outside this module are those of the log as the broker wrote
-it, before any transformation.
+PREFIX is `key.prefix` unchanged (it ends with a slash only if `key.prefix` does); ids are in Kafka's text form. Prefix
+and key in the segment's custom metadata take precedence. Manifests are of version 1. Byte positions outside this
+module are positions in the log as the broker wrote it, before any transformation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _OpenSegment:
 
 
 class AivenLayoutFetcher(RemoteStorageFetcher):
-    """Reads segments and indexes that the Aiven plugin wrote, whatever it was told to do with them.
+    """Fetcher of segments and indexes that the Aiven plugin wrote, with or without compression and encryption.
 
     Args:
         key_prefix: the plugin's `key.prefix`.
@@ -75,7 +75,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         places = {each: place for each, place in opened.manifest.indexes.items() if each in types}
         if not places:
             return {}
-        # All in one GET (KAFKA-15805); what lies between them is small.
+        # Read all indexes by one GET (KAFKA-15805), because the bytes between them are few.
         key, start = self._key(segment, ".indexes"), min(place.start for place in places.values())
         wanted = ByteRange(start, max(place.end for place in places.values()))
         self._limits.index.check(len(wanted), f"the bytes of indexes in {self._store.describe(key)}")
@@ -94,14 +94,17 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
     def segment_metadata(self, segment: RemoteLogSegment) -> RemoteLogSegment | None:
         key = self._key(segment, ".rsm-manifest")
         told = self._open_segments.get(key, lambda: self._read_manifest(key)).manifest.segment
-        if told is None:  # an early plugin version wrote it
+        if told is None:  # an early plugin version wrote the manifest
             return None
         if (told.segment_id, told.topic_id) != (segment.segment_id, segment.topic_id):
             raise CorruptDataError(f"{self._store.describe(key)} is of another segment: {told.segment_id}")
         return replace(told, custom_metadata=segment.custom_metadata)
 
     def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str | None:
-        """None also where the log was compressed or encrypted: the URL's reader could not undo it."""
+        """Return a signed URL of the log, or None also if the log was compressed or encrypted.
+
+        The reader of the URL could not decompress or decrypt the log.
+        """
         if self._open(segment).manifest.is_transformed:
             return None
         return self._store.signed_url(self._key(segment, ".log"), seconds)
@@ -145,7 +148,7 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return _OpenSegment(manifest, cipher)
 
     def _fetch_chunks(self, key: str, opened: _OpenSegment, wanted: ByteRange) -> bytes:
-        """The log's bytes `wanted`, by one GET of the chunks that hold them."""
+        """Return the log's bytes `wanted`, by one GET of the chunks that hold them."""
         index = opened.manifest.chunks
         chunks = index.covering(wanted)
         place = index.transformed(chunks)
@@ -163,11 +166,11 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
         return log[wanted.start - log_start : wanted.end - log_start].tobytes()
 
     def _restore_chunk(self, name: str, opened: _OpenSegment, data: memoryview, log: Buffer) -> None:
-        """Fill `log` with what was `data` before the plugin transformed it."""
+        """Decrypt and decompress the chunk `data` into `log`. Raises CorruptDataError if the chunk is malformed."""
         plain = data if opened.cipher is None else opened.cipher.decrypt(data, name)
         try:
             if opened.manifest.compression:
-                size = cramjam.zstd.decompress_into(plain, log)  # fails where `log` is too small
+                size = cramjam.zstd.decompress_into(plain, log)  # fails if `log` is too small
             else:
                 size = len(plain)
                 log[:] = np.frombuffer(plain, np.uint8)
@@ -183,6 +186,6 @@ class AivenLayoutFetcher(RemoteStorageFetcher):
 
 
 def main_path(segment: RemoteLogSegment) -> str:
-    """The keys of the segment's objects without prefix and suffix (Aiven: `ObjectKeyFactory`)."""
+    """Return the keys of the segment's objects without prefix and suffix (Aiven: `ObjectKeyFactory`)."""
     folder = f"{segment.topic_partition.topic}-{uuid_to_text(segment.topic_id)}/{segment.topic_partition.partition}"
     return f"{folder}/{segment.base_offset:020d}-{uuid_to_text(segment.segment_id)}"

@@ -1,13 +1,14 @@
-"""Where the chunks of a transformed segment are: from bytes of the log to bytes of the object.
+"""Maps bytes of a log to the chunks of a transformed segment, and to bytes of the segment's object.
 
-The Aiven plugin cuts a log into chunks of equal size (the last may be smaller), transforms each by itself, and puts
-them one after another into the object. Its manifest gives the transformed sizes in one of two ways: two numbers for
-all (`fixed`), or a list (`variable`), which is packed so (`ChunkSizesBinaryCodec`), all big-endian:
+The Aiven plugin cuts a log into chunks of equal size (the last may be smaller), transforms each chunk separately, and
+writes the chunks one after another into the object. Its manifest gives the transformed sizes in one of two forms: two
+numbers for all chunks (`fixed`), or a list (`variable`). The list is packed as follows (`ChunkSizesBinaryCodec`), all
+big-endian:
 
-    int32  count               nothing follows when it is 0, only the last size when it is 1
+    int32  count               nothing follows if it is 0, only the last size if it is 1
     int32  base
     int8   width               bytes of each value below, 1 to 4
-    uint   values[count - 1]   of `width` bytes: each size but the last, less base
+    uint   values[count - 1]   each of `width` bytes: every size but the last, minus base
     int32  last size
 """
 
@@ -22,13 +23,13 @@ import numpy.typing as npt
 from tiered_stream.model import ByteRange
 
 MAX_CHUNKS = 1 << 16
-"""Chunks of one segment: 32 KiB each in the largest segment there is."""
+"""Maximum number of chunks of one segment; in the largest possible segment, a chunk then has 32 KiB."""
 
 MAX_BYTES = (1 << 31) - 1
-"""Sizes and positions are Java ints."""
+"""Maximum of sizes and positions, which are Java ints."""
 
 MAX_PACKED_BYTES = 13 + 4 * MAX_CHUNKS
-"""The longest packed list of sizes."""
+"""Maximum number of bytes of a packed list of sizes."""
 
 _HEAD = struct.Struct(">iib")  # count, base, width
 _INT = struct.Struct(">i")
@@ -36,12 +37,12 @@ _INT = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkIndex:
-    """The chunks of one segment; chunk i holds the log's bytes from i times `original_chunk_size` on.
+    """Positions of one segment's chunks; chunk i holds the log's bytes from i times `original_chunk_size` on.
 
-    `positions`: where in the object each chunk begins, and last where the object ends.
+    `positions` holds the position in the object at which each chunk begins, and then the object's size.
 
     Raises:
-        ValueError: the sizes contradict each other, or are beyond `MAX_CHUNKS` and `MAX_BYTES`.
+        ValueError: the sizes contradict each other, or exceed `MAX_CHUNKS` or `MAX_BYTES`.
     """
 
     original_chunk_size: int
@@ -56,35 +57,35 @@ class ChunkIndex:
             raise ValueError("a chunk has no bytes")
         if self.positions[-1] > MAX_BYTES:
             raise ValueError(f"the chunks have {self.positions[-1]} bytes together, more than an object may have")
-        # zstd adds less than a part in two hundred to what does not compress, the cipher 28 bytes.
+        # zstd adds less than 0.5 % to data that does not compress, and the cipher adds 28 bytes.
         if (np.diff(self.positions) > 2 * self.original_chunk_size + 1024).any():
             raise ValueError(f"a chunk of {self.original_chunk_size} bytes cannot take so many in the object")
 
     @property
     def largest(self) -> int:
-        """The most bytes of one chunk, in the object or restored."""
+        """Largest number of bytes of one chunk, in the object or restored."""
         restored = min(self.original_chunk_size, self.original_file_size)
         return max(restored, int(np.diff(self.positions).max(initial=0)))
 
     def covering(self, wanted: ByteRange) -> range:
-        """The numbers of the chunks that hold the log's bytes `wanted`, which must not be empty."""
+        """Return the numbers of the chunks that hold the log's bytes `wanted`, which must not be empty."""
         return range(wanted.start // self.original_chunk_size, (wanted.end - 1) // self.original_chunk_size + 1)
 
     def original(self, chunk: int) -> ByteRange:
-        """The log's bytes that `chunk` holds."""
+        """Return the byte range of the log that `chunk` holds."""
         start = chunk * self.original_chunk_size
         return ByteRange(start, min(start + self.original_chunk_size, self.original_file_size))
 
     def transformed(self, chunks: range) -> ByteRange:
-        """The object's bytes that hold `chunks`."""
+        """Return the byte range of the object that holds `chunks`."""
         return ByteRange(int(self.positions[chunks.start]), int(self.positions[chunks.stop]))
 
 
 def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
-    """How many chunks a log has.
+    """Return the number of chunks of a log.
 
     Raises:
-        ValueError: a size is out of range, or there were too many chunks.
+        ValueError: a size is out of range, or the log has more than `MAX_CHUNKS` chunks.
     """
     if not 0 < original_chunk_size <= MAX_BYTES or not 0 <= original_file_size <= MAX_BYTES:
         raise ValueError(f"a log of {original_file_size} bytes in chunks of {original_chunk_size} bytes cannot be")
@@ -95,14 +96,14 @@ def chunk_count(original_chunk_size: int, original_file_size: int) -> int:
 
 
 def fixed_sizes(count: int, size: int, final_size: int) -> npt.NDArray[np.int64]:
-    """The transformed sizes where all chunks but the last are of one size."""
+    """Return the transformed sizes of `count` chunks that all have `size` bytes, except for the last."""
     sizes = np.full(count, size, np.int64)
     sizes[-1:] = final_size
     return sizes
 
 
 def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
-    """The transformed sizes from their packed form; ValueError where it is not of that form."""
+    """Return the transformed sizes from their packed form. Raises ValueError if `packed` does not have that form."""
     try:
         (count,) = _INT.unpack_from(packed)
         if not 0 <= count <= MAX_CHUNKS:
@@ -121,5 +122,5 @@ def unpack_sizes(packed: bytes) -> npt.NDArray[np.int64]:
 
 
 def positions(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where each chunk begins in the object, and last the object's size."""
+    """Return the position in the object at which each chunk begins, and then the object's size."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

@@ -1,14 +1,14 @@
-"""What the Aiven plugin puts into a segment's custom metadata (`custom.metadata.fields.include`).
+"""Reads and writes the custom metadata of a segment by the Aiven plugin (`custom.metadata.fields.include`).
 
-A section of Kafka's tagged fields (Aiven: `SegmentCustomMetadataSerde`):
+The bytes are a section of Kafka's tagged fields (Aiven: `SegmentCustomMetadataSerde`):
 
     uvarint  count
     then each field
         uvarint  tag        0 remote size, 1 object prefix, 2 object key; ascending
-        uvarint  size       of what follows
-        0: varlong  bytes that the segment takes in the storage
-        1: compact string   the key prefix with which it was written
-        2: compact string   the key without prefix and suffix
+        uvarint  size       number of bytes of the value below
+        0: varlong          number of bytes of the segment in the storage
+        1: compact string   key prefix with which the segment was written
+        2: compact string   key without prefix and suffix
     compact string: uvarint size + 1, UTF-8
 """
 
@@ -24,14 +24,14 @@ _OBJECT_KEY = 2
 
 @dataclass(frozen=True, slots=True)
 class SegmentCustomMetadata:
-    """Where the segment's objects are; None: as the configuration and the segment's own ids say."""
+    """Place of a segment's objects; None in a field: the configuration, or the segment's own ids, give the value."""
 
     object_prefix: str | None = None
     object_key: str | None = None
 
 
 def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
-    """The fields in `data`, unknown ones passed over; CorruptDataError where it is not such a section."""
+    """Parse the fields in `data` and skip unknown ones. Raises CorruptDataError if `data` has another form."""
     if not data:
         return SegmentCustomMetadata()
     try:
@@ -46,14 +46,14 @@ def parse_custom_metadata(data: bytes | None) -> SegmentCustomMetadata:
 
 
 def custom_metadata(object_prefix: str) -> bytes:
-    """Custom metadata that says with which key prefix a segment was written, and nothing else."""
+    """Return custom metadata that holds only the key prefix with which a segment was written."""
     text = object_prefix.encode()
     field = _encoded(len(text) + 1) + text
     return _encoded(1) + _encoded(_OBJECT_PREFIX) + _encoded(len(field)) + field
 
 
 def _encoded(value: int) -> bytes:
-    """As an unsigned varint."""
+    """Return `value` as an unsigned varint."""
     encoded = bytearray()
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
@@ -82,7 +82,10 @@ def _compact_string(data: bytes) -> str:
 
 
 def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits at `at`, and the position after it. Raises IndexError at the end."""
+    """Read an unsigned varint of at most 32 bits at `at`, and return its value and the position after it.
+
+    Raises: IndexError at the end of the data, ValueError if the varint is too long.
+    """
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]

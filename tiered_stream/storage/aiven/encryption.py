@@ -1,6 +1,6 @@
-"""The Aiven plugin's encryption: an AES key a segment, itself encrypted with the operator's RSA key pair.
+"""The Aiven plugin's encryption: one AES key per segment, which is itself encrypted with the operator's RSA key pair.
 
-data key    RSA with OAEP padding, both its digests SHA3-512 (Aiven: `RsaEncryptionProvider`)
+data key    RSA with OAEP padding, both digests SHA3-512 (Aiven: `RsaEncryptionProvider`)
 chunk       IV of 12 bytes, AES-256-GCM ciphertext, tag of 16 bytes (Aiven: `AesEncryptionProvider`)
 """
 
@@ -24,14 +24,14 @@ _IV_BYTES = 12
 
 
 class ChunkCipher:
-    """Decrypts the chunks and indexes of one segment."""
+    """Cipher that decrypts the chunks and indexes of one segment."""
 
     def __init__(self, data_key: bytes, aad: bytes) -> None:
         self._aes = AESGCM(data_key)
         self._aad = aad
 
     def decrypt(self, data: memoryview, name: str) -> bytes:
-        """The plain bytes of one chunk or index; `name` says which, for messages.
+        """Return the plain bytes of one chunk or index; `name` names the chunk or index in messages.
 
         Raises:
             CorruptDataError: the data was altered or cut off, or encrypted with another key.
@@ -51,11 +51,11 @@ class KeyRing:
         self._private_keys = private_keys
 
     def cipher(self, encryption: SegmentEncryption, name: str) -> ChunkCipher:
-        """The cipher of one segment; `name` is its manifest's, for messages.
+        """Return the cipher of one segment; `name` is the name of the segment's manifest, for messages.
 
         Raises:
-            StorageAccessError: its key pair is not on the ring.
-            CorruptDataError: its data key does not decrypt.
+            StorageAccessError: the ring does not hold the segment's key pair.
+            CorruptDataError: the segment's data key cannot be decrypted.
         """
         private_key = self._private_keys.get(encryption.key_pair_id)
         if private_key is None:
@@ -73,7 +73,9 @@ class KeyRing:
 
 
 def load_key_ring(rsm_config: Mapping[str, str]) -> KeyRing:
-    """The keys that the plugin's properties name (`encryption.key.pairs`, `encryption.key.pairs.ID.private.key.file`).
+    """Load the private keys that the plugin's properties name.
+
+    The properties are `encryption.key.pairs` and `encryption.key.pairs.ID.private.key.file`.
 
     Raises:
         ConfigurationError: a file is not named, cannot be read, or holds no RSA private key.
@@ -83,7 +85,7 @@ def load_key_ring(rsm_config: Mapping[str, str]) -> KeyRing:
 
 
 def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
-    # Spark makes no difference between names of options in capital and in small letters, so they come in small ones.
+    # Spark ignores the case of option names and passes them in lower case.
     option = f"encryption.key.pairs.{key_pair_id}.private.key.file".lower()
     if option not in rsm_config:
         raise ConfigurationError(f"rsm.config.{option} is missing: key pair {key_pair_id!r} needs its private key")
@@ -91,7 +93,7 @@ def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
         key = load_pem_private_key(Path(rsm_config[option]).read_bytes(), password=None)
     except OSError as error:
         raise ConfigurationError(f"rsm.config.{option}: {rsm_config[option]} cannot be read: {error}") from error
-    except (ValueError, TypeError, UnsupportedAlgorithm):  # their texts may quote the file
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # the messages of these errors may quote the file
         raise ConfigurationError(
             f"rsm.config.{option}: {rsm_config[option]} is not an unencrypted private key in PEM"
         ) from None
@@ -101,10 +103,10 @@ def _load(rsm_config: Mapping[str, str], key_pair_id: str) -> RSAPrivateKey:
 
 
 def unwrap(encrypted: bytes, private_key: RSAPrivateKey) -> bytes:
-    """RSAES-OAEP decryption (RFC 8017, 7.1.2) with SHA3-512, which `cryptography` does not have for OAEP.
+    """Decrypt by RSAES-OAEP (RFC 8017, 7.1.2) with SHA3-512, a hash that `cryptography` does not support for OAEP.
 
     Raises:
-        ValueError: it does not decrypt; the one message for all reasons tells an attacker nothing.
+        ValueError: decryption failed; the message is the same for all reasons, so that an attacker learns nothing.
     """
     numbers = private_key.private_numbers()
     public = numbers.public_numbers

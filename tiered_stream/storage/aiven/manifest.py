@@ -1,4 +1,4 @@
-"""The Aiven plugin's `.rsm-manifest`: JSON that says how a segment was transformed and where its parts are. No I/O.
+"""Parser of the Aiven plugin's `.rsm-manifest`: JSON that describes a segment's transformation and places. No I/O.
 
     version                    "1"
     chunkIndex                 originalChunkSize, originalFileSize, and by its type
@@ -12,8 +12,8 @@
         aad                    base64 of the additional authenticated data
     remoteLogSegmentMetadata   KIP-405's metadata; manifests of early plugin versions lack it
 
-(Aiven: `SegmentManifestV1`, `KafkaTypeSerdeModule`.) A chunk, and each index, is compressed (chunks only), then
-encrypted.
+(Aiven: `SegmentManifestV1`, `KafkaTypeSerdeModule`.) The plugin compresses chunks (but not indexes), and then encrypts
+chunks and indexes.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _INDEX_NAMES = {
     "leaderEpoch": IndexType.LEADER_EPOCH,
     "transaction": IndexType.TRANSACTION,
 }
-_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's rule; it keeps object keys in their folder
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")  # Kafka's rule; so object keys cannot leave their folder
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentEncryption:
-    """The AES key of one segment, itself encrypted with the RSA key pair `key_pair_id`."""
+    """AES key of one segment, itself encrypted with the RSA key pair `key_pair_id`."""
 
     key_pair_id: str
     encrypted_data_key: bytes
@@ -66,7 +66,7 @@ class SegmentEncryption:
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:
-    """What the plugin says of one segment. `indexes`: where each is in the `.indexes` object."""
+    """Contents of one segment's manifest. `indexes`: the byte range of each index in the `.indexes` object."""
 
     chunks: ChunkIndex
     indexes: Mapping[IndexType, ByteRange]
@@ -80,11 +80,11 @@ class SegmentManifest:
 
 
 def parse_manifest(data: bytes, name: str) -> SegmentManifest:
-    """The manifest in `data`; `name` is the object's, for messages.
+    """Parse the manifest in `data`; `name` is the object's name, for messages.
 
     Raises:
-        CorruptDataError: it is not a manifest.
-        UnsupportedDataError: it is one of a version that is not known.
+        CorruptDataError: `data` is not a manifest.
+        UnsupportedDataError: the version of the manifest is unknown.
     """
     try:
         document = _checked(orjson.loads(data), dict, "the manifest")
@@ -117,7 +117,7 @@ def _chunk_index(json: _Json) -> ChunkIndex:
             count, _java_int(json, "transformedChunkSize"), _java_int(json, "finalTransformedChunkSize")
         )
     elif kind == "variable":
-        packed = bytearray(MAX_PACKED_BYTES)  # the bound: more does not fit, whatever the frame claims
+        packed = bytearray(MAX_PACKED_BYTES)  # this bounds the output, whatever size the frame claims
         size = cramjam.zstd.decompress_into(_base64(_get(json, "transformedChunks", str)), packed)
         sizes = unpack_sizes(bytes(packed[:size]))
     else:
@@ -158,7 +158,7 @@ def _segment(json: _Json, chunks: ChunkIndex, indexes: Mapping[IndexType, ByteRa
     if not 0 <= base_offset <= end_offset < (1 << 63) - 1:
         raise ValueError(f"a segment cannot have offsets {base_offset} to {end_offset}")
     no_transactions = IndexType.TRANSACTION not in indexes
-    if no_transactions and json.get("txnIdxEmpty") is False:  # older plugins do not say
+    if no_transactions and json.get("txnIdxEmpty") is False:  # older plugins do not write txnIdxEmpty
         raise ValueError("it says that the transaction index is not empty, but not where it is")
     return RemoteLogSegment(
         topic_partition=TopicPartition(topic, partition),
@@ -190,7 +190,7 @@ def _get(json: _Json, name: str, kind: type[_T]) -> _T:
 
 
 def _checked(value: object, kind: type[_T], name: str) -> _T:
-    if type(value) is not kind:  # not isinstance: true is an int to that
+    if type(value) is not kind:  # not isinstance, because `True` is an instance of int
         raise ValueError(f"{name} is missing" if value is None else f"{name} is not of type {kind.__name__}")
     return value
 
