@@ -33,7 +33,7 @@ _AFTER_AUTHORIZATION = frozenset({0, _OFFSET_OUT_OF_RANGE, 6, 74, 75})
 NOT_LEADER_OR_FOLLOWER (6), FENCED_LEADER_EPOCH (74) and UNKNOWN_LEADER_EPOCH (75).
 """
 _THROTTLING_QUOTA_EXCEEDED = 89
-_OFFSET_NOT_AVAILABLE = 78  # retriable, for a log end that has just changed
+_OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log's end has just changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationReq
 from tiered_stream.gateway.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
-_MOST_READABLE = 10_000  # topics that a connection remembers as readable before it starts again
+_MOST_READABLE = 10_000  # readable topics that a connection remembers; beyond this number it forgets all of them
 _LARGEST_API_VERSIONS = 16 << 10  # bytes for client id, software name and version, with room to spare
 
 

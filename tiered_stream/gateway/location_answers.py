@@ -40,8 +40,8 @@ LARGEST_ANSWER_BYTES = 64 << 20
 
 _MOST_REQUESTS = 1_000  # storage requests that one response may cost
 _CUT_TOGETHER = 64  # parts that are cut off a segment before the budget is checked again
-_COARSE_PARTS = 8  # a large segment is first cut into so few parts, and only the first of them is cut further
-_ENTRY_BYTES = 160  # of an encoded segment location, without its fields of variable length
+_COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first of them is cut further
+_ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
 _EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
 _ANSWER_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
 _NOWHERE = -1  # earliest local offset of a leader that has nothing of the log on its own disk

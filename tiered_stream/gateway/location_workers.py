@@ -100,7 +100,7 @@ class LocationWorkers:
             return None
         # Partitions without a known log end keep the client's offset, so the broker answers the client's own question.
         known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
-        # `asked` keeps them all, because they are counted by the broker's response, which tells refused from throttled.
+        # `asked` keeps all partitions, because only the broker's response shows which are refused and which throttled.
         return replace(request, wanted=known, asked=request.wanted.keys()), authorization_request(request, log_ends)
 
     def _answer(self, request: LocationRequest, content: bytes, most_bytes: int) -> list[bytes]:

@@ -146,7 +146,7 @@ class Relay:
                 await self._logged_in(f"a request of {size:,} bytes (gateway.sasl.server.max.receive.size)")
             needed = state.bytes_needed(head, size)
             held = 0
-            if needed > _SMALL_BYTES:  # it may ask for locations
+            if needed > _SMALL_BYTES:  # a request that may ask for locations, and is read whole
                 await self._logged_in("a request for locations")
                 held = await self._reserve_request(needed)
             content += await client.readexactly(needed - len(content))

@@ -85,7 +85,7 @@ class TieredSegments:
             self._seen = {each: seen for each, seen in self._seen.items() if each in everywhere}
         with suppress(UnknownTopicError):  # a topic was deleted just now
             self._locator.follow(everywhere)
-        for led in by_leader.values():  # one look for each leader: requests that wait for a look need its leader anyway
+        for led in by_leader.values():  # one look per leader: no request waits for a leader that it does not need
             self._look(led)
         if (fault := self._faulty.fault_of_all(everywhere)) is not None:
             raise fault

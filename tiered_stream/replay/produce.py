@@ -98,7 +98,7 @@ class TargetProducer:
         self._group.commit(position)
 
     def abort(self) -> None:
-        """Discard the records produced since `begin`; without transactions, only those that are not sent yet."""
+        """Discard the records produced since `begin`; without transactions, only records that wait for delivery."""
         self._producer.purge()
 
     def produce(self, rows: pa.RecordBatch) -> None:
