@@ -1,1 +1,1 @@
-"""The broker side of KIP-1248 in front of stock brokers: passes everything on, and says where tiered segments are."""
+"""Gateway that adds KIP-1248 to stock brokers: it passes on readers' requests and returns locations of segments."""

@@ -1,10 +1,11 @@
-"""The broker's authorization: the Fetch that asks for it, and the answer, to be filled with locations. No I/O.
+"""Authorization by the broker: the Fetch that asks for it, and its response, which is filled with locations. No I/O.
 
-It is asked for by a Fetch at the end of the log. The broker checks READ, the leader epoch and the topic id as ever, and
-has no record to send and nothing to get from remote storage. Its answer also tells where the log starts and ends.
+The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch, but
+has no record to send and nothing to read from remote storage. Its response also states where the log starts and ends.
 
-Where the log ends, the gateway asks by its own login. So before that, for topics that the connection has not read from
-yet, a Fetch beyond any log shows whether the client may READ them: nothing is asked for who may not.
+The gateway asks for the end of the log with its own login. So for topics that the connection has not read yet, it first
+sends a Fetch at an offset beyond any log, which shows whether the client may READ the topic. For a client that may not,
+the gateway asks nothing with its own login.
 """
 
 from __future__ import annotations
@@ -28,14 +29,19 @@ from tiered_stream.gateway.location_requests import LocationRequest, TopicIdInde
 _BEYOND_ANY_LOG = (1 << 63) - 1
 _OFFSET_OUT_OF_RANGE = 1
 _AFTER_AUTHORIZATION = frozenset({0, _OFFSET_OUT_OF_RANGE, 6, 74, 75})
-"""Error codes that brokers give only to who may READ: a leader that is elsewhere, and the two of leader epochs."""
+"""Error codes that brokers return only if the client may READ: no error, OFFSET_OUT_OF_RANGE (1),
+NOT_LEADER_OR_FOLLOWER (6), FENCED_LEADER_EPOCH (74) and UNKNOWN_LEADER_EPOCH (75).
+"""
 _THROTTLING_QUOTA_EXCEEDED = 89
-_OFFSET_NOT_AVAILABLE = 78  # retriable: where the log ends has just changed
+_OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log's end has just changed
 
 
 @dataclass(frozen=True, slots=True)
 class ReadablePartition:
-    """A partition that the client may read: the wanted offsets, and where the log ends for the client."""
+    """Partition that the client may read: the wanted offsets from `start` to `end` (exclusive), and the log's end.
+
+    `log_end_offset` is the last stable offset for read_committed, else the high watermark.
+    """
 
     partition: TopicIdIndex
     start: int
@@ -45,14 +51,17 @@ class ReadablePartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAnswer:
-    """Segments in their encoded form (None: none), complete up to `located_end`."""
+    """Encoded segment locations of one partition (None: no segments), complete up to the offset `located_end`."""
 
     segments: bytes | None
     located_end: int
 
 
 def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdIndex, int]) -> bytes:
-    """The Fetch that asks the broker for authorization, with the client's own header."""
+    """Return the Fetch that asks the broker for authorization, with the client's own header.
+
+    Each partition is asked at its end offset in `log_ends`, or else at the client's own offset.
+    """
     topics = [
         FetchTopic(topic.topic_id, [_at_end(topic.topic_id, each, log_ends) for each in topic.partitions])
         for topic in request.message.topics
@@ -62,7 +71,7 @@ def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdInd
 
 
 def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
-    """The Fetch that shows whether the client may READ the topics, with the client's own header."""
+    """Return the Fetch that shows whether the client may READ the topics, with the client's own header."""
     asked = [
         FetchTopic(topic.topic_id, [WantedPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
         for topic in request.message.topics
@@ -73,10 +82,10 @@ def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
 
 
 def readable_topics(content: bytes) -> set[UUID]:
-    """The topics that a client may READ, by the broker's answer to `read_probe`.
+    """Return the topics that a client may READ, from the broker's response to `read_probe`.
 
     Raises:
-        FrameError: the content is no Fetch answer.
+        FrameError: the content is not a Fetch response.
     """
     message = _fetch_response(content)
     return {
@@ -104,10 +113,10 @@ def _at_end(topic_id: UUID | None, partition: WantedPartition, log_ends: Mapping
 
 
 class AuthorizationAnswer:
-    """The broker's answer to `authorization_request`, to be filled with locations.
+    """Response of the broker to `authorization_request`, into which locations are filled.
 
     Raises:
-        FrameError: the content is no Fetch answer.
+        FrameError: the content is not a Fetch response.
     """
 
     def __init__(self, request: LocationRequest, content: bytes) -> None:
@@ -116,7 +125,7 @@ class AuthorizationAnswer:
         self._message = _fetch_response(content)
 
     def readable(self) -> list[ReadablePartition]:
-        """The partitions without an error, from their log start on."""
+        """Return the wanted partitions for which the broker has no error, with offsets from their log start on."""
         if self._message.error_code:
             return []
         wanted = self._request.wanted
@@ -131,9 +140,12 @@ class AuthorizationAnswer:
         ]
 
     def results(self, answers: Collection[TopicIdIndex]) -> Counter[str]:
-        """How many of the client's partitions were answered, refused by the broker, throttled by it, or left to it.
+        """Count the client's partitions by result: "answered", "refused" by the broker, "throttled", or "failed".
 
-        A broker whose quota the client has used up leaves all partitions out of its answer, and says for how long.
+        If the client has used up its quota, the broker's response has a throttle time and no partitions.
+
+        Args:
+            answers: the partitions that get locations.
         """
         codes = {
             TopicIdIndex(topic.topic_id, each.partition_index): each.error_code
@@ -152,7 +164,7 @@ class AuthorizationAnswer:
         )  # fmt: skip
 
     def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> list[bytes]:
-        """The response for the client, in pieces; partitions that are not in `answers` get no locations."""
+        """Return the response for the client, in pieces; partitions that are not in `answers` get no locations."""
         topics = [
             FetchTopic(topic.topic_id, [self._filled(topic.topic_id, each, answers) for each in topic.partitions])
             for topic in self._message.responses
@@ -168,7 +180,7 @@ class AuthorizationAnswer:
         where = topic_id and TopicIdIndex(topic_id, answer.partition_index)
         if not where or where not in self._request.wanted:
             return answer
-        if answer.error_code == _OFFSET_OUT_OF_RANGE:  # the end that we asked at, not the client's offset
+        if answer.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the log end that we asked at, not the client's offset
             return replace(answer, error_code=_OFFSET_NOT_AVAILABLE)
         found = answers.get(where)
         if not found:

@@ -1,8 +1,8 @@
-"""Answers that name brokers' addresses, with the gateway's in their place. No I/O.
+"""Replacement of brokers' addresses in responses by the gateway's addresses. No I/O.
 
-Only the addresses are read and replaced; all other bytes are passed on as they are. In Metadata and DescribeCluster
-the brokers come first, so that the number of partitions costs nothing. Which fields there are in which version, Kafka
-says in `clients/src/main/resources/common/message/*Response.json`.
+Only the addresses are read and replaced; all other bytes are passed on unchanged. In Metadata and DescribeCluster the
+brokers come first, so the cost does not depend on the number of partitions. Kafka defines the fields of each version in
+`clients/src/main/resources/common/message/*Response.json`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _INT8, _INT16, _INT32 = Struct(">b"), Struct(">h"), Struct(">i")
 
 
 class _Answer:
-    """Reads on through an answer and replaces addresses.
+    """Cursor that moves through a response and replaces the addresses in it.
 
     Raises (all methods):
-        ValueError: the bytes are not such an answer.
-        ConfigurationError: as `advertise`.
+        ValueError: the bytes are not a valid response.
+        ConfigurationError: `advertise` raised it, because two brokers would share a port.
     """
 
     def __init__(self, reader: Reader, flexible: bool, advertise: Advertise) -> None:
@@ -34,11 +34,11 @@ class _Answer:
         self._copied = 0
 
     def text(self) -> None:
-        """Pass over a string, which may be null."""
+        """Skip a string, which may be null."""
         self.reader.skip(self._length())
 
     def array(self, item: Callable[[], None]) -> None:
-        """Read an array by its items; a null one has none."""
+        """Read an array by calling `item` for each item; a null array has no items."""
         for _ in range(self.reader.uvarint() - 1 if self.flexible else self.int32()):
             item()
 
@@ -50,7 +50,7 @@ class _Answer:
             self.reader.tags()
 
     def address(self) -> None:
-        """Replace the host and the port that follow a node id; of no node there is none."""
+        """Read a node id, host and port, and replace host and port; a node id of -1 (no node) has no address."""
         node_id, start = self.int32(), self.reader.position
         host = self.reader.take(self._length(), "a host").decode()
         port = self.int32()
@@ -62,14 +62,14 @@ class _Answer:
         self._put(start, length + encoded + _INT32.pack(told.port))
 
     def content(self) -> bytes:
-        """All of it."""
+        """Return the whole response with the replaced addresses."""
         return b"".join([*self._pieces, self.reader.data[self._copied :]])
 
     def _length(self) -> int:
         return max(0, self.reader.uvarint() - 1 if self.flexible else int(self.reader.unpack(_INT16)[0]))
 
     def _put(self, start: int, by: bytes) -> None:
-        """What lies between `start` and where we are."""
+        """Replace the bytes between `start` and the current position by `by`."""
         self._pieces += self.reader.data[self._copied : start], by
         self._copied = self.reader.position
 
@@ -124,22 +124,23 @@ _LAYOUTS: dict[int, tuple[Callable[[_Answer, int], None], range, int]] = {
     FIND_COORDINATOR: (_find_coordinator, range(7), 3),
     DESCRIBE_CLUSTER: (_describe_cluster, range(3), 0),
 }
-"""By API: how to read it, the versions that name addresses, and the first flexible version."""
+"""For each API: the function that reads a response, the versions with addresses, and the first flexible version."""
 
 VERSIONS = {api_key: versions for api_key, (_, versions, _) in _LAYOUTS.items()}
-"""By API, the versions with addresses that can be replaced. Older ones name none; newer ones are not known."""
+"""Versions whose addresses can be replaced, by API; newer versions are not known."""
 
 
 def with_addresses(api_key: int, version: int, content: bytes, header_bytes: int, advertise: Advertise) -> bytes:
-    """The answer with the addresses that clients are told.
+    """Return a broker's response with the gateway's addresses in place of the brokers'.
 
     Args:
         version: one of `VERSIONS`.
-        header_bytes: of its correlation id; a flexible version's tagged fields follow.
+        header_bytes: size of the correlation id at the beginning; tagged fields follow it in a flexible version.
+        advertise: maps a broker to the gateway's address for it.
 
     Raises:
-        ValueError: it is not such an answer.
-        ConfigurationError: as `advertise`.
+        ValueError: the content is not a response of this API and version.
+        ConfigurationError: `advertise` raised it, because two brokers would share a port.
     """
     replace_in, _, first_flexible = _LAYOUTS[api_key]
     answer = _Answer(Reader(content, header_bytes), version >= first_flexible, advertise)

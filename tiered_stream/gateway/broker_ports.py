@@ -1,4 +1,4 @@
-"""The ports that stand for brokers: opened when a broker is heard of, closed when it has gone."""
+"""Gateway ports that stand for brokers: opened when a broker appears, closed when the broker has gone."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from tiered_stream.gateway.listener import Listener
 log = logging.getLogger(__name__)
 
 Serve = Callable[[int, int], Awaitable[Listener]]
-"""Listens for clients of a broker (node id) on a port; OSError: the port is taken."""
+"""Function that listens on a port for clients of a broker: (node id, port) to listener. OSError: the port is taken."""
 
 
 class BrokerPorts:
-    """Serves one event loop. A port that cannot be had costs its own broker only, and is tried again."""
+    """Listeners of all brokers, used from one event loop.
+
+    If a port cannot be opened, only its broker is unreachable, and `follow` tries the port again.
+    """
 
     def __init__(self, endpoints: Endpoints, serve: Serve) -> None:
         self._endpoints = endpoints
@@ -28,7 +31,11 @@ class BrokerPorts:
         self._opening = asyncio.Lock()
 
     async def follow(self, brokers: Mapping[int, Address]) -> None:
-        """These are all brokers now: free the ports of others, and try those again that could not be had."""
+        """Open a port for each current broker, try failed ports again, and close the ports of all other brokers.
+
+        Args:
+            brokers: addresses of all current brokers, by node id.
+        """
         self._endpoints.keep(brokers.keys())
         shared: dict[int, str] = {}
         for node_id, broker in brokers.items():
@@ -45,7 +52,7 @@ class BrokerPorts:
             _warn(self._taken, before)
 
     async def open(self) -> None:
-        """Open the ports of brokers that have none yet, but for those that could not be had before."""
+        """Open the ports of known brokers that have no listener yet, except ports that failed before."""
         if self._missing():
             async with self._opening:
                 before = dict(self._taken)
@@ -71,7 +78,7 @@ class BrokerPorts:
             await listener.close()
 
     def faults(self) -> list[str]:
-        """A line for each broker that is not reached."""
+        """Return one line for each broker that clients cannot reach through the gateway, with the reason."""
         faults = sorted({**self._taken, **self._shared}.items())
         return [f"broker {node_id} is not reached: {reason}" for node_id, reason in faults]
 
@@ -79,7 +86,7 @@ class BrokerPorts:
         return ", ".join(str(listener.port) for listener in self._listeners.values())
 
     async def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections on all broker ports."""
         for listener in self._listeners.values():
             await listener.close()
 

@@ -1,4 +1,4 @@
-"""The connections of clients, each from when it is accepted: how many there are, and how each one ends."""
+"""Client connections, from accepting them to their end, with limits on their number."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 log.addFilter(Sparse())
 
 Connect = Callable[[], Awaitable[Streams]]
-"""Opens a connection to a broker."""
+"""Function that opens a connection to a broker."""
 
 
 class ClientConnections:
-    """Serves one event loop."""
+    """All client connections of a gateway, used from one event loop."""
 
     def __init__(self, settings: GatewaySettings, services: RelayServices, opener: StreamOpener) -> None:
         self._settings = settings
@@ -36,7 +36,11 @@ class ClientConnections:
         self._from: Counter[str] = Counter()
 
     def accept(self, connect: Connect, connection: socket.socket, client: str) -> None:
-        """Serve a connection from the address `client`, or close it at once when there are too many."""
+        """Serve a connection from the IP address `client`, or close it at once if there are too many connections.
+
+        Args:
+            connect: opens the connection to the broker.
+        """
         self._metrics.accepted.inc()
         settings = self._settings
         if len(self._relays) >= settings.max_connections:
@@ -56,7 +60,7 @@ class ClientConnections:
         connection.close()
 
     async def close(self) -> None:
-        """Wait for responses under way, as long as the settings say, then end everything."""
+        """Wait for outstanding responses, for at most `shutdown_seconds`, then close all connections."""
         for relay in self._relays.values():
             if relay is not None:
                 relay.drain()
@@ -67,12 +71,12 @@ class ClientConnections:
         await asyncio.gather(*self._relays, return_exceptions=True)
 
     async def _serve(self, connect: Connect, connection: socket.socket, client: str) -> str:
-        """One connection from beginning to end; why it ended."""
+        """Serve one connection from beginning to end; return the reason for its end, as the metric's label."""
         settings, streams = self._settings, list[Streams]()
         try:
             tls = settings.listener_tls.context() if settings.listener_tls else None
             streams.append(await self._opener.accepted(connection, tls, settings.setup_seconds))
-            streams[0].transport.pause_reading()  # until there is somebody to read it
+            streams[0].transport.pause_reading()  # until the broker is connected
             streams.append(await connect())
             streams[0].transport.resume_reading()
             await self._relay(*streams).run()
@@ -80,7 +84,7 @@ class ClientConnections:
         except Exception as error:  # noqa: BLE001 - also what nobody expects ends this connection only
             let_go(error)
             if isinstance(error, MemoryShortError):
-                streams[0].transport.abort()  # else it would keep what is unread
+                streams[0].transport.abort()  # a normal close would keep the unread bytes in memory
             return _reason(error, client, len(streams))
         finally:
             if len(streams) == 1:
@@ -104,7 +108,11 @@ class ClientConnections:
 
 
 def _reason(error: Exception, client: str, streams: int) -> str:
-    """Why a connection with so many of its two streams has ended; the log hears of it."""
+    """Return the reason for a connection's end, as the metric's label, and log the error.
+
+    Args:
+        streams: how many sides were connected: 0, 1 (the client), or 2 (the broker, too).
+    """
     match error:
         case FrameError() | MemoryShortError():
             log.warning("connection from %s closed: %s", client, str(error))

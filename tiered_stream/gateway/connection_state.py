@@ -1,10 +1,10 @@
-"""One client connection, seen from between client and broker: what to do with each request and each response. No I/O.
+"""State of one client connection: decides what happens to each request and each response. No I/O.
 
-A broker answers the requests of one connection in their order, so each response belongs to the oldest request that
-has none yet. Requests go on with correlation ids of our own, each used once, and responses come back with the client's:
-so a response is taken for the answer to that very request, whatever ids a client gives and whatever was misread before
-it. A request that asks for locations goes on as a Fetch that asks for nothing but authorization to read (see
-`authorization`); its response becomes the answer.
+A broker answers the requests of one connection in their order, so each response belongs to the oldest request that has
+no response yet. The gateway sends requests with correlation ids of its own, each used once, and puts the client's id
+back into the response. So it notices any response that does not belong to the expected request, whatever ids a client
+uses. A request that asks for locations is sent to the broker as a Fetch that only asks for authorization to read (see
+`authorization`). The locations are filled into the response to that Fetch.
 """
 
 from __future__ import annotations
@@ -33,25 +33,26 @@ from tiered_stream.gateway.location_requests import LARGEST_REQUEST, LocationReq
 from tiered_stream.gateway.reader_apis import API_VERSIONS, FETCH
 
 _CORRELATION_IDS = 1 << 31
-_MOST_READABLE = 10_000  # topics that are kept in mind of a connection
-_LARGEST_API_VERSIONS = 16 << 10  # client id, the software's name and version, and some
+_MOST_READABLE = 10_000  # readable topics that a connection remembers; beyond this number it forgets all of them
+_LARGEST_API_VERSIONS = 16 << 10  # bytes for client id, software name and version, with room to spare
 
 
 class Handling(Enum):
-    """What becomes of a response: passed on unread, rewritten, or made into an answer with locations."""
+    """Treatment of a response: passed on unread, rewritten, filled with locations, or not passed on (a probe)."""
 
     PASS = "passed"  # noqa: S105 - no password
     REWRITE = "rewritten"
     LOCATE = "located"
     PROBE = "probed"
-    """Nobody asked for it but us: it shows whether the client has logged in, or which topics it may read."""
+    """Response to the gateway's own request: it shows whether the client has logged in, or which topics it may read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A request whose response is still to come; `correlation_id` is ours, `head` has the client's.
+    """Request that has no response yet.
 
-    `held`: the memory that it keeps until then, in bytes.
+    `correlation_id` is the gateway's own, and `head` has the client's. `locations` is the location request that the
+    response is for, if any. `held`: bytes of memory that the request keeps until its response.
     """
 
     head: RequestHead
@@ -62,7 +63,7 @@ class Pending:
 
 
 class ConnectionState:
-    """The state of one connection; `logged_in` from the start where no login is asked for."""
+    """State of one client connection. `logged_in` is True from the start if brokers ask for no login."""
 
     def __init__(self, *, logged_in: bool = True) -> None:
         self.logged_in = logged_in
@@ -72,15 +73,15 @@ class ConnectionState:
 
     @property
     def in_flight(self) -> int:
-        """How many requests have no response yet."""
+        """Return how many requests have no response yet."""
         return len(self._in_flight)
 
     @staticmethod
     def bytes_needed(head: RequestHead, size: int) -> int:
-        """How much of a request of `size` bytes must be read before `request` can tell what to do with it.
+        """Return how many bytes of a request of `size` bytes must be read before `request` can decide about it.
 
         Raises:
-            FrameError: as `request`, where the head already says so.
+            FrameError: the gateway does not pass on this API or version.
         """
         rewrite.check_version(head.api_key, head.api_version)
         largest = {API_VERSIONS: _LARGEST_API_VERSIONS, FETCH: LARGEST_REQUEST}.get(head.api_key, 0)
@@ -88,17 +89,20 @@ class ConnectionState:
 
     @staticmethod
     def may_ask(head: RequestHead, content: bytes) -> bool:
-        """Whether a request, of which `bytes_needed` are there, may ask for locations."""
+        """Return whether a request may ask for locations. `content`: its first `bytes_needed` bytes."""
         return head.api_key == FETCH and may_ask(head, content)
 
     def request(self, content: bytes) -> tuple[bytes, bool]:
-        """What goes to the broker in place of `content`, as much of a request as `bytes_needed` says.
+        """Return the bytes to send to the broker in place of `content`, and whether the request may ask for locations.
 
-        With True it may ask for locations; the caller must find out and pass on what `locate` returns instead, before
-        the next request.
+        If True, the caller must find out whether the request does, and send what `locate` returns instead, before the
+        next request.
+
+        Args:
+            content: the first `bytes_needed` bytes of a request.
 
         Raises:
-            FrameError: the client sends what the gateway cannot pass on.
+            FrameError: the gateway does not pass on this API or version.
         """
         head = request_head(content)
         rewrite.check_version(head.api_key, head.api_version)
@@ -112,29 +116,35 @@ class ConnectionState:
         return sent, False
 
     def locate(self, head: RequestHead, content: bytes, wanted: LocationRequest | None, held: int = 0) -> bytes:
-        """What goes to the broker for a Fetch that `request` left open; None: the plain one that it also is."""
+        """Return the Fetch to send to the broker for a request that may ask for locations (see `request`).
+
+        Args:
+            content: the Fetch, with the client's header: the client's own, or the one that asks for authorization.
+            wanted: the location request; None: the Fetch asks for records only, and its response is passed on.
+            held: bytes of memory that the request keeps until its response.
+        """
         sent = with_correlation_id(content, self._next_correlation_id())
         self._await(head, Handling.LOCATE if wanted else Handling.PASS, wanted, held)
         return sent
 
     def topics_to_probe(self, wanted: LocationRequest) -> set[UUID]:
-        """The topics of which this connection has not shown yet that it may read them."""
+        """Return the requested topics that this connection is not yet known to be authorized to read."""
         return wanted.topics() - self._readable
 
     def may_read(self, wanted: LocationRequest) -> list[TopicIdIndex]:
-        """What is wanted of topics that this connection has shown that it may read."""
+        """Return the requested partitions whose topics this connection is known to be authorized to read."""
         return [each for each in wanted.wanted if each.topic_id in self._readable]
 
     def probe_topics(self, head: RequestHead, wanted: LocationRequest, held: int) -> bytes:
-        """A request whose answer tells which of `topics_to_probe` the client may read."""
+        """Return a request whose response shows which of `topics_to_probe` the client may read."""
         sent = with_correlation_id(read_probe(wanted, self.topics_to_probe(wanted)), self._next_correlation_id())
         self._await(head, Handling.PROBE, wanted, held)
         return sent
 
     def probe(self) -> bytes:
-        """A request that a broker answers well only to who has logged in: a Fetch of nothing.
+        """Return an empty Fetch, which a broker answers without an error only after the client has logged in.
 
-        Whether a login is complete cannot be told from its own answers: that depends on the mechanism.
+        The responses to the login itself do not show whether it is complete: that depends on the SASL mechanism.
         """
         head = RequestHead(FETCH, FIRST_VERSION, self._next_correlation_id())
         self._await(head, Handling.PROBE)
@@ -150,10 +160,10 @@ class ConnectionState:
         self._in_flight.append(Pending(head, self._correlation_id, handling, wanted, held))
 
     def response(self, head: bytes) -> Pending:
-        """Whose response begins with these four bytes; it counts as in flight until `answered`.
+        """Return the pending request whose response begins with the four bytes `head`; `answered` removes it.
 
         Raises:
-            FrameError: it is nobody's.
+            FrameError: the response does not belong to the oldest pending request.
         """
         found = correlation_id(head)
         if not self._in_flight or self._in_flight[0].correlation_id != found:
@@ -161,22 +171,22 @@ class ConnectionState:
         return self._in_flight[0]
 
     def topics_probed(self, content: bytes) -> None:
-        """Take the answer to `probe_topics`.
+        """Remember which topics the client may read, from the response to `probe_topics`.
 
         Raises:
-            FrameError: the content is no Fetch answer.
+            FrameError: the content is not a Fetch response.
         """
         if len(self._readable) > _MOST_READABLE:
             self._readable.clear()
         self._readable |= readable_topics(content)
 
     def probed(self, content: bytes) -> bool:
-        """Whether the answer to a probe says that the client has logged in.
+        """Read the response to `probe`; return whether the client has logged in.
 
-        In the midst of a login brokers answer it with an error before they close the connection.
+        While a login is incomplete, brokers answer the probe with an error and then close the connection.
 
         Raises:
-            FrameError: the content is no Fetch answer.
+            FrameError: the content is not a Fetch response.
         """
         body = Reader(content, CORRELATION_ID_BYTES)
         try:
@@ -187,5 +197,5 @@ class ConnectionState:
         return self.logged_in
 
     def answered(self) -> None:
-        """The oldest request has its response."""
+        """Remove the oldest pending request, because its response has been handled."""
         self._in_flight.popleft()

@@ -1,4 +1,4 @@
-"""What the gateway counts, for Prometheus."""
+"""Prometheus metrics of the gateway."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from prometheus_client.registry import Collector
 
 
 class GaugeByTopic(Collector):
-    """A gauge with the label `topic` whose values change all at once: a scrape sees those before, or those after."""
+    """Gauge with the label `topic` whose values are replaced all at once: no scrape mixes old and new values."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name, self._text = name, text
         self._values: Mapping[str, int] = {}
 
     def replace(self, values: Mapping[str, int]) -> None:
-        """Take these values, and forget all others."""
+        """Replace the values of all topics by `values` (topic to value)."""
         self._values = dict(values)
 
     def collect(self) -> Iterator[Metric]:
@@ -29,7 +29,7 @@ class GaugeByTopic(Collector):
 
 
 class GatewayMetrics:
-    """Counters of one gateway, in a registry of their own."""
+    """Metrics of one gateway, in a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Which of the gateway's ports stands for which broker: always the same one, also after a restart. No I/O."""
+"""Mapping of brokers to gateway ports, which stays the same across restarts. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiered_stream.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host and a port."""
+    """Network address: a host and a port."""
 
     host: str
     port: int
@@ -21,13 +21,13 @@ class Address:
 
 
 Advertise = Callable[[int, Address], Address]
-"""From a broker's node id and own address to the address that clients are told."""
+"""Function from a broker's node id and own address to the gateway's address that clients use for the broker."""
 
 
 class Endpoints:
-    """Brokers by node id: broker n has the port `first_port` + n modulo `ports`, on the host that clients are told.
+    """Registry of brokers and their gateway ports. Thread-safe.
 
-    Serves many threads.
+    Broker n has port `first_port` + n modulo `ports`, on the host `advertised_host`.
     """
 
     def __init__(self, advertised_host: str, first_port: int, ports: int) -> None:
@@ -39,10 +39,10 @@ class Endpoints:
         self._node_at: dict[int, int] = {}
 
     def learn(self, node_id: int, broker: Address) -> Address:
-        """The address that clients are to use for a broker; remembers where the broker itself is.
+        """Remember a broker's own address, and return the gateway's address that clients use for the broker.
 
         Raises:
-            ConfigurationError: two brokers would have one port.
+            ConfigurationError: two brokers would share a port.
         """
         port = self._first_port + node_id % self._ports
         with self._lock:
@@ -56,16 +56,16 @@ class Endpoints:
         return Address(self._host, port)
 
     def keep(self, node_ids: Collection[int]) -> None:
-        """Forget all other brokers: they have gone, and their ports are free."""
+        """Forget all brokers except these, and free the ports of the forgotten ones."""
         with self._lock:
             self._node_at = {port: node_id for port, node_id in self._node_at.items() if node_id in node_ids}
             self._brokers = {node_id: at for node_id, at in self._brokers.items() if node_id in node_ids}
 
     def broker(self, node_id: int) -> Address:
-        """Where the broker was last known to be.
+        """Return the last known own address of a broker.
 
         Raises:
-            ConnectionRefusedError: it has gone.
+            ConnectionRefusedError: the broker is not known any more.
         """
         known = self._brokers.get(node_id)
         if known is None:
@@ -73,5 +73,5 @@ class Endpoints:
         return known
 
     def nodes(self) -> dict[int, int]:
-        """The known brokers' node ids and the gateway's port for each."""
+        """Return the gateway's port of each known broker, by node id."""
         return {node_id: port for port, node_id in list(self._node_at.items())}

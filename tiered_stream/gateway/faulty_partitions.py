@@ -1,4 +1,4 @@
-"""Partitions of which the gateway knows nothing for the moment, and why. No I/O."""
+"""Partitions whose tiered segments the gateway cannot find out at the moment, with the reasons. No I/O."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ _NAMED = 20
 
 
 class FaultyPartitions:
-    """Serves many threads. A partition is silent when its leader did not answer: nobody waits for it a second time.
+    """Registry of faulty partitions with their errors. Thread-safe.
+
+    A faulty partition is silent if its error can be retried, such as a leader that does not answer. Requests do not
+    wait for a silent partition.
 
     Args:
-        gauge: how many are at fault, by topic.
+        gauge: gets the number of faulty partitions by topic.
     """
 
     def __init__(self, gauge: GaugeByTopic) -> None:
@@ -30,15 +33,15 @@ class FaultyPartitions:
         self._lock = threading.Lock()
         self._faults: dict[TopicPartition, TieredStreamError] = {}
         self._retry_at: dict[TopicPartition, float] = {}
-        """Of the silent ones."""
+        """Time (`monotonic`) of the next try for each silent partition."""
 
     def are_silent(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of the partitions that are."""
+        """Return the partitions among `partitions` that are silent."""
         with self._lock:
             return self._retry_at.keys() & set(partitions)
 
     def to_be_tried(self, silent: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those that it is time to try again; the caller does it, and nobody else for a while."""
+        """Return the silent partitions that the caller must try again now; others get them only after 2 s."""
         with self._lock:
             now = time.monotonic()
             due = [each for each in silent if self._retry_at.get(each, now) <= now]
@@ -46,7 +49,7 @@ class FaultyPartitions:
             return due
 
     def tell(self, asked: Collection[TopicPartition], faults: Mapping[TopicPartition, TieredStreamError]) -> None:
-        """What came of asking."""
+        """Record the result of a try: forget old errors of the `asked` partitions, and add the errors in `faults`."""
         with self._lock:
             news = faults.keys() - self._faults.keys()
             for partition in asked:
@@ -62,19 +65,19 @@ class FaultyPartitions:
             )
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget all others: they are not there any more."""
+        """Forget all partitions except these, because the others no longer exist."""
         with self._lock:
             gone = self._faults.keys() - set(partitions)
         self.tell(gone, {})
 
     def fault_of_all(self, partitions: Collection[TopicPartition]) -> BrokerError | None:
-        """One of their faults, where no leader of them could be asked."""
+        """Return one of the broker errors if each of the partitions has a broker error, else None."""
         with self._lock:
             faults = [fault for each in partitions if isinstance(fault := self._faults.get(each), BrokerError)]
         return faults[0] if faults and len(faults) == len(partitions) else None
 
     def reasons(self) -> list[str]:
-        """A line for each, but not for very many."""
+        """Return one line for each of the first 20 faulty partitions, and one with the number of the others."""
         with self._lock:
             faults = sorted(self._faults.items(), key=lambda each: each[0])
         lines = [f"{partition} is left to the brokers: {fault}" for partition, fault in faults[:_NAMED]]

@@ -1,9 +1,9 @@
-"""One budget of memory for the frames of all connections: those that are read whole, and what a peer has not taken yet.
+"""Memory budget of all connections together, for frames that are read whole and for bytes that a peer has not read yet.
 
-A request reserves everything that it needs before anything of it is read, the answer included. So nobody holds memory
-while waiting for more, and what can never fit is refused at once. Meanwhile whoever has kept memory for longer than a
-second only because its own peer is slow is closed, the one that kept it longest first: a few connections whose frames
-never end, or that read nothing, do not keep others from theirs.
+A request reserves all the memory that it needs, its response included, before its content is read. So no connection
+holds memory while it waits for more, and a request that can never fit is refused at once. If a connection waits for
+memory, connections that have held memory for more than a second only because their own peer is slow are closed, the
+slowest first. So a few connections that never finish a frame, or read nothing, cannot block the others.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 1.0
 _PATIENCE_WITH_BROKERS_SECONDS = 30.0
-_LEAST_BYTES_A_SECOND = 2 << 20  # of a frame that a peer sends or takes; who is slower counts as slow
-_FREE_BYTES = 64 << 10  # what a connection has in any case; most frames need no more
-_SMALL_BYTES = 1 << 20  # from here on, a reservation leaves a quarter of the budget to smaller ones
+_LEAST_BYTES_A_SECOND = 2 << 20  # minimum speed at which a peer must send or read a frame, else it counts as slow
+_FREE_BYTES = 64 << 10  # smaller reservations are not counted; most frames need no more
+_SMALL_BYTES = 1 << 20  # larger reservations leave a quarter of the budget to smaller ones
 
 
 class MemoryShortError(Exception):
-    """The connection is closed because others need the memory that it keeps, or because it needs too much."""
+    """Error that closes a connection because other connections need its memory, or because it needs too much."""
 
 
 class FrameMemory:
-    """The budget. Serves one event loop.
+    """Memory budget for the frames of all connections, used from one event loop.
 
     Args:
-        total: bytes.
+        total: size of the budget, in bytes.
     """
 
     def __init__(self, total: int) -> None:
@@ -40,23 +40,26 @@ class FrameMemory:
         self.used = 0
         self._given_back = asyncio.Event()
         self._slow_from: dict[MemoryShare, float] = {}
-        """By share that waits for its peer: from when on it counts as slow."""
+        """Time (`monotonic`) from which a share counts as slow, for each share that waits for its peer."""
 
     @property
     def largest(self) -> int:
-        """The most bytes that one reservation may have."""
+        """Return the maximum number of bytes of one reservation: three quarters of the budget."""
         return self.total - self.total // 4
 
     def share(self, evicted: asyncio.Future[None]) -> MemoryShare:
-        """For one connection, which must end with MemoryShortError when `evicted` does."""
+        """Return a share for a new connection, which must end when `evicted` gets its MemoryShortError."""
         return MemoryShare(self, evicted)
 
     def fits(self, size: int) -> bool:
-        """Whether a reservation of `size` bytes can be had now."""
+        """Return whether `size` bytes can be reserved now."""
         return self.used + size <= (self.total if size <= _SMALL_BYTES else self.largest)
 
     def changed(self, share: MemoryShare, by: int) -> None:
-        """For `MemoryShare` only: it holds more or less, or begins or ends some work."""
+        """Add `by` bytes to the used memory, and update the time from which `share` counts as slow.
+
+        Only `MemoryShare` calls it.
+        """
         self.used += by
         self._slow_from.pop(share, None)
         if share.held and not share.working:
@@ -67,7 +70,10 @@ class FrameMemory:
             self._given_back.set()
 
     async def room(self, share: MemoryShare) -> None:
-        """For `MemoryShare` only: wait until some memory was given back."""
+        """Wait until memory is given back, or evict the slowest other share once it is overdue.
+
+        Only `MemoryShare` calls it, in a loop.
+        """
         others = ((slow_from, each) for each, slow_from in self._slow_from.items() if each is not share)
         slow_from, slowest = min(others, key=lambda other: other[0], default=(0.0, None))
         patience = slow_from - time.monotonic() if slowest else _PATIENCE_SECONDS
@@ -75,14 +81,14 @@ class FrameMemory:
             slowest.evict()
             return
         self._given_back.clear()
-        # Not `wait_for`: Python 3.11's forgets a cancellation that comes together with what it waits for.
+        # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that arrives together with the awaited result.
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 await self._given_back.wait()
 
 
 class MemoryShare:
-    """What one connection holds of the budget."""
+    """Memory that one connection holds of the budget."""
 
     def __init__(self, memory: FrameMemory, evicted: asyncio.Future[None]) -> None:
         self._memory = memory
@@ -97,10 +103,10 @@ class MemoryShare:
         self.waiting = False
 
     async def reserve(self, size: int) -> int:
-        """Wait for so many bytes; return how many are to be given back.
+        """Wait until `size` bytes are reserved; return how many the caller must give back (0 for a small `size`).
 
         Raises:
-            MemoryShortError: so many can never be had.
+            MemoryShortError: `size` is larger than any reservation may be.
         """
         if size <= _FREE_BYTES:
             return 0
@@ -120,7 +126,7 @@ class MemoryShare:
         return size
 
     def extend(self, wanted: int) -> int:
-        """Take as much of `wanted` as can be had now, without waiting and with half of the budget left to others."""
+        """Reserve up to `wanted` bytes without waiting; return how many. Half of the budget stays free for others."""
         free = min(self._memory.total // 2 - self._memory.used, self._memory.total // 4)
         size = max(0, min(wanted, free))
         if size:
@@ -132,14 +138,17 @@ class MemoryShare:
         self._memory.changed(self, size)
 
     def give_back(self, size: int) -> None:
-        """What `reserve` or `extend` has returned."""
-        size = min(size, self.held)  # nothing is left to one that was evicted
+        """Give back `size` bytes that `reserve` or `extend` returned."""
+        size = min(size, self.held)  # a share that was evicted holds nothing
         self.held -= size
         self._memory.changed(self, -size)
 
     @asynccontextmanager
     async def unread(self, size: int) -> AsyncIterator[None]:
-        """Meanwhile a peer leaves up to `size` bytes unread. Both directions of a connection share one reservation."""
+        """Reserve memory for up to `size` bytes that a peer leaves unread while the context is active.
+
+        Both directions of a connection share one reservation.
+        """
         async with self._unread_lock:
             if not self._unread_users:
                 self._unread = await self.reserve(2 * size)
@@ -153,7 +162,7 @@ class MemoryShare:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Meanwhile it is not the peer that keeps others waiting."""
+        """Mark the connection as busy in the gateway: while the context is active, its peer does not count as slow."""
         self.working += 1
         self._memory.changed(self, 0)
         try:
@@ -163,13 +172,18 @@ class MemoryShare:
             self._memory.changed(self, 0)
 
     def wait_for(self, *, moving: int = 0, broker: bool = False) -> None:
-        """From now on a peer sends or takes a frame of so many bytes, a broker works at a request, or neither."""
+        """Set the reason why the connection holds memory from now on, which decides when it counts as slow.
+
+        Args:
+            moving: size of the frame that a peer is sending or reading, in bytes; 0: none.
+            broker: a broker is working on a request, so the patience is 30 s instead of 1 s.
+        """
         if (moving, broker) != (self.moving, self.asking_broker):
             self.moving, self.asking_broker = moving, broker
             self._memory.changed(self, 0)
 
     def evict(self) -> None:
-        """End the connection."""
+        """Make the connection end with MemoryShortError, and give back its memory."""
         if not self._evicted.done():
             kept = f"others need the {self.held:,} bytes that it kept waiting (gateway.queued.max.bytes)"
             self._evicted.set_exception(MemoryShortError(kept))

@@ -1,13 +1,13 @@
-"""Kafka's frames and request headers, as far as a go-between must read them. No I/O.
+"""Kafka's frames and request headers, as far as a gateway must read them. No I/O.
 
-    int32   size     of what follows
+    int32   size     of all bytes that follow
     int16   api key
     int16   api version
     int32   correlation id
     string  client id (nullable, int16 length; never compact)
     tags    in flexible versions only
 
-A response has the size and the correlation id, and in flexible versions tags.
+A response begins with the size and the correlation id, followed by tags in flexible versions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tiered_stream.broker.flexible_versions import NO_TAGS, Reader
 
 SIZE_BYTES = 4
 HEAD_BYTES = 8
-"""Of a frame's content: what says which request it is."""
+"""Size of the fixed beginning of a request's content: API key, API version and correlation id."""
 
 _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">hhi")
@@ -29,12 +29,12 @@ CORRELATION_ID_BYTES = _CORRELATION_ID.size
 
 
 class FrameError(Exception):
-    """The peer does not speak Kafka's protocol; the connection is of no use any more."""
+    """Error that ends a connection: its peer violates Kafka's protocol or sends a request that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """Which request a frame is."""
+    """API key, API version and correlation id of a request."""
 
     api_key: int
     api_version: int
@@ -42,15 +42,15 @@ class RequestHead:
 
 
 def frame(content: bytes) -> bytes:
-    """The content with its size before it."""
+    """Return the content with its size, an int32, in front."""
     return _SIZE.pack(len(content)) + content
 
 
 def frame_size(data: bytes, largest: int) -> int:
-    """The size that the first four bytes say.
+    """Return the content size of a frame from its first four bytes, `data`.
 
     Raises:
-        FrameError: it is no size of a frame of at most `largest` bytes.
+        FrameError: the size is above `largest`, or too small for a correlation id.
     """
     (size,) = _SIZE.unpack(data)
     if not _CORRELATION_ID.size <= size <= largest:
@@ -59,10 +59,10 @@ def frame_size(data: bytes, largest: int) -> int:
 
 
 def request_head(content: bytes) -> RequestHead:
-    """The head of a request's content.
+    """Return API key, API version and correlation id from the beginning of a request's content.
 
     Raises:
-        FrameError: the frame is too short to be one.
+        FrameError: the content is too short.
     """
     if len(content) < HEAD_BYTES:
         raise FrameError(f"a request of {len(content)} bytes")
@@ -70,27 +70,27 @@ def request_head(content: bytes) -> RequestHead:
 
 
 def request_header(head: RequestHead) -> bytes:
-    """The header of a request of a flexible version, without a client id."""
+    """Return the encoded header of a request of a flexible version, without a client id."""
     return _HEAD.pack(head.api_key, head.api_version, head.correlation_id) + _LENGTH.pack(-1) + NO_TAGS
 
 
 def correlation_id(content: bytes) -> int:
-    """Of a response whose content begins so."""
+    """Return the correlation id from the first four bytes of a response's content."""
     return int(_CORRELATION_ID.unpack_from(content)[0])
 
 
 def with_correlation_id(content: bytes, number: int) -> bytes:
-    """A request's content with this id in place of its own."""
+    """Return a request's content with its correlation id replaced by `number`."""
     return content[: HEAD_BYTES - CORRELATION_ID_BYTES] + correlation_id_bytes(number) + content[HEAD_BYTES:]
 
 
 def correlation_id_bytes(number: int) -> bytes:
-    """As a response's content begins with it."""
+    """Return a correlation id as the four bytes with which a response's content begins."""
     return _CORRELATION_ID.pack(number)
 
 
 def body_of_flexible(content: bytes) -> Reader:
-    """What follows the header of a request of a flexible version.
+    """Return a reader that stands behind the header of a request of a flexible version.
 
     Raises:
         ValueError: the header is cut off.
@@ -102,10 +102,10 @@ def body_of_flexible(content: bytes) -> Reader:
 
 
 def client_id(content: bytes) -> str | None:
-    """The client id of a request.
+    """Return the client id of a request, or None if it is null.
 
     Raises:
-        FrameError: it is cut off.
+        FrameError: the client id is cut off.
     """
     try:
         value = _nullable_string(Reader(content, HEAD_BYTES))

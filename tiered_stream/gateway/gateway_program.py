@@ -1,4 +1,4 @@
-"""The gateway as a program: until SIGTERM or Ctrl-C."""
+"""Gateway as a program that runs until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tiered_stream.process import collect_old_rarely
 
 log = logging.getLogger(__name__)
 
-# The event loop gives the interpreter's lock away with each read and write, and gets it back from threads that decode
-# after so long: by Python's own 5 ms, ten times a request, two busy threads keep a client waiting for 100 ms.
+# The event loop releases the GIL at each read and write, about ten times a request, and a decoding thread returns it
+# only after this interval. With Python's default of 5 ms, two busy threads delay a client by 100 ms.
 _SWITCH_SECONDS = 0.0005
 
 
 def run_gateway(settings: GatewaySettings) -> None:
-    """Serve until the process is asked to end.
+    """Run the gateway until SIGTERM or Ctrl-C.
 
     Raises:
-        ConfigurationError: as `Gateway`.
+        ConfigurationError: a setting for Kafka or for the storage is wrong.
         OSError: a port is taken.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -55,7 +55,7 @@ async def _serve(settings: GatewaySettings) -> None:
 
 
 def warn_of_plaintext(settings: GatewaySettings) -> None:
-    """Where signed URLs travel unencrypted."""
+    """Log a warning if signed URLs travel unencrypted to clients."""
     if settings.listener_tls is None and settings.signed_location_seconds:
         log.warning(
             "%s=PLAINTEXT: whoever reads a signed URL on its way reaches the whole object for %d seconds. "

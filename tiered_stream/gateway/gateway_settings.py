@@ -1,4 +1,4 @@
-"""The gateway's settings: its own `gateway.*`, Kafka's client properties, and the storage options of the source."""
+"""Gateway settings: `gateway.*`, Kafka's client properties (`kafka.*`), and the Spark source's storage options."""
 
 from __future__ import annotations
 
@@ -185,17 +185,18 @@ _KNOWN = {
     name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{each}" for each in CLIENT_PROPERTIES))
 }
 _REQUEST_TIMEOUT_MS = "20000"
-"""Of a request to the storage where nothing is set: Kafka's clients wait for the gateway's response for 30 s."""
+"""Default timeout of a storage request: shorter than the 30 s that Kafka's clients wait for the gateway's response."""
 _OF_OUR_OWN_LOGIN = ("ssl.keystore.", "ssl.key.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Checked settings; times in seconds, sizes in bytes. What may hold a secret is not in the repr.
+    """Checked settings; times in seconds, sizes in bytes. The repr leaves out fields that may hold a secret.
 
-    `listener_tls` is for connections of clients, `broker_tls` for those that carry clients' requests to brokers: it
-    has no certificate of the gateway's own, so that no client comes to the broker under the gateway's name.
-    `login_asked`: the brokers' listener has SASL; clients come to the same one as the gateway itself.
+    `listener_tls` is for connections from clients (None: plaintext). `broker_tls` is for connections that carry
+    clients' requests to brokers (None: plaintext). It leaves out the gateway's own certificate, so that brokers never
+    take a client for the gateway. `login_asked`: the brokers' listener uses SASL. Clients and the gateway's own client
+    use the same listener.
     """
 
     listener_host: str = of(LISTENER_HOST)
@@ -227,7 +228,7 @@ class GatewaySettings:
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> GatewaySettings:
-        """Reads a settings file's names and values.
+        """Check the names and values of a settings file and return them as settings.
 
         Raises:
             ConfigurationError: a setting is missing, unknown or malformed.
@@ -246,16 +247,18 @@ class GatewaySettings:
             broker_tls=_broker_tls(kafka),
             login_asked=_security_protocol(kafka).startswith("SASL_"),
             kafka=kafka,
-            storage=replace(storage, has_fallback=True),  # clients read what it does not locate from the brokers
+            storage=replace(storage, has_fallback=True),  # offsets without a location are read from the brokers
             **read_fields(cls, given),
         )
 
 
 def _check_names(raw: Mapping[str, str], given: GivenOptions) -> None:
-    """Refuse what nobody knows; `kafka.*` and `remote.*` are checked where they are read.
+    """Refuse unknown setting names, except `kafka.*` and `remote.*`, which are checked when they are read.
+
+    Log a warning for options of the Spark source that a gateway does not use.
 
     Raises:
-        ConfigurationError: names the setting and the nearest known one.
+        ConfigurationError: a setting is unknown; the message names it and the nearest known one.
     """
     check_placeholders(raw, ("gateway.", "kafka."))
     elsewhere = ("kafka.", "remote.", given.plugin_prefix)
@@ -280,14 +283,14 @@ def _listener_tls(given: GivenOptions) -> ListenerTls | None:
     if location is None or not os.path.isfile(location):
         raise ConfigurationError(f"{KEYSTORE.name} = {location!r}: {LISTENER_PROTOCOL.name}=SSL needs a PEM file there")
     if auth != "none" and not (given.read(TRUSTSTORE) or given.read(TRUSTSTORE_CERTIFICATES)):
-        # Kafka would trust every public authority, and with it whoever has a certificate of one.
+        # Without a trust store, Kafka trusts all public authorities, so anybody with a public certificate gets in.
         raise ConfigurationError(f"{CLIENT_AUTH.name} = {auth}: {TRUSTSTORE.name} is missing; set it")
     trust = tuple((each.name.removeprefix(PREFIX), str(value)) for each in stores if (value := given.read(each)))
     return ListenerTls(ListenerFiles(location, given.read(KEY_PASSWORD), auth, trust))
 
 
 def _given(given: GivenOptions, *options: Option[Any]) -> list[str]:
-    """The names of those options that are set to something."""
+    """Return the names of the options that are set to a value that is not empty."""
     return [each.name for each in options if given.has(each) and given.read(each)]
 
 

@@ -1,4 +1,4 @@
-"""A port that is listened to. Each turn of the event loop takes one connection, before anything is spent on it."""
+"""Listening port that accepts one connection in each turn of the event loop, before any TLS handshake."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _BACKLOG = 1024
 _RETRY_SECONDS = 1.0
 
 Accept = Callable[[socket.socket, str], None]
-"""Takes a connection over, and the client's address."""
+"""Function that takes over an accepted connection, given with the client's IP address."""
 
 
 class Listener:
-    """asyncio's own server writes a traceback for each of 1,024 attempts when no file descriptor is left, counts no
-    connection before its TLS handshake, and takes all that wait in one turn.
+    """Listening sockets of one port, whose connections are handed to a function.
+
+    asyncio's own server is not used: it logs a traceback for each of 1,024 attempts when no file descriptor is left,
+    cannot count connections before their TLS handshake, and accepts all waiting connections in one turn.
     """
 
     def __init__(self, listening: list[socket.socket], accept: Accept) -> None:
@@ -32,7 +34,7 @@ class Listener:
 
     @classmethod
     async def open(cls, host: str, port: int, accept: Accept) -> Self:
-        """Listen on all addresses of the host.
+        """Listen on all addresses of the host, and call `accept` for each connection.
 
         Raises:
             OSError: the host is unknown or the port is taken.
@@ -51,7 +53,7 @@ class Listener:
         return cls(listening, accept)
 
     async def close(self) -> None:
-        """Take no more connections."""
+        """Stop listening; connections that were accepted stay open."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -64,7 +66,7 @@ async def _accept(listening: socket.socket, accept: Accept) -> None:
     while True:
         try:
             connection, address = await loop.sock_accept(listening)
-        except ConnectionAbortedError:  # the client has gone again
+        except ConnectionAbortedError:  # the client closed the connection before it was accepted
             continue
         except OSError as error:
             log.error("connections wait, none can be accepted: %s", error)

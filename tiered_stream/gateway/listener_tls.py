@@ -1,7 +1,7 @@
-"""TLS towards clients: the listener's certificate, and which certificates of clients are asked for.
+"""TLS of the listener: its own certificate, and the check of clients' certificates.
 
-A certificate is renewed by replacing its file. So the files are looked at when a connection comes, and new connections
-get what the files hold by then.
+A certificate is renewed by replacing its file. So the files are checked at each new connection, and are read again if
+they have changed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ PREFIX = "gateway.listener."
 
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _State = tuple[tuple[int, int, int] | None, ...]
-"""Of each file: what changes when the file is replaced or written to; None: there is none."""
+"""Inode, modification time (ns) and size of each file, to notice a change; None: the file does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerFiles:
-    """Where the listener's key and certificate chain (PEM) are, and what clients are asked for.
+    """Locations of the listener's key and certificate chain (one PEM file), and the rules for clients' certificates.
 
-    `client_auth`: `none`, `requested` or `required`. `trust`: Kafka's `ssl.truststore.*`, by these names.
+    `client_auth`: whether clients must show a certificate: `none`, `requested` or `required`. `trust`: pairs of name
+    and value of Kafka's `ssl.truststore.*` properties.
     """
 
     keystore: str
@@ -37,14 +38,14 @@ class ListenerFiles:
     trust: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def state(self) -> _State:
-        """Changes when one of the files does."""
+        """Return a value that changes when the PEM file or the trust store file changes."""
         return tuple(map(_state, (self.keystore, dict(self.trust).get("ssl.truststore.location"))))
 
     def load(self) -> ssl.SSLContext:
-        """What the files hold now.
+        """Read the files now and return a TLS context with their certificates.
 
         Raises:
-            ConfigurationError: a file is missing, or cannot be read; names the setting.
+            ConfigurationError: a file is missing or cannot be read; the message names the setting.
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
@@ -62,15 +63,15 @@ class ListenerFiles:
     def _load_trust(self, context: ssl.SSLContext) -> None:
         try:
             load_trust(context, ConfigValues(dict(self.trust)))
-        except ConfigurationError as error:  # it names the properties as those of a client
+        except ConfigurationError as error:  # the message has the properties' names with a Kafka client's prefix
             raise ConfigurationError(str(error).replace("kafka.ssl.", f"{PREFIX}ssl.")) from error
 
 
 class ListenerTls:
-    """The context for new connections. Serves one event loop.
+    """Current TLS context for new connections, used from one event loop.
 
     Raises:
-        ConfigurationError: as `ListenerFiles.load`.
+        ConfigurationError: a file is missing or cannot be read.
     """
 
     def __init__(self, files: ListenerFiles) -> None:
@@ -79,7 +80,10 @@ class ListenerTls:
         self._context = files.load()
 
     def context(self) -> ssl.SSLContext:
-        """Return what the files hold now, or what they held when they could last be read: then the log says so once."""
+        """Return the TLS context for a new connection, read again if a file has changed.
+
+        If the changed files cannot be read, log a warning once and return the previous context.
+        """
         state = self._files.state()
         if state != self._state:
             self._state = state

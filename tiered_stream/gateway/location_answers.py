@@ -1,4 +1,4 @@
-"""The locations of an answer, in their encoded form, kept for as long as they hold."""
+"""Segment locations for responses, encoded, and cached as long as they are valid."""
 
 from __future__ import annotations
 
@@ -33,28 +33,29 @@ from tiered_stream.process import collection_paused
 log = logging.getLogger(__name__)
 
 LARGEST_ANSWER = 100_000
-"""Segments that one answer names at the most."""
+"""Maximum number of segment locations in one response."""
 
 LARGEST_ANSWER_BYTES = 64 << 20
-"""Of the segments that one answer names, encoded."""
+"""Maximum size of the encoded segment locations in one response."""
 
-_MOST_REQUESTS = 1_000  # that one answer may make of the storage
-_CUT_TOGETHER = 64  # parts that are cut off a segment before it is looked whether the answer is to end
-_COARSE_PARTS = 8  # of a segment of which only the beginning is cut into such parts
-_ENTRY_BYTES = 160  # of an encoded segment, beside what is of no fixed length
+_MOST_REQUESTS = 1_000  # storage requests that one response may cost
+_CUT_TOGETHER = 64  # parts that are cut off a segment before the budget is checked again
+_COARSE_PARTS = 8  # a large segment is first cut into about this many parts, and only the first of them is cut further
+_ENTRY_BYTES = 160  # bytes of an encoded segment location without its fields of variable length
 _EPOCH_BYTES, _TRANSACTION_BYTES = 13, 25
-_ANSWER_SECONDS = 10.0  # after which the client is told to ask again for the rest
-_NOWHERE = -1  # begins the part of a log that is on the leader's own disk
-_KEPT_BYTES = 800  # of an answer that is kept, beside its encoded segments: measured
-_CUT_AT = 1.5  # times the wanted bytes: smaller segments are left whole
+_ANSWER_SECONDS = 10.0  # after this time the response ends, and the client asks again for the rest
+_NOWHERE = -1  # earliest local offset of a leader that has nothing of the log on its own disk
+_KEPT_BYTES = 800  # memory of a cached response without its encoded segments, as measured
+_CUT_AT = 1.5  # times the wanted part size: smaller segments are left whole
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An answer that names segments, and what tells whether it still holds.
+    """Cached response for a partition, with the number of its segments and a mark of its validity.
 
-    `newest` stands for all segments that were visible: they are made anew when one of them changes. To keep them all
-    would be to keep, with each answer, a list of the partition's segments of that time.
+    `newest` is the partition's last visible segment. All visible segments become new objects when one of them changes,
+    so the same object means that the response is still valid. Each response would keep an old list of the partition's
+    segments alive if it referred to all of them.
     """
 
     newest: VisibleSegment
@@ -69,9 +70,10 @@ class _Kept:
 
 @dataclass(slots=True)
 class _Budget:
-    """What is left for an answer: segments, their bytes, requests to the storage (a part counts as one), and time.
+    """Limits that are left for a response: segments, their encoded bytes, storage requests, and time.
 
-    Something is named in any case, so that who asks for the rest comes to an end.
+    A part of a segment counts as a storage request. A response always has at least one segment, so that a client that
+    keeps asking for the rest makes progress.
     """
 
     segments: int
@@ -82,7 +84,7 @@ class _Budget:
     begun: bool = False
 
     def is_spent(self) -> bool:
-        """Whether the answer is to end here."""
+        """Return whether the response must end here."""
         if not self.begun:
             return False
         if min(self.segments, self.bytes, self.requests) <= 0:
@@ -91,7 +93,7 @@ class _Budget:
         return seconds > _ANSWER_SECONDS or (seconds > TURN_SECONDS and self.others_wait())
 
     def spend(self, entries: Sequence[RemoteLogSegmentLocation], requests: int) -> None:
-        """These were named, by so many requests."""
+        """Subtract segment locations that were added to the response, and the storage requests that they cost."""
         self.begun = True
         self.segments -= len(entries)
         self.bytes -= sum(map(_entry_bytes, entries))
@@ -100,21 +102,21 @@ class _Budget:
 
 @dataclass(slots=True)
 class _Named:
-    """The segments that one partition's answer names so far."""
+    """Segment locations found so far for one partition's response."""
 
     segments: list[RemoteLogSegmentLocation] = field(default_factory=list)
     located_end: int = 0
     complete: bool = True
     holes: bool = False
-    """Whether one in between could not be named: the next request may have more luck."""
+    """True if a segment in between could not be located. The response is not cached, so that the next request tries."""
 
 
 class LocationAnswers:
-    """Serves many threads.
+    """Maker and cache of responses with segment locations. Thread-safe.
 
     Args:
-        kept_bytes: the most that is kept for the next request.
-        requests_made: how many requests the calling thread has made of the storage.
+        kept_bytes: maximum memory of the cached responses.
+        requests_made: returns how many storage requests the calling thread has made.
     """
 
     def __init__(
@@ -134,9 +136,9 @@ class LocationAnswers:
         self._metrics = metrics
 
     def log_ends(self, partitions: Collection[TopicIdIndex]) -> dict[TopicIdIndex, int]:
-        """Where the logs end now, of those partitions that exist and have a leader that says so.
+        """Return the current end offsets of the partitions that exist and whose leaders answer.
 
-        The brokers are asked by the gateway's own login: only of topics that the client may read.
+        The gateway asks the brokers with its own login, so callers pass only topics that the client may read.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -152,11 +154,11 @@ class LocationAnswers:
         most_bytes: int = LARGEST_ANSWER_BYTES,
         others_wait: Callable[[], bool] = lambda: False,
     ) -> dict[TopicIdIndex, PartitionAnswer]:
-        """What the client may know of the partitions that it may read. A long answer says where it ends.
+        """Return the segment locations of the partitions that the client may read, with the offset where they end.
 
         Args:
-            most_bytes: of its encoded segments.
-            others_wait: whether others wait for this answer to end; then it is not long.
+            most_bytes: maximum bytes of encoded segments in the response.
+            others_wait: returns whether other clients wait for their turn; the response is then kept short.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -177,7 +179,7 @@ class LocationAnswers:
         if request.committed and not request.offsets_only:
             self._segments.expect(visible, self._new(request, visible, asked, budget))
         answers: dict[TopicIdIndex, PartitionAnswer] = {}
-        with collection_paused():  # from here on: while brokers are asked, others' garbage is not to wait
+        with collection_paused():  # not earlier: garbage of other threads is collected while brokers are asked
             for partition, (each, wanted) in asked.items():
                 answers[each.partition] = self._partition(request, visible[partition], wanted, each, budget)
         return answers
@@ -189,7 +191,7 @@ class LocationAnswers:
         asked: Mapping[TopicPartition, tuple[ReadablePartition, OffsetRange]],
         budget: _Budget,
     ) -> dict[TopicPartition, OffsetRange]:
-        """What is asked of the partitions of which no answer is kept."""
+        """Return the offset ranges of the requested partitions that have no valid cached response."""
         return {
             partition: wanted
             for partition, (each, wanted) in asked.items()
@@ -222,7 +224,7 @@ class LocationAnswers:
         count = len(named.segments)
         self._metrics.segments.inc(count)
         if count and named.complete and not named.holes:
-            with self._lock, suppress(ValueError):  # it is larger than the whole cache
+            with self._lock, suppress(ValueError):  # raised for a response that is larger than the whole cache
                 self._kept[key] = _Kept(visible[-1], answer, count)
         return answer
 
@@ -234,11 +236,11 @@ class LocationAnswers:
             part = wanted.intersect(visible[at].offsets)
             try:
                 position = self._name_segment(request, visible, at, part, each.partition.topic_id, budget, named)
-            except TieredStreamError as error:  # the client reads this one from the broker
+            except TieredStreamError as error:  # the client reads this segment's offsets from the broker
                 named.holes = True
                 self._metrics.failed_segments.inc()
                 log.warning("no location for %s of %s: %s", part, visible[at].segment.topic_partition, error)
-                if isinstance(error, BrokerError):  # what comes after it needs the same answer
+                if isinstance(error, BrokerError):  # later segments would fail on the same broker's answer
                     break
                 continue
             if position < part.end:
@@ -256,7 +258,7 @@ class LocationAnswers:
         budget: _Budget,
         named: _Named,
     ) -> int:
-        """Name a segment's part of an answer, as far as the budget goes; return where what was named ends."""
+        """Add one segment's locations to `named` until the budget is spent; return the offset where they end."""
         position = part.start
         while position < part.end and not budget.is_spent():
             entries: list[RemoteLogSegmentLocation] = []
@@ -265,7 +267,7 @@ class LocationAnswers:
             try:
                 entries = self._entries(request, visible, at, rest, topic_id, budget)
             finally:
-                # A part costs no request, but work: it counts as one.
+                # An additional part costs no storage request, but work, so it counts as a request.
                 budget.spend(entries, self._requests_made() - before + max(0, len(entries) - 1))
             named.segments += entries
             position = entries[-1].end_offset
@@ -274,7 +276,7 @@ class LocationAnswers:
     def _entries(
         self, request: LocationRequest, visible: Visible, at: int, part: OffsetRange, topic_id: UUID, budget: _Budget
     ) -> list[RemoteLogSegmentLocation]:
-        """The first entries of a segment's part."""
+        """Return locations for the beginning of `part` of a segment: one, or several if the client wants it cut."""
         segment = visible[at].segment
         if request.offsets_only:
             return [_entry(SegmentLocation(segment, part, ByteRange(0, 0)), None)]
@@ -285,34 +287,38 @@ class LocationAnswers:
         return [_entry(location, url)]
 
     def _cut(self, location: SegmentLocation, part_bytes: int, budget: _Budget) -> Sequence[SegmentLocation]:
-        """The first parts of a location. Few at a time, so that the work for one answer is bounded."""
+        """Cut the first parts of about `part_bytes` off a location: only a few, to limit the work for one response."""
         most = max(1, min(_CUT_TOGETHER, budget.segments, budget.requests))
         together = most * part_bytes
         while len(location.bytes) > _CUT_AT * together:
             coarse = self._segments.cut(location, max(together, len(location.bytes) // _COARSE_PARTS))
             budget.requests -= len(coarse) - 1
-            if len(coarse) == 1:  # there is no place to cut at
+            if len(coarse) == 1:  # the offset index has no place to cut at
                 break
             location = coarse[0]
         return self._segments.cut(location, part_bytes)[:most]
 
 
 def _entry_bytes(entry: RemoteLogSegmentLocation) -> int:
-    """About the size of an encoded segment, and no less."""
+    """Return an upper estimate of the encoded size of a segment location, in bytes."""
     texts = (entry.remote_log_segment_custom_metadata, entry.signed_remote_log_segment_location)
     lists = _EPOCH_BYTES * len(entry.leader_epochs) + _TRANSACTION_BYTES * len(entry.aborted_transactions)
     return _ENTRY_BYTES + sum(len(text) for text in texts if text) + lists
 
 
 def _tiered(each: ReadablePartition, visible: Visible, local_start: int) -> OffsetRange:
-    """The offsets asked for, up to where the tier, the log or the broker's own disk ends what is to be named."""
+    """Return the requested offsets that are tiered and inside the log, and not on the leader's own disk.
+
+    Args:
+        local_start: first offset on the leader's own disk; -1: leave out no offset because of the disk.
+    """
     ends = [each.end, each.log_end_offset, visible[-1].offsets.end if visible else 0]
     end = min(ends if local_start == _NOWHERE else [*ends, local_start])
     return OffsetRange(each.start, max(each.start, end))
 
 
 def _key(request: LocationRequest, wanted: OffsetRange, each: ReadablePartition) -> tuple[object, ...]:
-    """What an answer depends on, beside the segments."""
+    """Return the cache key of a partition's response: everything that it depends on except the segments."""
     return (
         each.partition, wanted.start, wanted.end, each.end,
         request.committed, request.part_bytes, request.offsets_only,

@@ -1,4 +1,4 @@
-"""Fetch requests that ask for locations: what they want. No I/O."""
+"""Decoder of Fetch requests that ask for locations of segments. No I/O."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tiered_stream.gateway.rewrite import NEWEST_VERSIONS
 from tiered_stream.model import STORAGE_FORMAT
 
 LARGEST_REQUEST = 4 << 20
-"""Of a Fetch that may ask for locations: about 100,000 partitions."""
+"""Maximum bytes of a Fetch that may ask for locations, which is enough for about 100,000 partitions."""
 
 LEAST_PART_BYTES, LARGEST_PART_BYTES = 64 << 10, 1 << 31
-"""Bounds for the parts that a client may have segments cut into. No segment is larger than the second."""
+"""Minimum and maximum size of the parts that a client may have segments cut into. No segment exceeds the maximum."""
 
 _ASKED = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
 _READ_COMMITTED = 1
@@ -25,7 +25,7 @@ _PARTITION_BYTES = 40
 
 @dataclass(frozen=True, slots=True)
 class TopicIdIndex:
-    """A partition as Fetch names it."""
+    """Partition identified as in Fetch: by topic id and partition number."""
 
     topic_id: UUID
     partition: int
@@ -33,9 +33,10 @@ class TopicIdIndex:
 
 @dataclass(frozen=True, slots=True)
 class LocationRequest:
-    """What a client wants to know, as in `broker.location_messages`; by partition the offsets from `start` to `end`.
+    """Decoded request for locations, with the fields of `broker.location_messages`.
 
-    `asked`: all partitions that the client wants to know something of, where `wanted` are those that can be located.
+    `wanted` has the start and end offsets (end exclusive) by partition. `asked` has all partitions that the client
+    asked for if `wanted` was reduced to the partitions that can be located, else it is empty.
     """
 
     head: RequestHead
@@ -51,24 +52,26 @@ class LocationRequest:
 
     @property
     def size(self) -> int:
-        """About the bytes of the request."""
+        """Return the approximate size of the request in bytes."""
         return len(self.header) + _PARTITION_BYTES * len(self.wanted)
 
     def topics(self) -> set[UUID]:
-        """The topics of which something is wanted."""
+        """Return the ids of the topics with wanted partitions."""
         return {each.topic_id for each in self.wanted}
 
 
 def may_ask(head: RequestHead, content: bytes) -> bool:
-    """Whether the content of a Fetch is worth a look by `location_request`."""
+    """Return whether a Fetch may ask for locations, by a quick look that `location_request` must confirm."""
     return FIRST_VERSION <= head.api_version <= NEWEST_VERSIONS[FETCH] and _ASKED in content
 
 
 def location_request(head: RequestHead, content: bytes) -> LocationRequest | None:
-    """The request for locations in a Fetch; None: it is a plain one, or shares no storage format with us.
+    """Return the request for locations in a Fetch, or None if there is none or no supported storage format in common.
+
+    A Fetch that uses a fetch session (KIP-227) also gives None.
 
     Raises:
-        FrameError: it is not a Fetch at all.
+        FrameError: the content is not a Fetch.
     """
     try:
         body = body_of_flexible(content)
@@ -103,5 +106,5 @@ def location_request(head: RequestHead, content: bytes) -> LocationRequest | Non
 
 
 def _part_bytes(asked: int) -> int:
-    """As near to what was asked for as it may be; 0: segments are not cut."""
+    """Return the requested part size, limited to what is allowed; 0: segments are not cut."""
     return min(max(asked, LEAST_PART_BYTES), LARGEST_PART_BYTES) if asked > 0 else 0

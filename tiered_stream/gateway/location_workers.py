@@ -1,4 +1,4 @@
-"""Location requests, worked at by threads while the event loop goes on."""
+"""Worker threads for location requests, so that the event loop does not block."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ log.addFilter(Sparse())
 
 T = TypeVar("T")
 
-_THREADS, _HEAVY_THREADS = 8, 2  # in all, and for clients that have had much of late
-_QUICK_BYTES = 1 << 10  # of a request that is decoded sooner than a thread is told of it
-# Large requests have a thread of their own: they keep neither small ones nor, by their number, the event loop waiting.
+_THREADS, _HEAVY_THREADS = 8, 2  # all threads, and how many of them clients with much recent work may use
+_QUICK_BYTES = 1 << 10  # a request of this size is decoded in less time than it takes to hand it to a thread
+# Large requests share one thread of their own, so that they delay neither small requests nor the event loop.
 _LARGE_BYTES = 64 << 10
 
 
 class LocationWorkers:
-    """What cannot be found out is left to the broker, as KIP-1248 has it: the answer then names no segment."""
+    """Thread pools that decode and answer location requests.
+
+    If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248).
+    """
 
     def __init__(self, answers: LocationAnswers, metrics: GatewayMetrics) -> None:
         self._answers = answers
@@ -40,7 +43,7 @@ class LocationWorkers:
         self._turns = Turns(_THREADS, _HEAVY_THREADS)
 
     async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
-        """What the client wants; None: the Fetch goes on as it is.
+        """Decode a Fetch; return its location request, or None if the Fetch asks for none and is passed on as it is.
 
         Raises:
             FrameError: the content is not a Fetch.
@@ -52,24 +55,30 @@ class LocationWorkers:
     async def authorization(
         self, request: LocationRequest, may_read: Sequence[TopicIdIndex], spent: Spent
     ) -> tuple[LocationRequest, bytes] | None:
-        """The request, less what cannot be located, and what asks the broker for authorization; None: nothing can be.
+        """Return the location request without partitions of unknown log end, and the Fetch that asks for authorization.
+
+        Return None if the brokers cannot be asked for the log ends.
 
         Args:
-            may_read: the partitions of topics that the client has shown that it may read.
+            may_read: the requested partitions whose topics the client is known to be authorized to read.
         """
         return await self._run(lambda: self._authorization(request, may_read), request.size, spent)
 
     async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
-        """The client's answer in pieces, made from the broker's; of its encoded segments at most so many bytes.
+        """Return the response for the client in pieces: the broker's response with locations filled in.
+
+        Args:
+            content: the broker's response to the Fetch that asks for authorization.
+            most_bytes: maximum bytes of encoded segments in the response.
 
         Raises:
-            FrameError: the content is not a Fetch answer.
+            FrameError: the content is not a Fetch response.
         """
         size = max(request.size, len(content))
         return await self._run(lambda: self._answer(request, content, most_bytes), size, spent)
 
     def close(self) -> None:
-        """Take no more work."""
+        """Stop the threads after the requests that they are working on."""
         for executor in (self._executor, self._large_executor):
             executor.shutdown(wait=False, cancel_futures=True)
 
@@ -89,9 +98,9 @@ class LocationWorkers:
             log.warning("a location request is left to the broker: %s", error)
             self._metrics.partitions.labels("failed").inc(len(request.wanted))
             return None
-        # Of the others it is not known where to ask: the broker answers what the client asked.
+        # Partitions without a known log end keep the client's offset, so the broker answers the client's own question.
         known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
-        # They are counted by what the broker answers: one that throttles the client has refused nothing.
+        # `asked` keeps all partitions, because only the broker's response shows which are refused and which throttled.
         return replace(request, wanted=known, asked=request.wanted.keys()), authorization_request(request, log_ends)
 
     def _answer(self, request: LocationRequest, content: bytes, most_bytes: int) -> list[bytes]:

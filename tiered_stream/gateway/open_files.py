@@ -1,4 +1,4 @@
-"""How many files the process may have open, and how many connections that allows."""
+"""Limit of open files of the process, and the number of client connections that it allows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _OTHERS = 256  # the gateway's own connections, threads, ports and files
 
 
 def connections_allowed(wanted: int, ports: int) -> int:
-    """Raise the soft limit of open files (`ulimit -n`) so far that it is enough for `wanted` connections and `ports`.
+    """Raise the soft limit of open files (`ulimit -n`) as needed; return how many connections are allowed.
 
-    Where the hard limit forbids that: how many connections it allows, at least one.
+    The result is `wanted`, unless the hard limit is too low for it and for `ports`; it is at least one.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _PER_CONNECTION * wanted + ports + _OTHERS

@@ -1,7 +1,7 @@
-"""The APIs that the gateway passes on: those that readers send. No I/O.
+"""APIs that readers use, which are the only ones that the gateway passes on. No I/O.
 
-Readers are Kafka's own consumers and tools that look at groups, librdkafka, franz-go, kafkajs, kafka-python and our own
-client. Whoever writes or administers connects to the brokers.
+Readers are Kafka's own consumers and group tools, librdkafka, franz-go, kafkajs, kafka-python and our own client.
+Producers and admin clients must connect to the brokers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FETCH, METADATA, FIND_COORDINATOR, SASL_HANDSHAKE, API_VERSIONS, DESCRIBE_CLUSTE
 READER_APIS = frozenset(
     {
         FETCH, 2, METADATA,  # ListOffsets
-        8, 9, FIND_COORDINATOR, 11, 12, 13, 14,  # offsets; then Join-, Leave- and SyncGroup, Heartbeat
+        8, 9, FIND_COORDINATOR, 11, 12, 13, 14,  # OffsetCommit, -Fetch; JoinGroup, Heartbeat, LeaveGroup, SyncGroup
         15,  # DescribeGroups
         SASL_HANDSHAKE, API_VERSIONS, 36,  # SaslAuthenticate
         23,  # OffsetForLeaderEpoch
@@ -25,18 +25,18 @@ READER_APIS = frozenset(
 )  # fmt: skip
 
 SHOWN_VERSIONS = {0: (3, 3)}
-"""Versions of APIs that are listed in ApiVersions answers and refused all the same.
+"""Versions (oldest, newest) of APIs that ApiVersions responses list although the gateway refuses them.
 
-Produce: librdkafka's consumers take a broker without it for one of before Kafka 0.11, and send Fetch requests that no
-broker understands.
+Produce is listed for librdkafka: its consumers take a broker without Produce version 3 for one older than Kafka 0.11,
+and send Fetch requests that no current broker understands.
 """
 
 
 def check_api(api_key: int) -> None:
-    """Refuse what readers do not send.
+    """Raise FrameError if the API is not one that readers use.
 
     Raises:
-        FrameError: names the API, and says what to do.
+        FrameError: the message names the API and says what to do.
     """
     if api_key not in READER_APIS:
         raise FrameError(

@@ -1,7 +1,7 @@
-"""The two streams of one client connection: requests to the broker, responses back, each only as fast as it is taken.
+"""Relay of one client connection: copies requests to the broker and responses back, as fast as the receiver reads.
 
-At most a chunk or two of each stream are in memory, but for the few kinds of frames that are read whole. Each request
-and each response is a turn of the event loop, so that a client that sends much gets no more turns than others.
+At most one or two chunks of each stream are in memory, except for the few kinds of frames that are read whole. The
+relay yields to the event loop before each request and each response, so that a busy client does not slow others down.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from tiered_stream.gateway.streams import CHUNK_BYTES, Streams, chunks, let_go
 from tiered_stream.gateway.turns import Spent
 
 _LARGEST_RESPONSE = (1 << 31) - 1
-_LARGEST_IN_LOOP = 64 << 10  # of an answer that is rewritten: about 2 ms, then a thread does it
+_LARGEST_IN_LOOP = 64 << 10  # bytes; rewriting takes about 2 ms in the event loop, a thread rewrites larger responses
 _GRACE_SECONDS = 0.2
-# What a byte costs: of a frame that is read whole; and of a location request, which is decoded, goes on as another one,
-# and has an answer by the broker, which is decoded, too.
+# Bytes of memory for each byte of a frame that is read whole, and for each byte of a location request. A location
+# request costs more: it is decoded and replaced by another Fetch, and the broker's response is decoded, too.
 _COPIES, _LOCATED = 4, 32
-_ANSWER_BYTES = 256 << 10  # of segments, which a location request reserves; more is for the taking while there is some
-_SMALL_BYTES = 16 << 10  # of a request that is read before it is known what it is
+_ANSWER_BYTES = 256 << 10  # reserved for encoded segments with each location request; more is used only if it is free
+_SMALL_BYTES = 16 << 10  # largest part of a request that is read without a reservation to find out its kind
 
 
 @dataclass(frozen=True, slots=True)
 class RelayLimits:
-    """As the settings of these names; sizes in bytes, times in seconds."""
+    """Limits from the fields of the same names in `GatewaySettings`; sizes in bytes, times in seconds."""
 
     login_asked: bool
     request_bytes: int
@@ -58,7 +58,11 @@ class RelayLimits:
 
 @dataclass(frozen=True, slots=True)
 class RelayServices:
-    """What all connections of a gateway share. `listen` opens ports for brokers that `advertise` has seen."""
+    """Objects and limits that all connections of a gateway share.
+
+    `advertise` maps a broker's address to the gateway's, `listen` opens ports for the brokers that `advertise` has
+    seen, and `feature_version` is the version of `LOCATION_FEATURE` that clients are offered.
+    """
 
     advertise: Advertise
     listen: Callable[[], Awaitable[None]]
@@ -70,7 +74,7 @@ class RelayServices:
 
 
 class Relay:
-    """Runs one client connection and its one connection to a broker until either ends."""
+    """Relay between one client connection and its own connection to a broker, until either of them ends."""
 
     def __init__(self, client: Streams, broker: Streams, services: RelayServices) -> None:
         self._client = client
@@ -82,13 +86,20 @@ class Relay:
         self._answered = asyncio.Event()
         self._spent = Spent()
         self._locating_since = 0.0
-        """When the location request came that is under way: it is the only one."""
+        """Time (`perf_counter`) when the current location request arrived; a connection has at most one at a time."""
         self._needs_login = ""
         self._evicted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._memory = services.memory.share(self._evicted)
 
     async def run(self) -> None:
-        """Raises what ended it: OSError or EOFError of a connection, or an error of ours."""
+        """Relay until a connection ends or fails; return without an error only after `drain`.
+
+        Raises:
+            OSError, EOFError: the client's or the broker's connection ended.
+            FrameError: a frame is malformed or not allowed.
+            MemoryShortError: the connection was evicted or needs too much memory.
+            ConfigurationError: two brokers would share a port.
+        """
         ends: list[asyncio.Future[None]] = [
             *(asyncio.create_task(each) for each in (self._requests(), self._responses(), self._drained())),
             self._evicted,
@@ -105,20 +116,20 @@ class Relay:
             task.result()
 
     def drain(self) -> None:
-        """End as soon as no request waits for its response."""
+        """Make `run` return as soon as no request waits for its response."""
         self._draining.set()
 
     async def _drained(self) -> None:
         await self._draining.wait()
         while True:
             await self._answered_but(0)
-            # Some clients drop a response that comes together with the connection's end.
+            # Some clients drop a response that arrives together with the end of the connection.
             await asyncio.sleep(_GRACE_SECONDS)
             if not self._state.in_flight:
                 return
 
     async def _answered_but(self, requests: int) -> None:
-        """Wait until no more than so many requests have no response."""
+        """Wait until at most `requests` requests of this connection still have no response."""
         while self._state.in_flight > requests:
             self._answered.clear()
             await self._answered.wait()
@@ -135,7 +146,7 @@ class Relay:
                 await self._logged_in(f"a request of {size:,} bytes (gateway.sasl.server.max.receive.size)")
             needed = state.bytes_needed(head, size)
             held = 0
-            if needed > _SMALL_BYTES:  # it may ask for locations
+            if needed > _SMALL_BYTES:  # a request that may ask for locations, and is read whole
                 await self._logged_in("a request for locations")
                 held = await self._reserve_request(needed)
             content += await client.readexactly(needed - len(content))
@@ -152,9 +163,10 @@ class Relay:
             self._services.metrics.bytes.labels("to_broker").inc(SIZE_BYTES + len(passed) + size - needed)
 
     async def _reserve_request(self, size: int) -> int:
-        """All that a location request of this size may need, its answer included.
+        """Reserve the memory for a location request of `size` bytes and for its response; return the reserved bytes.
 
-        It is alone under way on its connection: else a response before it could wait for what it holds.
+        First wait until no other request of the connection is in flight. Otherwise an earlier response could wait for
+        memory that this request holds.
         """
         await self._answered_but(0)
         held = await self._memory.reserve(_LOCATED * size + _ANSWER_BYTES)
@@ -162,7 +174,11 @@ class Relay:
         return held
 
     async def _locate(self, head: RequestHead, content: bytes, held: int) -> None:
-        """Pass on a Fetch that may ask for locations, and wait for its answer."""
+        """Pass on a Fetch that may ask for locations, and wait until the client has its response.
+
+        Args:
+            held: bytes of memory that are reserved for the request.
+        """
         state, locations, memory = self._state, self._services.locations, self._memory
         self._locating_since = time.perf_counter()
         await self._logged_in("a request for locations")
@@ -182,7 +198,7 @@ class Relay:
             await self._send(state.locate(head, found[1], found[0], held))
 
     async def _send(self, content: bytes) -> None:
-        """Send a request that is whole to the broker, and wait until it is answered."""
+        """Send the broker a complete request, and wait until no request is in flight."""
         broker = self._broker.writer
         self._memory.wait_for(broker=True)
         broker.write(frame(content))
@@ -191,7 +207,10 @@ class Relay:
         await self._answered_but(0)
 
     async def _next_size(self) -> bytes:
-        """Of the next request. A client that sends no more still gets its responses."""
+        """Read the four size bytes of the client's next request.
+
+        If the client has stopped sending, wait at most `shutdown_seconds` for its outstanding responses, then raise.
+        """
         try:
             return await self._client.reader.readexactly(SIZE_BYTES)
         except asyncio.IncompleteReadError as error:
@@ -201,7 +220,11 @@ class Relay:
             raise
 
     async def _logged_in(self, what: str) -> None:
-        """Wait until the broker shows that it has let the client in, which `what` needs."""
+        """Wait until a probe shows that the broker has accepted the client's login, unless that is known already.
+
+        Args:
+            what: the request that needs a login, for the error message if the probe fails.
+        """
         if not self._state.logged_in:
             self._needs_login = what
             self._broker.writer.write(frame(self._state.probe()))
@@ -235,12 +258,15 @@ class Relay:
         except (OSError, EOFError) as error:
             if not self._state.logged_in and self._needs_login:
                 raise FrameError(f"{self._needs_login} before a login") from error
-            # Some clients drop a response that comes together with the connection's end, such as a login's refusal.
+            # Some clients drop a response, such as a refused login, that arrives together with the connection's end.
             await asyncio.sleep(_GRACE_SECONDS)
             raise
 
     async def _whole_response(self, pending: Pending, size: int) -> int:
-        """Read it and pass it on as it is to be; how many bytes went to the client."""
+        """Read a response whole, send the client its rewritten form, and return the bytes sent, without the size field.
+
+        Return 0 for the response to a probe, which the client does not get.
+        """
         held = await self._reserve_response(pending, size)
         content = correlation_id_bytes(pending.head.correlation_id)
         content += await self._broker.reader.readexactly(size - len(content))
@@ -263,10 +289,10 @@ class Relay:
         return made
 
     async def _reserve_response(self, pending: Pending, size: int) -> int:
-        """What a response needs that is read whole, beyond what its request has reserved.
+        """Reserve the memory to read a response whole, beyond what its request holds; return the bytes reserved now.
 
         Raises:
-            MemoryShortError: so much cannot be had.
+            MemoryShortError: the memory is not available.
         """
         needed = _COPIES * size
         if not pending.held:
@@ -287,7 +313,7 @@ class Relay:
             raise FrameError(f"{self._needs_login} before a login")
 
     async def _made_over(self, pending: Pending, content: bytes, most_bytes: int) -> Sequence[bytes]:
-        """The response as it is to be, in pieces; at most so many bytes of segments."""
+        """Return the response for the client in pieces, with at most `most_bytes` bytes of encoded segments."""
         services, head = self._services, pending.head
         if pending.locations is not None:
             with self._memory.at_work():
@@ -312,19 +338,22 @@ class Relay:
             await self._taken(writer)
 
     async def _taken(self, writer: asyncio.StreamWriter) -> None:
-        """Wait until the peer has left no more unread than it may; what it leaves counts as memory that it keeps."""
+        """Wait until the peer's unread bytes are within the limit; until then they count as the connection's memory."""
         unread = self._limits.unread_bytes
         if writer.transport.get_write_buffer_size() <= unread:
             await writer.drain()
             return
-        # As much may have been read before that.
+        # The sender's stream may have buffered as many bytes ahead.
         async with self._memory.unread(2 * (unread + CHUNK_BYTES)):
             await writer.drain()
 
 
 @lru_cache(64)
 def _api_versions(api_version: int, content: bytes, feature_version: int) -> bytes:
-    """`rewrite_response` for what follows the correlation id: the same for all clients, and often asked for."""
+    """Rewrite an ApiVersions response, given and returned without its correlation id.
+
+    The result is cached, because it is the same for all clients and often needed.
+    """
     response = bytes(CORRELATION_ID_BYTES) + content
     return rewrite_response(API_VERSIONS, api_version, response, _names_no_broker, feature_version)[
         CORRELATION_ID_BYTES:

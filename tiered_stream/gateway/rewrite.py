@@ -1,7 +1,7 @@
-"""Responses that name brokers' addresses or API versions, rewritten for clients of the gateway. No I/O.
+"""Rewriting of responses that contain brokers' addresses or API versions, for clients of the gateway. No I/O.
 
-Only APIs of readers are offered. Fetch names the new leader's address when a leader moved (KIP-951): its answers are
-large and pass unread, so versions without that field are offered.
+Clients are offered only the APIs that readers use. Newer Fetch responses name the address of a leader that has moved
+(KIP-951). Fetch responses are large and are passed on unread, so only Fetch versions without that field are offered.
 """
 
 from __future__ import annotations
@@ -29,13 +29,15 @@ from tiered_stream.gateway.reader_apis import (
 
 _WITHOUT_ADDRESSES = {FETCH: 15}
 _OLDEST_SERVED = {SASL_HANDSHAKE: 1}
-"""Before: a login without Kafka's headers."""
+"""Oldest version that is served, by API. After SaslHandshake version 0, a login has no Kafka request headers."""
 NEWEST_VERSIONS = {
     **_WITHOUT_ADDRESSES,
     API_VERSIONS: 4,
     **{api_key: versions[-1] for api_key, versions in broker_addresses.VERSIONS.items()},
 }
-"""The newest versions that clients are offered: of those that the gateway reads, the ones it knows."""
+"""Newest version that clients are offered, for each API whose messages the gateway reads or whose newer versions name
+brokers' addresses.
+"""
 
 _UNSUPPORTED_VERSION = 35
 _FIRST_FLEXIBLE_API_VERSIONS = 3
@@ -47,15 +49,18 @@ _FEATURE_BYTES_LEAST = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
 
 
 def is_rewritten(api_key: int, api_version: int) -> bool:
-    """Whether the response to such a request goes through `rewrite_response`."""
+    """Return whether the response to a request of this API and version must be rewritten by `rewrite_response`."""
     return api_key == API_VERSIONS or api_version in broker_addresses.VERSIONS.get(api_key, ())
 
 
 def check_version(api_key: int, api_version: int) -> None:
-    """Refuse what readers do not send, what would tell clients addresses of brokers, and what is not understood.
+    """Raise FrameError for an API or version that the gateway does not offer.
+
+    Not offered are APIs that readers do not use, Fetch versions whose responses contain brokers' addresses, newer
+    versions than the gateway knows of responses that it rewrites, and SaslHandshake version 0.
 
     Raises:
-        FrameError: the API or its version was not offered.
+        FrameError: the API or its version is not offered.
     """
     check_api(api_key)
     if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
@@ -65,12 +70,12 @@ def check_version(api_key: int, api_version: int) -> None:
 
 
 def is_too_new(api_key: int, api_version: int) -> bool:
-    """Whether it is an ApiVersions of the future: the client then wants to hear which version to use."""
+    """Return whether a request is an ApiVersions newer than known: the response then names the version to use."""
     return api_key == API_VERSIONS and api_version > NEWEST_VERSIONS[API_VERSIONS]
 
 
 def oldest_api_versions(correlation_id: int, client_id: str | None) -> bytes:
-    """An ApiVersions request that every broker understands."""
+    """Return an ApiVersions request of version 0, which every broker understands."""
     request = ApiVersionsRequest(version=0)
     request.with_header(correlation_id, client_id)
     return bytes(request.encode(version=0, header=True))
@@ -79,11 +84,16 @@ def oldest_api_versions(correlation_id: int, client_id: str | None) -> bytes:
 def rewrite_response(
     api_key: int, api_version: int, content: bytes, advertise: Advertise, feature_version: int
 ) -> bytes:
-    """The response's content for clients. Serves many threads, as far as `advertise` does.
+    """Return a response's content with the gateway's addresses and versions. Thread-safe if `advertise` is.
+
+    Args:
+        content: correlation id and body of the broker's response.
+        advertise: maps a broker to the gateway's address for it.
+        feature_version: newest version of `LOCATION_FEATURE` that clients are offered.
 
     Raises:
-        FrameError: it is not such a response.
-        ConfigurationError: as `advertise`.
+        FrameError: the content is not a response of this API and version.
+        ConfigurationError: `advertise` raised it, because two brokers would share a port.
     """
     try:
         if api_key != API_VERSIONS:
@@ -98,7 +108,11 @@ def rewrite_response(
 
 
 def _limited(content: bytes, version: int, feature_version: int, error_code: int) -> bytes:
-    """An ApiVersions answer with what the gateway offers, but a broker's error as it is."""
+    """Return an ApiVersions response limited to what the gateway offers; a broker's error response is not changed.
+
+    Args:
+        error_code: written into the response in place of the broker's 0.
+    """
     reader = Reader(content, CORRELATION_ID_BYTES)
     if reader.unpack(_ERROR_CODE) != (0,):
         return content

@@ -1,4 +1,4 @@
-"""The gateway: a port for bootstrapping and one for each broker, and the connections that come in there."""
+"""Gateway server: listens on a bootstrap port and on one port for each broker, and serves the connections there."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _RETRY_SECONDS = 1.0
 
 
 class Gateway:
-    """`start` it in an event loop; `stop` lets requests under way have their responses first.
+    """Gateway in front of one Kafka cluster. `start` and `stop` run in an event loop.
 
     Raises:
-        ConfigurationError: as `BrokerClient` and `fetcher_over`.
+        ConfigurationError: a setting for Kafka or for the storage is wrong.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -84,14 +84,14 @@ class Gateway:
         self._look_again = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.unhealthy_reason = "no broker has answered yet"
-        """What keeps the gateway from its work; empty: nothing."""
+        """Reason why the gateway does not work at the moment; empty: it works."""
 
     def _storage_turn(self, pace: RequestPace) -> None:
         pace.wait()
         self.metrics.storage_requests.inc()
 
     async def start(self) -> None:
-        """Listen. Brokers that do not answer now are waited for.
+        """Listen on the bootstrap port, and start to follow the brokers, which need not answer yet.
 
         Raises:
             OSError: the bootstrap port is taken.
@@ -102,16 +102,16 @@ class Gateway:
 
     @property
     def bootstrap_port(self) -> int:
-        """The port that is listened to."""
+        """Return the port on which the gateway listens for bootstrapping clients."""
         assert self._bootstrap_listener is not None, "after `start`"
         return self._bootstrap_listener.port
 
     def reasons(self) -> list[str]:
-        """What is left to brokers or not reached for the moment, a line each."""
+        """Return a line for each broker that clients cannot reach, and lines about partitions left to the brokers."""
         return [*self._ports.faults(), *self.faulty.reasons()]
 
     async def stop(self) -> None:
-        """Take no more connections, wait for responses under way, then close everything."""
+        """Stop accepting connections, wait for outstanding responses, then close everything."""
         self.unhealthy_reason = "shutting down"
         if self._brokers_task is not None:
             self._brokers_task.cancel()
@@ -140,7 +140,7 @@ class Gateway:
                 await self._wait_for_the_next_look()
             except (TieredStreamError, OSError) as error:
                 await self._wait_to_retry(str(error))
-            except Exception as error:  # this task is all that keeps the gateway up to date: it must not end unseen
+            except Exception as error:  # only this task keeps the gateway up to date, so it must not end silently
                 log.exception("an error that the gateway does not expect")
                 await self._wait_to_retry(f"an unexpected {type(error).__name__}: {error}")
 
@@ -157,7 +157,13 @@ class Gateway:
                 await self._look_again.wait()
 
     def _advertise(self, node_id: int, broker: Address) -> Address:
-        """As `Endpoints.learn`. If a port is another broker's, that one may have gone: all are asked for soon."""
+        """Return the gateway's address for a broker, and remember the broker's own address (see `Endpoints.learn`).
+
+        If another broker has the port, that broker may have gone, so the list of brokers is refreshed soon.
+
+        Raises:
+            ConfigurationError: two brokers would share a port.
+        """
         try:
             return self._endpoints.learn(node_id, broker)
         except ConfigurationError:

@@ -1,4 +1,4 @@
-"""Signed locations of segments, each made once and given out again while three quarters of its life are left."""
+"""Signed URLs of segments, each created once and reused while at least three quarters of its lifetime are left."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from prometheus_client import Counter
 from tiered_stream.model import RemoteLogSegment
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
-_CACHED = 200_000  # some 100 MB
+_CACHED = 200_000  # signed URLs, about 100 MB
 
 
 class LocationSigner:
-    """Serves many threads. `lifetime_seconds`: 0 signs nothing. `made` counts those that are not given out again."""
+    """Creator and cache of signed URLs of segments. Thread-safe.
+
+    `lifetime_seconds`: lifetime of a signed URL; 0 turns signing off. `made` counts the URLs that are created, without
+    reused ones.
+    """
 
     def __init__(self, fetcher: RemoteStorageFetcher, lifetime_seconds: int, made: Counter) -> None:
         self._fetcher = fetcher
@@ -32,18 +36,18 @@ class LocationSigner:
 
     @property
     def fresh_seconds(self) -> float:
-        """For how long a signed location may be given out again."""
+        """Return for how many seconds a signed URL may be reused."""
         return self._lifetime_seconds / 4
 
     def sign(self, segment: RemoteLogSegment) -> str | None:
-        """A URL that reaches this segment's log and nothing else; None: there is none to give.
+        """Return a signed URL for this segment's log only, or None if signing is off or the storage cannot sign.
 
         Raises:
-            StorageError, CorruptDataError, UnsupportedDataError: the storage has to be asked, and fails.
+            StorageError, CorruptDataError, UnsupportedDataError: the storage had to be asked, and failed.
         """
         if not self.enabled:
             return None
-        with self._lock, suppress(KeyError):  # by one look: between two it may expire
+        with self._lock, suppress(KeyError):  # one lookup, because an entry may expire between two
             return self._signed[segment.segment_id]
         url = self._fetcher.signed_location(segment, self._lifetime_seconds)
         self._made.inc(url is not None)

@@ -1,4 +1,4 @@
-"""Log lines that strangers can cause, no more than one of a kind in a while."""
+"""Rate limit for log lines that any client can cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS = 10.0
 
 
 class Sparse(logging.Filter):
-    """Lets one line of each format string pass in ten seconds; the next one says how many were left out."""
+    """Log filter that passes one line per format string in 10 s; the next line states how many were dropped."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The two byte streams of a connection, with bounds to what asyncio keeps of them."""
+"""Byte streams to and from one peer, with limits on the bytes that asyncio buffers for each."""
 
 from __future__ import annotations
 
@@ -12,29 +12,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 CHUNK_BYTES = 64 << 10
-"""What is taken from a socket at once."""
+"""Maximum number of bytes that one read takes from a socket."""
 
 _CLOSE_SECONDS = 10.0
-# Each connection with TLS has a buffer of this size from its start. asyncio has no setting for it: it would be 256 KiB.
+# asyncio gives each TLS connection a buffer of this size from the start. The default is 256 KiB, and asyncio has no
+# setting for it.
 sslproto.SSLProtocol.max_size = CHUNK_BYTES // 2
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """One side of a connection."""
+    """Reader and writer for one peer, a client or a broker."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     @property
     def transport(self) -> asyncio.Transport:
-        """The reader's and the writer's."""
+        """Return the transport that the reader and the writer share."""
         transport = self.writer.transport
         assert isinstance(transport, asyncio.Transport)
         return transport
 
     async def close(self) -> None:
-        """End it when what was written has been taken, or has not been for long."""
+        """Close the connection once the peer has taken all written bytes, or abort it after 10 s."""
         self.writer.close()
         with suppress(OSError, EOFError):
             try:
@@ -43,20 +44,20 @@ class Streams:
             finally:
                 self.transport.abort()
         if error := self.reader.exception():
-            error.with_traceback(None)  # it refers to this frame, which `let_go` could not clear
+            error.with_traceback(None)  # its traceback holds this running frame, which `let_go` could not clear
 
 
 class StreamOpener:
-    """Makes streams of which each direction keeps at most `unread_bytes`, and a chunk more, before its sender waits."""
+    """Opener of streams that buffer at most `unread_bytes` plus a chunk in each direction before the sender waits."""
 
     def __init__(self, unread_bytes: int) -> None:
         self._unread_bytes = unread_bytes
 
     async def accepted(self, connection: socket.socket, tls: ssl.SSLContext | None, seconds: float) -> Streams:
-        """Of a connection that was accepted; its TLS handshake may take so long.
+        """Return the streams of an accepted connection; with `tls`, its TLS handshake may take `seconds`.
 
         Raises:
-            OSError: there was no handshake.
+            OSError: the handshake failed or took too long.
         """
         protocol, reader = self._protocol()
         transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
@@ -65,10 +66,10 @@ class StreamOpener:
         return self._bounded(reader, protocol, transport)
 
     async def opened(self, host: str, port: int, tls: ssl.SSLContext | None, seconds: float) -> Streams:
-        """Of a connection to there, which may take so long.
+        """Connect to `host` and `port` within `seconds`, TLS handshake included, and return the streams.
 
         Raises:
-            OSError: there is none.
+            OSError: the connection failed or took too long.
         """
         protocol, reader = self._protocol()
         async with asyncio.timeout(seconds):
@@ -76,19 +77,22 @@ class StreamOpener:
         return self._bounded(reader, protocol, transport)
 
     def _protocol(self) -> tuple[_ChunkProtocol, asyncio.StreamReader]:
-        reader = asyncio.StreamReader(limit=self._unread_bytes // 2)  # it stops reading at twice that
+        reader = asyncio.StreamReader(limit=self._unread_bytes // 2)  # a StreamReader pauses at twice its limit
         return _ChunkProtocol(reader), reader
 
     def _bounded(self, reader: asyncio.StreamReader, protocol: _ChunkProtocol, transport: asyncio.Transport) -> Streams:
         transport.set_write_buffer_limits(high=self._unread_bytes)
-        if hasattr(transport, "set_read_buffer_limits"):  # with TLS: of what is not decrypted yet
+        if hasattr(transport, "set_read_buffer_limits"):  # only with TLS: limits the bytes that are not decrypted yet
             transport.set_read_buffer_limits(high=self._unread_bytes)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return Streams(reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop()))
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes, a chunk at a time: joined whole, they would be copied into memory that is new to the process."""
+    """Yield the bytes of `pieces` in chunks of `CHUNK_BYTES`.
+
+    Joining all pieces at once would copy them into one large block of memory that is new to the process.
+    """
     waiting: list[bytes | memoryview] = []
     size = 0
     for piece in pieces:
@@ -104,9 +108,10 @@ def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def let_go(error: BaseException | None) -> None:
-    """Clear the frames that an error has passed through, and its causes.
+    """Clear the stack frames in the tracebacks of an error and of its causes.
 
-    They refer to the streams, which keep the error of their end: their buffers would wait for the garbage collector.
+    The frames refer to the streams, and a stream keeps the error that ended it. Without clearing, this cycle would keep
+    the streams' buffers until the garbage collector runs.
     """
     while error is not None:
         traceback.clear_frames(error.__traceback__)
@@ -114,7 +119,7 @@ def let_go(error: BaseException | None) -> None:
 
 
 class _ChunkProtocol(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
-    """Reads into one buffer for all connections: each chunk is copied out of it before the next is read."""
+    """Protocol that reads into one buffer for all connections and copies each chunk out before the next read."""
 
     _chunk = memoryview(bytearray(CHUNK_BYTES))
 

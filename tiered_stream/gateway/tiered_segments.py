@@ -1,4 +1,4 @@
-"""What the gateway knows of the tiered segments, by its own login; given out to whom a broker has authorized."""
+"""The gateway's knowledge of tiered segments, from its own login; only clients that a broker authorized get it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 
-_TOPICS_SECONDS = 1.0  # the least time between two looks at all topics, for ids that are not known
+_TOPICS_SECONDS = 1.0  # minimum time between two listings of all topics because of an unknown topic id
 
 
 class TieredSegments:
-    """What the locator `metadata-topic` knows, for many threads and for topics that come and go.
+    """Thread-safe wrapper of the locator `metadata-topic`, for topics that are created and deleted meanwhile.
 
-    A partition is looked at by one thread at a time, and others wait for what it finds. A partition whose leader did
-    not answer is tried again in a thread of its own, and nobody waits for it meanwhile.
+    One thread at a time refreshes a partition, and other threads wait for its result. If a partition's leader did not
+    answer, a background thread tries again, and requests do not wait for that partition.
 
     Args:
-        fresh_seconds: for so long, what is known of a partition is taken to be so. What was tiered since then is read
-            from the brokers.
-        faulty: what cannot be known is told there.
-        snapshots: where what the metadata topic told is kept.
+        fresh_seconds: time for which the known segments of a partition are used without a refresh. Clients read
+            offsets that were tiered since then from the brokers.
+        faulty: records the partitions whose segments cannot be found out.
+        snapshots: store for what was read from the metadata topic; None: nothing is stored.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class TieredSegments:
         self._retries = ThreadPoolExecutor(1, thread_name_prefix="silent-leaders")
 
     def follow_all(self) -> None:
-        """Read what the metadata topic says of every topic, so that the first requests need not wait for it.
+        """Read the metadata topic for all topics, so that the first requests need not wait for it.
 
         Raises:
-            BrokerError: nothing can be asked of any partition.
+            BrokerError: the brokers cannot be asked, or every partition has failed.
         """
         by_leader: dict[int, dict[TopicPartition, UUID]] = defaultdict(dict)
         for name, topic in self._client.metadata().items():
@@ -83,15 +83,15 @@ class TieredSegments:
         self._faulty.keep(everywhere)
         with self._lock:
             self._seen = {each: seen for each, seen in self._seen.items() if each in everywhere}
-        with suppress(UnknownTopicError):  # it went just now
+        with suppress(UnknownTopicError):  # a topic was deleted just now
             self._locator.follow(everywhere)
-        for led in by_leader.values():  # so that no request waits for a leader that it does not ask
+        for led in by_leader.values():  # one look per leader: no request waits for a leader that it does not need
             self._look(led)
         if (fault := self._faulty.fault_of_all(everywhere)) is not None:
             raise fault
 
     def topic_names(self, topic_ids: Collection[UUID]) -> dict[UUID, str]:
-        """The names of those of the topics that exist.
+        """Return the topics' names by id; topics that do not exist are left out.
 
         Raises:
             BrokerError: the brokers cannot be asked.
@@ -107,7 +107,10 @@ class TieredSegments:
         return names
 
     def existing(self, named: Mapping[K, TopicPartition]) -> dict[K, TopicPartition]:
-        """Those of the partitions that the brokers told of last: one that is not there costs others nothing."""
+        """Return the entries of `named` whose partition exists according to the newest known cluster metadata.
+
+        Without this, one missing partition would fail a request for all of them.
+        """
         counts: dict[str, Collection[int]] = {}
         for topic in {partition.topic for partition in named.values()}:
             known = self._client.topic(topic)
@@ -115,18 +118,18 @@ class TieredSegments:
         return {each: partition for each, partition in named.items() if partition.partition in counts[partition.topic]}
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermarks of now, where the leader says so.
+        """Return the current high watermarks of the partitions whose leaders answer.
 
         Raises:
-            BrokerError: as `BrokerOffsetReader.each`.
+            BrokerError: no broker can be asked.
         """
         return self._each(LATEST, partitions)
 
     def local_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the leaders' own disks begin, where the leader says so; -1: nowhere.
+        """Return each partition's first offset on its leader's own disk, for leaders that answer; -1: none is there.
 
         Raises:
-            BrokerError: as `BrokerOffsetReader.each`.
+            BrokerError: no broker can be asked.
         """
         return self._each(EARLIEST_LOCAL, partitions)
 
@@ -138,8 +141,12 @@ class TieredSegments:
         return answer.found
 
     def visible(self, partitions: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, Visible]:
-        """The segments that count, sorted and disjoint, by partition; none where they cannot be known, or where the
-        topic now has another id.
+        """Return the segments that count, sorted and disjoint, by partition.
+
+        A partition is left out if its segments cannot be found out, or if its topic no longer has the given id.
+
+        Args:
+            partitions: topic ids by partition.
         """
         self._look(partitions)
         known = partitions.keys() - self._faulty.are_silent(partitions)
@@ -148,7 +155,10 @@ class TieredSegments:
         return {each: view.visible for each, view in seen.items() if view.topic_id == partitions[each]}
 
     def _look(self, partitions: Mapping[TopicPartition, UUID]) -> None:
-        """See to it that what is known of the partitions is fresh, where their leaders are there to be asked."""
+        """Refresh the known segments of partitions that are out of date, except partitions whose leader is silent.
+
+        Partitions that another thread is refreshing are waited for.
+        """
         look: Future[None] = Future()
         silent = self._faulty.are_silent(partitions)
         with self._lock:
@@ -190,22 +200,28 @@ class TieredSegments:
         self._faulty.tell(partitions, answer.faults)
 
     def _is_fresh(self, partition: TopicPartition, topic_id: UUID, oldest: float) -> bool:
-        # An id that we do not know the topic by is of a topic that was made again: the broker knows it.
+        # Another topic id than the known one means that the topic was deleted and created again.
         seen = self._seen.get(partition)
         return seen is not None and seen[0] >= oldest and seen[1].topic_id == topic_id
 
     def expect(self, visible: Mapping[TopicPartition, Visible], ranges: PartitionRanges) -> None:
-        """Spare `location` of these offsets, for read_committed, what can be asked for all of them together."""
+        """Ask brokers in one round for what `location` needs of these offset ranges in read_committed mode.
+
+        Later calls of `location` then need no requests of their own for it.
+        """
         self._locator.expect(visible, ranges)
 
     def location(
         self, visible: Visible, at: int, wanted: OffsetRange, topic_id: UUID, committed: bool
     ) -> SegmentLocation:
-        """Where `wanted`, which lies in `visible[at]`, is.
+        """Return the bytes that hold the offset range `wanted` of the segment `visible[at]`.
+
+        Args:
+            committed: include the aborted transactions of the range.
 
         Raises:
-            StorageError, BrokerError, CorruptDataError: an index, or what lies beyond the tier, cannot be had.
-            DataLossError: the topic now has another id.
+            StorageError, BrokerError, CorruptDataError: an index, or an offset behind the tier, cannot be read.
+            DataLossError: the segment belongs to a topic with another id.
         """
         segment = visible[at].segment
         if segment.topic_id != topic_id:
@@ -213,11 +229,11 @@ class TieredSegments:
         return self._locator.location(visible, at, wanted, committed=committed)
 
     def cut(self, location: SegmentLocation, target_bytes: int) -> Sequence[SegmentLocation]:
-        """As `Locator.cut`."""
+        """Cut a location where record batches begin, into parts of about `target_bytes` (see `Locator.cut`)."""
         return self._locator.cut(location, target_bytes)
 
     def close(self) -> None:
-        """Let go of threads; the client and the fetcher stay their owner's."""
+        """Stop the threads; the caller still has to close the client and the fetcher."""
         self._retries.shutdown(wait=False, cancel_futures=True)
         self._locator.close()
 

@@ -1,7 +1,7 @@
-"""Turns of work for many clients: who has had the least of late goes first, and who has had much leaves room to others.
+"""Fair turns of work for many clients: clients with the least recent work go first, heavy clients leave room to others.
 
-Names are found out by threads, of which there are few. A client that asks for much gets its answer in pieces: while
-others wait its turn ends after a moment, and its answer tells it to ask for the rest.
+Few threads locate segments for all clients. So a client that asks for much gets several short responses: while other
+clients wait, its turn ends after a moment, and its response makes it ask again for the rest.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 TURN_SECONDS = 0.05
-"""How long a turn lasts while others wait."""
+"""Length of a turn while other clients wait."""
 
 _HEAVY_SECONDS = 0.2
 _HALF_LIFE_SECONDS = 1.0
 
 
 class Spent:
-    """The seconds of work that one client has had; half of them are forgotten in a second."""
+    """Seconds of recent work for one client, with a half-life of 1 s."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
         self._at = time.monotonic()
 
     def seconds(self) -> float:
-        """What is not forgotten yet."""
+        """Return the seconds of recent work, decayed up to now."""
         now = time.monotonic()
         self._seconds *= 0.5 ** ((now - self._at) / _HALF_LIFE_SECONDS)
         self._at = now
         return self._seconds
 
     def add(self, seconds: float) -> None:
-        """It has had so much more."""
+        """Add seconds of work that the client has just had."""
         self._seconds = self.seconds() + seconds
 
 
 class Turns:
-    """Serves one event loop; `others_wait` may be asked by any thread.
+    """Queue for turns of work, used from one event loop; only `others_wait` may be called from any thread.
 
     Args:
-        at_once: how many turns there are at the same time.
-        heavy: how many of them clients may have that have had much.
+        at_once: how many turns may run at the same time.
+        heavy: how many of these turns may go to clients with more than 0.2 s of recent work.
     """
 
     def __init__(self, at_once: int, heavy: int) -> None:
@@ -54,12 +54,12 @@ class Turns:
         self._waiting: dict[bool, list[tuple[float, int, asyncio.Future[None]]]] = {True: [], False: []}
 
     def others_wait(self) -> bool:
-        """Whether somebody waits for a turn."""
+        """Return whether a client waits for a turn."""
         return any(self._waiting.values())
 
     @asynccontextmanager
     async def turn(self, spent: Spent) -> AsyncIterator[None]:
-        """Wait for a turn; what it takes counts as `spent`."""
+        """Wait for a turn, and add its duration to the client's `spent` when the context ends."""
         seconds = spent.seconds()
         heavy = seconds > _HEAVY_SECONDS
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -84,7 +84,7 @@ class Turns:
             line = self._waiting[heavy]
             while line and (line[0][2].done() or (self._free and (self._free_heavy or not heavy))):
                 granted = heapq.heappop(line)[2]
-                if not granted.done():  # else who waited has gone
+                if not granted.done():  # a done future belongs to a client that no longer waits
                     self._free -= 1
                     self._free_heavy -= heavy
                     granted.set_result(None)

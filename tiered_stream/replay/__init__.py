@@ -1,6 +1,6 @@
-"""What topics held from one time to another: planned, run, and gone on with.
+"""Replay: plan, run and resume a read of topics between two times.
 
-The package and the function `run_replay.replay` bear one name, so the package can be called.
+The package has the same name as the function `run_replay.replay`, so calling the package calls the function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Both sides as sums by buckets of offsets, joined: no record leaves the task that reads it, and all are read once.
+"""Comparison of topic and table by sums of row hashes: all records are read once, and none leaves its task.
 
-Where they differ, a partition's first differing bucket is read again, row by row, and then one record.
+For a partition that differs, the first differing bucket of offsets is read again row by row, and then one record.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from tiered_stream.replay.sums_source import HASHES, HASHING, SOURCE, SUMS, Hash
 from tiered_stream.replay.verify_report import ColumnDifference, Difference, Kind
 
 MOST_CONDITIONS = 200
-"""Partitions whose offsets a filter names one by one, so that Delta leaves out files; for more it has one range."""
+"""Maximum number of partitions for which a filter has each partition's offsets, so that Delta can skip files.
+
+For more partitions, the filter has one offset range for all of them.
+"""
 AT_ONCE = 32
-"""Partitions whose buckets are read again together."""
+"""Number of partitions whose differing buckets are read again in one Spark query."""
 
 OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
-"""The names that columns have in the source."""
+"""Names of Kafka's columns in a table that names them as the source does."""
 _KEYS = list(SUMS[:3])
 _FIGURES = SUMS[3:]
 _ROW_KEYS = list(HASHES[:3])
@@ -38,7 +41,7 @@ _KIND = """CASE
     WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
 END"""
 _WINDOW = 64
-"""Bytes of a value that come to the driver: those around the first that differs."""
+"""Number of a value's bytes that are sent to the driver, around the first differing byte."""
 _SHOWN = 24
 _TEXTS = {
     "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
@@ -50,7 +53,10 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class Sides:
-    """The topic and the table, as rows of `Hashing.answer`."""
+    """The two sides of a comparison, topic and table, as DataFrames of records, hashes or sums.
+
+    `times`: compare only records with these timestamps; None: all.
+    """
 
     spark: SparkSession
     settings: Mapping[str, str]
@@ -58,25 +64,25 @@ class Sides:
     times: TimeRange | None
 
     def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
-        """What one of our sources gives of the ranges."""
+        """Return the topic's rows in the ranges, as one of our Spark sources (`source`) gives them."""
         headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
         given = {**narrowed(self.settings, ranges), **headers, **options}
         return self.spark.read.format(source).options(**given).load()
 
     def topic_hashed(self, ranges: Ranges, *, each_row: bool) -> DataFrame:
-        """The topic's sums, some of the same bucket, or its rows' hashes."""
+        """Return the topic's sums of row hashes, or its row hashes if `each_row`; a bucket may have several sums."""
         hashing = Hashing(self.table.columns, self.times, each_row)
         return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
 
     def table_rows(self, condition: str) -> DataFrame:
-        """The table's rows for which the condition holds, none outside of the times."""
+        """Return the table's rows for which an SQL condition holds and whose timestamps are within the times."""
         rows = self.table.rows.where(condition)
         return rows if self.times is None else rows.where(timestamps_within(self.times))
 
     def table_sums(self, scope: Scope) -> DataFrame:
-        """The table's sums, with the `lowest` and the `highest` offset of each.
+        """Return the table's sums of row hashes by bucket, each with its `lowest` and `highest` offset.
 
-        Where the scope depends on the table, rows outside of it are there too: their bucket is null.
+        If the scope depends on the table, sums of rows outside of the scope are included, with a null bucket.
         """
         bounds = scope.table_bounds()
         condition = _of_topics(bounds) if scope.needs_table else within(bounds)
@@ -97,7 +103,7 @@ class Sides:
 
 
 def within(bounds: Bounds) -> str:
-    """SQL that holds for the rows within the bounds, and for no others unless there are many partitions."""
+    """Return an SQL condition for rows within the bounds; with many partitions, it also holds for some other rows."""
     if len(bounds) <= MOST_CONDITIONS:
         return exactly_within(bounds)
     low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
@@ -105,7 +111,11 @@ def within(bounds: Bounds) -> str:
 
 
 def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
-    """SQL that holds for the rows within the bounds; `names`: what the table calls Kafka's columns."""
+    """Return an SQL condition that holds exactly for the rows within the bounds.
+
+    Args:
+        names: the table's names of Kafka's columns.
+    """
     number, offset = (_identifier(names[name]) for name in ("partition", "offset"))
     topics: dict[str, list[str]] = {}
     for partition, (start, end) in sorted(bounds.items()):
@@ -116,7 +126,11 @@ def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
 
 
 def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) -> str:
-    """SQL that holds for the rows with these timestamps; `names` as in `exactly_within`."""
+    """Return an SQL condition that holds for the rows with timestamps within the times.
+
+    Args:
+        names: the table's names of Kafka's columns.
+    """
     timestamp = _identifier(names["timestamp"])
     end = "" if times.to_ms is None else f" AND {timestamp} < timestamp_millis({times.to_ms})"
     return f"{timestamp} >= timestamp_millis({times.from_ms}){end}"
@@ -142,14 +156,17 @@ def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
 
 
 def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
-    """From the lowest to the highest offset that the sums are of, by partition."""
+    """Return the range from the lowest to the highest offset in the sums of a table, by partition."""
     rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
     return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A partition's sums: records on both sides, rows of the table outside, and the buckets that differ, inclusive."""
+    """Result for one partition: numbers of compared records, of table rows outside of the scope, and differing buckets.
+
+    `first` and `last` are the first and the last bucket that differ; None: no bucket differs.
+    """
 
     topic_records: int = 0
     table_records: int = 0
@@ -160,14 +177,14 @@ class Compared:
 
     @property
     def differing_offsets(self) -> OffsetRange | None:
-        """From the first to the last bucket that differs."""
+        """Return the offsets from the first to the last bucket that differs, or None if no bucket differs."""
         if self.first is None or self.last is None:
             return None
         return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
 
 
 def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
-    """The sums of both sides, by partition; of those on one side only, too."""
+    """Compare the sums of topic and table; return the result by partition, also for partitions of one side only."""
     added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
     joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
     equal = " AND ".join(f"topic_{name} <=> {name}" for name in _FIGURES)
@@ -185,16 +202,17 @@ def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared
 
 
 def _partition(row: Row) -> TopicPartition:
-    """That of its columns `topic` and `partition`."""
+    """Return the partition that a row's columns `topic` and `partition` name."""
     return TopicPartition(row["topic"], row["partition"])
 
 
 def first_differences(
     sides: Sides, bounds: Bounds, sums: Mapping[TopicPartition, Compared], offsets: Ranges
 ) -> dict[TopicPartition, Difference]:
-    """By partition whose sums differ, the first offset that differs within the table's bounds and the topic's offsets.
+    """Return the first difference of each partition whose sums differ.
 
-    The first differing bucket of each is read again on both sides. A partition is left out when nothing differs then.
+    It reads the first differing bucket of each partition again on both sides, within the table's `bounds` and the
+    topic's `offsets`. A partition is left out if nothing differs any more.
     """
     firsts = {each: compared.first * BUCKET for each, compared in sums.items() if compared.first is not None}
     table, topic = {}, {}
@@ -244,7 +262,11 @@ def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
 def _column_differences(
     sides: Sides, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
-    """What differs in one record of each partition, of which there is one on either side."""
+    """Return the columns that differ in one record of each partition.
+
+    Args:
+        offsets: offset of the record by partition; topic and table have one row each of it.
+    """
     columns = sides.table.columns
     ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
     bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
@@ -259,7 +281,7 @@ def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
 
 
 def _window(column: str) -> str:
-    """SQL: null where both sides are the same; else their sizes, and what they have where they first differ."""
+    """Return an SQL expression: null if a column is equal on both sides, else the sizes and first differing bytes."""
     ours, theirs = f"topic_{column}", f"table_{column}"
     longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
     topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
@@ -285,7 +307,14 @@ def _time(text: bytes | None) -> str:
 
 
 def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
-    """A value in short: all of it, or where it differs; `window` begins at `start`, `same` bytes of it are equal."""
+    """Return a short text for a value: the whole value, or its bytes from the first difference on.
+
+    Args:
+        window: bytes of the value around the first difference; None: the value is null.
+        size: size of the whole value.
+        start: position of the window in the value.
+        same: number of equal bytes at the beginning of the window.
+    """
     if window is None:
         return "null"
     if size is not None and size <= _SHOWN:

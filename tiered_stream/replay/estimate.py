@@ -1,6 +1,6 @@
-"""What a replay will read, said before anything is read, with what its times and its end leave open.
+"""Estimate of what a replay will read, before it reads anything, with notes on what `--exact` would change.
 
-Planned micro-batch by micro-batch, as the run plans it.
+It plans all micro-batches one by one, in the same way as the run.
 """
 
 from __future__ import annotations
@@ -27,21 +27,25 @@ from tiered_stream.replay.times import show_range
 
 @dataclass(slots=True)
 class PartitionEstimate(PartitionCost):
-    """`after_end` offsets lie between Kafka's end for `to` and the log's; what is `skipped`, an exact replay skips."""
+    """Estimate of what a replay reads of one partition.
+
+    `after_end`: number of offsets from the first record at or after `to` up to the log's end. `skipped`: number of
+    offsets that an exact replay need not read.
+    """
 
     after_end: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate(ReadCost):
-    """Of a whole replay."""
+    """Estimate of what a whole replay reads."""
 
     plan: ReplayPlan = field(repr=False)
     partitions: Sequence[PartitionEstimate]
     TOTALS: ClassVar[tuple[str, ...]] = (*ReadCost.TOTALS, "after_end")
 
     def notes(self) -> list[str]:
-        """What the figures do not say."""
+        """Return notes on what the figures do not show: what `--exact` reads or would read behind `--to`."""
         exact, behind = self.plan.arguments.exact, self.total("after_end")
         if not behind:
             if exact or self.plan.times.to_ms is None:
@@ -56,7 +60,7 @@ class Estimate(ReadCost):
         ]
 
     def to_json(self) -> str:
-        """The whole of it, for programs."""
+        """Return the whole estimate as JSON."""
         plan = self.plan
         found: dict[str, Any] = {
             "name": plan.name,
@@ -73,7 +77,11 @@ class Estimate(ReadCost):
 def estimate(
     plan: ReplayPlan, settings: Mapping[str, str], tasks: int, max_bytes_per_second: int | None, prices: Prices
 ) -> Estimate:
-    """What the plan reads; nothing is written. `settings` are those of the run's query (`Target.settings`).
+    """Estimate what a plan reads; write nothing.
+
+    Args:
+        settings: the settings of the query that runs the plan (`Target.settings`).
+        tasks: number of parallel tasks.
 
     Raises:
         DataLossError: a log or an archive does not hold the plan's offsets.
@@ -95,7 +103,7 @@ def estimate(
 
 
 def _splits(options: Options, source: LogSource) -> Iterator[Split]:
-    """Those of all micro-batches."""
+    """Yield the splits of all micro-batches of the replay."""
     planner = StreamPlanner(options, source.offset_reader, source.locator)
     planner.prepare_for_available_now()
     start = planner.initial()
@@ -105,7 +113,10 @@ def _splits(options: Options, source: LogSource) -> Iterator[Split]:
 
 
 def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, int]:
-    """By partition that has any, the offsets between the first record at or after `to` and the log's end."""
+    """Count the offsets from the first record at or after `to` up to the log's end, by partition.
+
+    Partitions without such a record are left out.
+    """
     if plan.times.to_ms is None:
         return {}
     found = reader.for_timestamps(dict.fromkeys(plan.ranges, plan.times.to_ms))
@@ -114,6 +125,6 @@ def _after_end(plan: ReplayPlan, reader: OffsetReader) -> dict[TopicPartition, i
 
 
 def render(estimate: Estimate) -> RenderableType:
-    """The figures of each partition, their sums, and what they mean, for a terminal."""
+    """Return the figures of each partition, their sums and notes for a terminal."""
     title = f"replay {estimate.plan.name}: {show_range(estimate.plan.times)}"
     return render_cost(estimate, title, estimate.notes())

@@ -1,4 +1,4 @@
-"""How far a replay is, while it runs: a bar on a terminal, elsewhere a line a minute."""
+"""Progress of a running replay: a bar on a terminal, or else one line per minute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tiered_stream.replay.replay_plan import ReplayPlan
 log = logging.getLogger(__name__)
 
 Follow = Callable[[StreamingQuery, ReplayPlan, MetricsReceiver], None]
-"""Waits for a query's end, and shows how far it is; raises what ends it early."""
+"""Function that waits for a query's end and shows its progress; it raises the error that ends the query early."""
 
 _SECONDS_BETWEEN_LOOKS = 1
 _SECONDS_BETWEEN_LINES = 60.0
@@ -31,7 +31,11 @@ _SECONDS_BETWEEN_LINES = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a replay is. `begun` offsets were behind it when this run started; `seconds` are of this run."""
+    """Progress of a replay.
+
+    `offsets` and `partitions` are totals. `done` and `partitions_done` are finished, also by earlier runs. `begun`:
+    offsets that were done when this run started. `seconds`: duration of this run so far.
+    """
 
     offsets: int
     done: int
@@ -43,7 +47,7 @@ class Standing:
 
     @property
     def seconds_left(self) -> float | None:
-        """At this run's rate; None: it is too early to tell."""
+        """Return the estimated seconds left at this run's rate, or None if nothing is done yet."""
         passed = self.done - self.begun
         return (self.offsets - self.done) * self.seconds / passed if passed > 0 else None
 
@@ -66,7 +70,7 @@ def _time_left(seconds: float | None) -> str:
 
 
 class Standings:
-    """Where a replay stands, by Spark's progress of micro-batches and the tasks' counters."""
+    """Calculator of a replay's progress, from Spark's progress of micro-batches and the tasks' counters."""
 
     def __init__(self, plan: ReplayPlan, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan = plan
@@ -74,10 +78,10 @@ class Standings:
         self._start = clock()
         self._begun: int | None = None
         self._ends: dict[TopicPartition, int] = {each: offsets.start for each, offsets in plan.ranges.items()}
-        self._records_before = 0  # when the last micro-batch ended
+        self._records_before = 0  # records that were read when the last micro-batch ended
 
     def batch_ended(self, start: PartitionOffsets, end: PartitionOffsets, metrics: ReadMetrics) -> None:
-        """Take in what Spark says of a finished micro-batch; `metrics` are the counters up to its end."""
+        """Record the start and end offsets of a finished micro-batch; `metrics` are the counters up to its end."""
         if self._begun is None:
             self._begun = self._passed(start)
         if any(self._ends.get(partition) != offset for partition, offset in end.items()):
@@ -85,7 +89,7 @@ class Standings:
             self._records_before = metrics.records
 
     def standing(self, metrics: ReadMetrics) -> Standing:
-        """Where it stands, `metrics` being the counters of this run so far."""
+        """Return the current progress; `metrics` are the counters of this run so far."""
         passed, total = self._passed(self._ends), self._plan.offsets
         under_way = min(max(0, metrics.records - self._records_before), total - passed)
         done = [partition for partition, offsets in self._plan.ranges.items() if self._ends[partition] >= offsets.end]
@@ -99,7 +103,10 @@ class Standings:
 
 
 def follower(console: Console, clock: Callable[[], float] = time.monotonic) -> Follow:
-    """Shows a query's progress on the console until it ends. Ctrl-C stops the query, and is raised again."""
+    """Return a function that shows a query's progress on the console until the query ends.
+
+    On Ctrl-C or another error, the function stops the query and raises the error again.
+    """
 
     def follow(query: StreamingQuery, plan: ReplayPlan, receiver: MetricsReceiver) -> None:
         standings = Standings(plan, clock)
@@ -141,7 +148,7 @@ def _standing(standings: Standings, query: StreamingQuery, receiver: MetricsRece
     for source in (progress.sources if progress else [])[:1]:
         end = source_offsets(source.endOffset)
         if progress is not None and end is not None:
-            # Tasks of the next micro-batch may have reported before this one's progress is looked at.
+            # Tasks of the next micro-batch may have reported already, so their counters are subtracted.
             by_then = metrics.since(receiver.later_than((str(progress.id), progress.batchId)))
             standings.batch_ended(source_offsets(source.startOffset) or {}, end, by_then)
     return standings.standing(metrics)

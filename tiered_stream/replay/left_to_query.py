@@ -1,7 +1,7 @@
-"""What a replay leaves to the streaming query that lands in the same table: all that the query is still to land.
+"""Offsets that a replay leaves to the streaming query that lands in the same table, because the query will land them.
 
-A query's checkpoint says up to which offset of each partition its table has the rows. A replay beyond that would bring
-rows that the query brings again. A parked table has the rows only up to the first offset that it lacks.
+A query's checkpoint shows up to which offset of each partition its table has the rows. If a replay went further, the
+query would land the same rows again. A parked table has all rows only up to the first offset that it lacks.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ _MOST_NAMED = 10
 def without_what_is_left(
     open_folder: Callable[[str], Folder], checkpoint: str, ranges: PartitionRanges
 ) -> PartitionRanges:
-    """Return the ranges up to where the query has landed them; a warning names what is left to the query.
+    """Return the ranges up to the offsets that the query has landed; log a warning about offsets left to the query.
 
-    `checkpoint` is the query's; in a path with `{topic}` each topic has a query of its own. A query that has planned no
-    micro-batch yet gets nothing.
+    If the query has not planned a micro-batch yet, nothing is left to it.
+
+    Args:
+        open_folder: opens a checkpoint folder; errors of opening and reading it are raised unchanged.
+        checkpoint: the query's checkpoint; a path with `{topic}` stands for one query for each topic.
 
     Raises:
         ConfigurationError: everything is left to the query.
-        CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has a version that is not known
-            here.
-        Others: as opening and reading the folder does.
+        CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
     landed: dict[str, dict[TopicPartition, int] | None] = {}
     for topic in {partition.topic for partition in ranges}:
@@ -61,10 +62,10 @@ def without_what_is_left(
 
 
 def landed_offsets(folder: Folder) -> dict[TopicPartition, int] | None:
-    """Return up to where the tables of a query have the rows, by partition; None: the query has not begun.
+    """Return the offset, by partition, up to which a query's tables have all rows; None: the query has not begun.
 
     Raises:
-        CorruptDataError, UnsupportedDataError: a file is damaged, or has a version that is not known here.
+        CorruptDataError, UnsupportedDataError: a file of the checkpoint is damaged, or has an unknown version.
     """
     checkpoint = SparkCheckpoint(folder)
     batch = checkpoint.last_committed()

@@ -1,4 +1,4 @@
-"""librdkafka's errors: what may pass is tried again, what does not is an error of our own tree, with what to do."""
+"""Handling of librdkafka's errors: temporary errors are retried, others become errors of our own with advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiered_stream import errors
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
-"""Kafka's `default.api.timeout.ms`."""
+"""Time for which a call is tried again; the same as Kafka's default of `default.api.timeout.ms`."""
 _PAUSE_SECONDS = 0.2
 
 _FENCED = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
@@ -46,10 +46,13 @@ _REFUSED_RECORDS = {
 
 
 def again(call: Callable[[], T], doing: str) -> T:
-    """What the call gives, called again while that may help.
+    """Return the result of `call`, which is called again for up to 60 s while its error is temporary.
+
+    Args:
+        doing: the action for the error message (see `target_fault`).
 
     Raises:
-        BrokerError, ConfigurationError: as `target_fault`.
+        BrokerError, ConfigurationError: the error is not temporary, or the time is over.
     """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -63,14 +66,18 @@ def again(call: Callable[[], T], doing: str) -> T:
 
 
 def error_of(exception: KafkaException) -> KafkaError:
-    """What librdkafka says."""
+    """Return librdkafka's error from an exception."""
     error = exception.args[0]
     assert isinstance(error, KafkaError)
     return error
 
 
 def target_fault(error: KafkaError, doing: str) -> errors.TieredStreamError:
-    """The error to raise; `doing` says what of which topic, as `producing to orders-copy`."""
+    """Return our own error for an error of librdkafka, with advice.
+
+    Args:
+        doing: the action and the topic for the message, such as `producing to orders-copy`.
+    """
     code, said, kafka = error.code(), f"{doing}: {error.str()}", f"(Kafka: {error.name()})"
     if code in _FENCED:
         return errors.BrokerError(

@@ -1,7 +1,7 @@
-"""The splits of one source partition into the target's topic, in order, from where the replay has come to.
+"""Production of one source partition's splits into the target topic, in order, from the replay's position on.
 
-librdkafka's producer is idempotent, with transactions or without. Either way records come into the target between
-`begin` and `commit`, and `commit` commits the source's next offset with them.
+librdkafka's producer is idempotent, with or without transactions. In both cases records are produced between `begin`
+and `commit`, and `commit` also commits the source's next offset.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tiered_stream.storage.throttle import Pace, pace_of
 
 COMMIT_BYTES = 16 << 20
 _SLICE_BYTES = 64 << 10
-"""How much is produced between two looks at the clock."""
+"""Number of bytes that are produced before the time is checked again."""
 _ANY_PARTITION = -1
 _FULL_QUEUE_SECONDS = 0.1
 _ABORT_SECONDS = 5.0
@@ -37,14 +37,16 @@ _ABORT_SECONDS = 5.0
 def produce_splits(
     splits: Sequence[Split], options: Options, writes: TopicWrites, report: Callable[[ReadMetrics], None]
 ) -> ReadMetrics:
-    """Produce what the splits, all of one source partition and in order, hold beyond the replay's position.
+    """Produce the records of the splits that lie behind the replay's position; return what reading them cost.
 
-    `report` is told what each split cost.
+    Args:
+        splits: splits of one source partition, in offset order.
+        report: called with the metrics of each split.
 
     Raises:
-        DataLossError: the target's cluster no longer knows the position.
-        UnsupportedDataError: a record cannot be produced as it is.
-        TieredStreamError: as `read.read_split`, and what the target says.
+        DataLossError: the target's cluster no longer has the position.
+        UnsupportedDataError: a record cannot be produced unchanged.
+        TieredStreamError: a split cannot be read (see `read.read_split`), or the target refuses a request.
     """
     source, total = splits[0].topic_partition, ReadMetrics()
     with closing(PositionGroup(writes, source, stable=True)) as group:
@@ -68,7 +70,7 @@ def produce_splits(
 
 
 class TargetProducer:
-    """Without transactions: what a crash comes between is produced again, at least once.
+    """Producer without transactions: after a crash, records behind the last committed position are produced again.
 
     Every method raises errors of `tiered_stream.errors`.
     """
@@ -82,25 +84,25 @@ class TargetProducer:
         self._producer = Producer({**writes.producer_of(source), "on_delivery": self._failed})
 
     def open(self) -> None:
-        """Take over from whoever was at this source partition before, where that is possible."""
+        """Fence off an earlier producer of the same source partition; without transactions, do nothing."""
 
     def begin(self) -> None:
-        """Nothing of what is produced from now on is committed."""
+        """Begin a transaction for the records that are produced next; without transactions, do nothing."""
 
     def commit(self, position: Position) -> None:
-        """All that was produced is in the target, and the position is committed."""
-        # It ends: a record that cannot be delivered fails after `delivery.timeout.ms`.
+        """Wait until all produced records are in the target, and commit the position."""
+        # The loop ends, because a record that cannot be delivered fails after `delivery.timeout.ms`.
         while self._producer.flush(PATIENCE_SECONDS):
             self._check_delivery()
         self._check_delivery()
         self._group.commit(position)
 
     def abort(self) -> None:
-        """Take back what was produced since `begin`, where that is possible."""
+        """Discard the records produced since `begin`; without transactions, only records that wait for delivery."""
         self._producer.purge()
 
     def produce(self, rows: pa.RecordBatch) -> None:
-        """Hand over records; they are on their way when this returns."""
+        """Hand records to librdkafka, which sends them in the background."""
         produce, topic, partition = self._producer.produce, self._topic, self._partition
         for offset, key, value, timestamp, headers in _records(rows):
             while True:
@@ -125,9 +127,9 @@ class TargetProducer:
 
 
 class TransactionalProducer(TargetProducer):
-    """In transactions (KIP-98), the position one of their offsets (KIP-447).
+    """Producer with transactions (KIP-98), which commit the position together with the records (KIP-447).
 
-    The transactional id is the source partition's, so that one task at a time can commit for it.
+    Each source partition has its own transactional id, so that only one task at a time can commit for it.
     """
 
     def open(self) -> None:
@@ -145,14 +147,14 @@ class TransactionalProducer(TargetProducer):
         try:
             self._producer.abort_transaction(_ABORT_SECONDS)
         except KafkaException:
-            pass  # the next one to open it, or its timeout, aborts it
+            pass  # the next producer with this id, or the transaction's timeout, aborts it
 
     def _again(self, call: Callable[[], object]) -> None:
         def checked() -> None:
             try:
                 call()
             except KafkaException:
-                # What became of a record says more than that its transaction failed.
+                # The error of a record's delivery says more than the failed transaction.
                 self._check_delivery()
                 raise
 
@@ -160,12 +162,12 @@ class TransactionalProducer(TargetProducer):
 
 
 def target_producer(writes: TopicWrites, source: TopicPartition, group: PositionGroup) -> TargetProducer:
-    """The producer that was asked for."""
+    """Return the producer for a source partition, with transactions if the settings ask for them."""
     return (TransactionalProducer if writes.transactional else TargetProducer)(writes, source, group)
 
 
 class PositionedWriter:
-    """Produces records and commits their position: after `COMMIT_BYTES`, after `seconds`, and when it is told."""
+    """Writer that produces records and commits their position: after `COMMIT_BYTES`, after `seconds`, on `commit`."""
 
     def __init__(
         self,
@@ -184,7 +186,7 @@ class PositionedWriter:
         self._bytes = 0
 
     def produce(self, batch: pa.RecordBatch) -> None:
-        """Produce records, at least one, that follow those before in offset order."""
+        """Produce a batch of at least one record, whose offsets are above all offsets produced before."""
         rows = max(1, batch.num_rows * _SLICE_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             part = batch.slice(start, rows)
@@ -197,11 +199,11 @@ class PositionedWriter:
                 self.commit()
 
     def reach(self, offset: int) -> None:
-        """Everything below the offset is produced."""
+        """Record that all records below `offset` are produced."""
         self._reached = Position(max(offset, self._reached.offset), self._reached.begun_at)
 
     def commit(self) -> None:
-        """What was produced is in the target, and the position is committed."""
+        """Wait until all produced records are in the target, and commit the position if it has changed."""
         if self._reached != self._committed:
             self._begin()
             self._producer.commit(self._reached)
@@ -210,7 +212,7 @@ class PositionedWriter:
             self._bytes = 0
 
     def close(self) -> None:
-        """Take back what is not committed: something has failed."""
+        """Discard the records that are not committed, which exist only if something has failed."""
         if self._begun is not None:
             self._producer.abort()
 
@@ -222,9 +224,9 @@ class PositionedWriter:
 
 
 def _awaited(batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[], None]) -> Iterator[pa.RecordBatch]:
-    """The batches; `idle` is called when one is waited for as long as that.
+    """Yield the batches, and call `idle` whenever the next batch takes longer than `seconds`.
 
-    A transaction must not stay open while storage is slow, or while the pace holds it back.
+    `idle` can then commit, because a transaction must not stay open while the storage or a byte limit delays reading.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="tiered-stream-read") as pool:
         while True:
@@ -238,13 +240,13 @@ def _awaited(batches: Iterator[pa.RecordBatch], seconds: float, idle: Callable[[
 
 
 def check_producible(source: TopicPartition, batch: pa.RecordBatch) -> None:
-    """Whether librdkafka can produce every record as it is.
+    """Check that librdkafka can produce every record of a batch unchanged.
 
     Raises:
-        UnsupportedDataError: it cannot; names the first that it would change.
+        UnsupportedDataError: librdkafka would change a record; the message names the record's offset.
     """
     headers = batch.column("headers")
-    # librdkafka takes 0 for "now".
+    # librdkafka replaces a timestamp of 0 by the current time.
     timeless = pc.indices_nonzero(pc.equal(batch.column("timestamp").cast(pa.int64()), 0))
     nul = pc.match_substring(pc.list_flatten(headers).field("key"), "\0")
     cut_off = pc.list_parent_indices(headers).filter(nul)
@@ -258,7 +260,7 @@ def check_producible(source: TopicPartition, batch: pa.RecordBatch) -> None:
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """Offset, key, value, timestamp in milliseconds and headers of each record."""
+    """Return an iterator over the records: offset, key, value, timestamp in milliseconds, and headers."""
     timestamps = [micros // 1000 for micros in rows.column("timestamp").cast(pa.int64()).to_pylist()]
     columns = [rows.column(name).to_pylist() for name in ("offset", "key", "value")]
     return zip(*columns, timestamps, map(_pairs, rows.column("headers").to_pylist()), strict=True)

@@ -1,4 +1,4 @@
-"""The commands `replay` and `verify`, as `tiered-stream` and the job run them: a command line in, an exit code out."""
+"""Commands `replay` and `verify` of `tiered-stream` and of the job: run a parsed command line, return an exit code."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ERRORS = (errors.TieredStreamError, PySparkException, Py4JError)
 WRONG_INPUT = (
     ConfigurationError, errors.UnknownTopicError, errors.BrokerAuthorizationError, errors.DataLossError,
 )  # fmt: skip
-"""Errors that say, before anything runs, that it cannot be as it was asked for."""
+"""Errors that mean, before anything runs, that the command cannot be run as it was given."""
 
 _JOB = "ingest."
 _LOCAL = {
@@ -58,9 +58,10 @@ _LOCAL = {
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What the command lines of both say: a settings file, which may be the ingest job's, and `name=value` texts.
+    """Command line arguments that `replay` and `verify` share.
 
-    `reads`: what to read, as options of the source.
+    `settings`: a settings file, which may be the ingest job's. `option`: `name=value` texts. `reads`: the topics or
+    partitions to read, as options of the source.
     """
 
     settings: Path | None
@@ -75,7 +76,7 @@ class Command:
         return open_console(stderr=self.json)
 
     def given(self) -> dict[str, str]:
-        """The settings of the file, those of the command line on top.
+        """Return the settings of the file, overridden by the settings of the command line.
 
         Raises:
             ConfigurationError: the file cannot be read, or a text has no `=`.
@@ -84,11 +85,11 @@ class Command:
 
     @contextmanager
     def session(self, name: str) -> Iterator[SparkSession]:
-        """The session that spark-submit has set up, else a local one with Delta; stopped in the end.
+        """Open a Spark session and stop it in the end: spark-submit's session, or else a local one with Delta.
 
         Raises:
-            ConfigurationError: a local session is needed, and Delta for Spark is not installed; or the file of Spark's
-                settings cannot be read, or comes too late, as spark-submit has started the JVM without it.
+            ConfigurationError: a local session is needed, but Delta for Spark is not installed; or the file of Spark's
+                settings cannot be read, or is given although spark-submit has already started the JVM without it.
         """
         from_file = read_spark_properties(self.properties_file) if self.properties_file else {}
         conf = {**from_file, **parse_assignments(self.spark_conf, "--spark-conf")}
@@ -113,7 +114,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayCommand(Command):
-    """The command line; `get_price` is of 1,000 GETs, `gib_price` of a GiB, in US dollars."""
+    """Command line of `replay`; `get_price` is the price of 1,000 GETs, `gib_price` of a GiB, in US dollars."""
 
     from_time: str
     to_time: str | None
@@ -133,17 +134,17 @@ class ReplayCommand(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyCommand(Command):
-    """The command line."""
+    """Command line of `verify`; without a `table`, the table of the ingest job's settings is verified."""
 
     table: str | None
 
 
 def run_replay(command: ReplayCommand) -> int:
-    """Run it; the exit code."""
+    """Run the command `replay`, print its errors, and return the exit code."""
     console, replay = command.console, None
     try:
         settings, now_ms = command.given(), time.time_ns() // 1_000_000
-        parse_range(command.from_time, command.to_time, now_ms)  # what is wrong with it is known before Spark starts
+        parse_range(command.from_time, command.to_time, now_ms)  # refuse wrong times before Spark starts
         with command.session("replay") as spark:
             signal.signal(signal.SIGTERM, signal.default_int_handler)
             replay = _planned(spark, command, settings, now_ms)
@@ -160,7 +161,7 @@ def run_replay(command: ReplayCommand) -> int:
 
 
 def run_verify(command: VerifyCommand) -> int:
-    """Run it; the exit code."""
+    """Run the command `verify`, print its report or errors, and return the exit code."""
     console = command.console
     try:
         settings = command.given()
@@ -193,7 +194,7 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
             "say by --into where the records are to go: a Delta table by its path or its name in the catalog, "
             "kafka:TOPIC, or parquet:FOLDER"
         )
-    # The file's lane is that of the job's table.
+    # The lane in the file is meant for the job's own table only.
     lane = command.lane or (None if command.into else of_the_job(settings, "lane")) or "auto"
     given = paced(spark, of_the_source(settings), command.max_bytes_per_second, command.tasks)
     target = target_of(spark, into, given, lane=lane, tasks=command.tasks)
@@ -208,7 +209,12 @@ def _planned(spark: SparkSession, command: ReplayCommand, settings: Mapping[str,
 
 
 def _query_checkpoint(spark: SparkSession, settings: Mapping[str, str], target: Target) -> str | None:
-    """Return the checkpoint of the ingest job if the target is one of its tables; errors as `lands_in`."""
+    """Return the checkpoint of the ingest job if the target is one of its tables, else None.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        TableError: Spark cannot reach the catalog.
+    """
     job = GivenOptions(settings).with_prefix(_JOB)
     checkpoint, table = job.get("checkpointlocation"), job.get("table")
     if not checkpoint or not table or not isinstance(target, DeltaTarget):
@@ -258,11 +264,14 @@ def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def of_the_source(settings: Mapping[str, str]) -> dict[str, str]:
-    """Without what is the ingest job's own."""
+    """Return the settings without those that only the ingest job uses."""
     return without(settings, JOB_SETTINGS)
 
 
 def of_the_job(settings: Mapping[str, str], name: str) -> str | None:
-    """The ingest job's `table` or `lane`; of a table for each topic, as of none, None."""
+    """Return the ingest job's setting `ingest.<name>` (`table` or `lane`), or None if it is not set.
+
+    A value with `{topic}`, which means a table for each topic, also gives None.
+    """
     value = GivenOptions(settings).with_prefix(_JOB).get(name)
     return None if not value or "{topic}" in value else value

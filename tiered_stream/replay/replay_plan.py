@@ -1,6 +1,6 @@
-"""What a replay reads: offset ranges, fixed once, so that a restart goes on with the same whatever time it is then.
+"""Plan of a replay: offset ranges that are fixed once, so that a restart reads the same ranges at any later time.
 
-The plan lies as JSON in the replay's checkpoint (`replay.store`).
+The plan is stored as JSON in the replay's checkpoint (`replay.store`).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LETTERS = 12
 _OF_THE_QUERY = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
-"""What is about the query whose settings these are, and not about a replay beside it."""
+"""Options that concern only the streaming query that the settings are for, and are left out of a replay."""
 
 
 def starting_at(ranges: Ranges) -> dict[str, str]:
-    """The options of a query that reads the partitions of the ranges and no others, from their starts on."""
+    """Return the options of a query that reads exactly the partitions of the ranges, from the ranges' starts on."""
     assigned: dict[str, list[int]] = {}
     for partition in sorted(ranges):
         assigned.setdefault(partition.topic, []).append(partition.partition)
@@ -40,15 +40,16 @@ def starting_at(ranges: Ranges) -> dict[str, str]:
 
 
 def ends_of(ranges: Ranges) -> dict[TopicPartition, int]:
-    """Where the ranges end."""
+    """Return the end offset (exclusive) of each range, by partition."""
     return {partition: offsets.end for partition, offsets in ranges.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayArguments:
-    """What was asked for, as it was written: a restart has to ask for the same.
+    """Arguments of a replay, as the user wrote them; a restart must have the same arguments.
 
-    `reads` is `subscribe`, `subscribePattern` or `assign` and its value, `target` where the records go.
+    `reads`: the option `subscribe`, `subscribePattern` or `assign`, and its value. `target`: kind and place of the
+    target.
     """
 
     reads: tuple[str, str]
@@ -59,11 +60,11 @@ class ReplayArguments:
     replace: bool = False
 
     def default_name(self) -> str:
-        """The same for the same arguments."""
+        """Return a name derived from the arguments: 12 characters of their hash, the same for the same arguments."""
         return hashlib.sha256(orjson.dumps(asdict(self))).hexdigest()[:_NAME_LETTERS]
 
     def difference(self, other: ReplayArguments) -> str | None:
-        """The first argument in which the other differs, and both values."""
+        """Return a text with the first argument that differs from `other`, with both values; None: all are the same."""
         for name, ours in asdict(self).items():
             theirs = getattr(other, name)
             if ours != theirs:
@@ -84,10 +85,10 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """A replay's name, and what it reads of each partition.
+    """Plan of a replay: its name, and the offset range that it reads of each partition.
 
-    `times` are those of the arguments. A replay that is `exact` takes the records with these times in the ranges, which
-    reach to the log's end then; any other takes every record in the ranges.
+    `times`: the times of the arguments. An exact replay has ranges up to the log's end, and copies the records in them
+    whose timestamps are within `times`. Any other replay copies all records in the ranges.
     """
 
     name: str
@@ -98,16 +99,20 @@ class ReplayPlan:
 
     @property
     def transaction_id(self) -> str:
-        """The name of its Delta application transaction, and of its consumer group where it goes into a topic."""
+        """Return the id of the replay's Delta application transaction; its Kafka consumer groups begin with it, too."""
         return f"replay-{self.name}"
 
     @property
     def offsets(self) -> int:
-        """How many offsets there are in all ranges: at most so many records."""
+        """Return the number of offsets in all ranges; the number of records is at most this."""
         return sum(map(len, self.ranges.values()))
 
     def stream_options(self, given: Mapping[str, str]) -> dict[str, str]:
-        """The options of a streaming query that reads the plan and then ends; `given` say how to reach the cluster."""
+        """Return the options of a streaming query that reads the plan and then ends.
+
+        Args:
+            given: the user's options, whose positions are replaced by the plan's.
+        """
         reads = {
             **starting_at(self.ranges),
             remote.ENDING_OFFSETS.name: offsets_to_json(ends_of(self.ranges)),
@@ -120,7 +125,7 @@ class ReplayPlan:
         return without(given, (*POSITIONS, *_OF_THE_QUERY, *reads)) | reads
 
     def to_json(self) -> bytes:
-        """For `from_json`."""
+        """Return the plan as JSON, which `from_json` reads."""
         return orjson.dumps(
             {
                 "version": _VERSION,
@@ -139,7 +144,11 @@ class ReplayPlan:
 
     @classmethod
     def from_json(cls, text: bytes) -> ReplayPlan:
-        """Inverse of `to_json`. Raises CorruptDataError: it is no plan, or one that another version wrote."""
+        """Parse a plan from the JSON of `to_json`.
+
+        Raises:
+            CorruptDataError: the text is not a plan, or another version wrote it.
+        """
         try:
             parsed = orjson.loads(text)
             if parsed["version"] != _VERSION:
@@ -159,7 +168,11 @@ class ReplayPlan:
 
 
 def check_name(name: str) -> str:
-    """The name, which becomes part of a folder's. Raises ConfigurationError: it cannot."""
+    """Return a replay's name unchanged if it can be part of a folder's name.
+
+    Raises:
+        ConfigurationError: the name is too long, or has characters that are not allowed.
+    """
     if not _NAME.fullmatch(name) or not name.strip("."):
         raise ConfigurationError(f"--name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
     return name

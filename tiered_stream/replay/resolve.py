@@ -1,10 +1,12 @@
-"""From times to offsets, as Kafka understands them; what cannot be replayed is refused here.
+"""Conversion of a replay's times to offsets with Kafka's own lookup, and refusal of replays that are not possible.
 
-A partition begins at its first offset whose timestamp is at or after `from`, and ends before its first at or after
-`to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps go back and forth, so records with an earlier one may
-lie behind that end; an exact replay therefore goes on to the log's end. Nor does it trust the start where records were
-deleted within a segment: if the first that is late enough was one of them, Kafka's lookup gives up on every other
-segment of its kind, tiered or local (`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog`).
+A partition begins at its first offset whose timestamp is at or after `from`, and ends before its first offset at or
+after `to` (Kafka: `Consumer.offsetsForTimes`, ListOffsets). Timestamps are not always ascending, so records with
+earlier timestamps may lie behind that end. An exact replay therefore reads up to the log's end.
+
+An exact replay also does not trust the start if records were deleted within a segment. If the first record that is late
+enough was deleted, Kafka's lookup gives up on all other segments of the same kind, tiered or local
+(`RemoteLogManager.findOffsetByTimestamp`, `UnifiedLog`).
 """
 
 from __future__ import annotations
@@ -30,20 +32,23 @@ from tiered_stream.plan.partitions import check_topic_ids
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The ranges to read, and the topics' ids."""
+    """Offset ranges to read, and the topics' ids."""
 
     ranges: dict[TopicPartition, OffsetRange]
     topic_ids: dict[str, UUID]
 
 
 def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: bool) -> Resolved:
-    """What the subscription's partitions hold of the times, at this moment.
+    """Return the offset ranges that the subscribed partitions have now for a range of times.
+
+    Args:
+        exact: extend the ranges so that no record with a timestamp in `times` is missed.
 
     Raises:
-        ConfigurationError: nothing is subscribed to.
-        UnknownTopicError: a topic or partition that is named is not there.
+        ConfigurationError: the subscription has no partition.
+        UnknownTopicError: a topic or partition that the options name does not exist.
         DataLossError: a topic's id is not the one that the options pin it to, or an archive ends before `to`.
-        BrokerAuthorizationError: the brokers do not let the user read a topic.
+        BrokerAuthorizationError: the user may not read a topic.
         BrokerError, StorageError: the offsets cannot be looked up.
     """
     reader = source.offset_reader
@@ -66,12 +71,12 @@ def resolve(options: Options, source: LogSource, times: TimeRange, *, exact: boo
 def _ranges(
     reader: OffsetReader, partitions: Collection[TopicPartition], times: TimeRange, exact: bool
 ) -> tuple[dict[TopicPartition, OffsetRange], PartitionOffsets]:
-    """The ranges, and where the logs end."""
+    """Return the offset ranges for the times, and the end offsets of the logs."""
     starts = reader.for_timestamps(dict.fromkeys(partitions, times.from_ms))
     ends: Mapping[TopicPartition, int | None] = {}
     if times.to_ms is not None and not exact:
         ends = reader.for_timestamps(dict.fromkeys(partitions, times.to_ms))
-    # Last, so that nothing that was found lies beyond the ends.
+    # Asked for last, so that no offset that was found lies beyond the log ends.
     earliest, latest = reader.earliest(partitions), reader.latest(partitions)
     ranges = {}
     for partition in sorted(partitions):
@@ -84,7 +89,10 @@ def _ranges(
 def _from_where_sure(
     ranges: Mapping[TopicPartition, OffsetRange], earliest: PartitionOffsets, locator: Locator | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """The ranges, from the log's start unless it is known to be a segment's, where nothing was deleted within one."""
+    """Return the ranges, begun at the log's start wherever records may have been deleted within a segment.
+
+    A range keeps its start if the log start offset is 0, or is the base offset of a tiered segment.
+    """
     unsure = {
         partition: OffsetRange(first, first + 1)
         for partition, first in earliest.items()
@@ -113,7 +121,7 @@ def _check_there(subscription: Subscription, assignment: Assignment) -> None:
 
 
 def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRange, data_loss: DataLossPolicy) -> None:
-    """An archive holds what was tiered: what was written after that, nobody has."""
+    """Report data loss if an archive ends before `to`, because it lacks the records that were not tiered."""
     if times.to_ms is None:
         return
     found = reader.for_timestamps(dict.fromkeys(latest, times.to_ms))
@@ -128,7 +136,11 @@ def _check_archive(reader: OffsetReader, latest: PartitionOffsets, times: TimeRa
 
 
 def _check_readable(options: Options, latest: PartitionOffsets, topic_ids: Mapping[str, UUID]) -> None:
-    """Leave to READ, which only a Fetch asks for: at the log's end, where the broker has nothing to send."""
+    """Check that the user may READ each topic, by a Fetch at the log's end, where the broker has no record to send.
+
+    Raises:
+        BrokerAuthorizationError: the user may not read a topic.
+    """
     client = open_client(options.kafka)
     for partition in {partition.topic: partition for partition in sorted(latest, reverse=True)}.values():
         fetch_records(

@@ -1,4 +1,4 @@
-"""`replay`: what topics held from one time to another, brought to a target once, stopped and gone on with at will."""
+"""`replay`: copy the records of topics between two times to a target, each record once, with stop and resume."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What one run did. `records` and `metrics` are of this run alone; a replay that had finished before reads none."""
+    """Report on one run of a replay.
+
+    `records` and `metrics` count only this run. If the replay had finished before (`finished_before`), it reads none.
+    """
 
     plan: ReplayPlan
     checkpoint: str
@@ -52,7 +55,7 @@ class ReplayReport:
 
     @property
     def records(self) -> int:
-        """Records that were read."""
+        """Return how many records this run read."""
         return self.metrics.records
 
 
@@ -72,34 +75,36 @@ def replay(
     tasks: int | None = None,
     max_bytes_per_second: int | None = None,
 ) -> ReplayReport:
-    """Bring what topics held from one time to another to a target, each record once, and wait until it is there.
+    """Copy the records of topics between two times to a target, and return when all records are there.
 
-    Stopped at any moment and called again with the same arguments, it ends with the same target; called once more, it
-    does nothing. A partition begins at its first offset whose timestamp is at or after `from_time` and ends before the
-    first at or after `to_time`, as `Consumer.offsetsForTimes` says.
+    A replay that was stopped is resumed by a call with the same arguments, and gives the same result. After it has
+    finished, a further call does nothing. A partition begins at its first offset whose timestamp is at or after
+    `from_time`, and ends before its first offset at or after `to_time` (Kafka: `Consumer.offsetsForTimes`).
 
     Args:
-        options: those of `format("tiered_stream")`, positions left out, and `ingest.*` settings for a table, `target.*`
-            for a topic.
-        from_time, to_time: ISO 8601 with a zone, milliseconds since the epoch, or back from now as `-3h`; without
-            `to_time` up to the log's end.
-        into: a Delta table, by its path (it has a slash in it) or its name in the catalog, which is made when it is
+        options: options of `format("tiered_stream")`, whose starting and ending positions are ignored, and `ingest.*`
+            settings for a table or `target.*` settings for a topic.
+        from_time, to_time: ISO 8601 with a zone, milliseconds since the epoch, or back from now (such as `-3h`).
+            None for `to_time`: up to the log's end.
+        into: a Delta table, by its path (it has a slash in it) or its name in the catalog, which is created if it is
             missing; or `kafka:TOPIC`, or `parquet:FOLDER`.
-        name: the replay's; by default made from the arguments.
-        checkpoint: by default in the table's or the folder's `_checkpoints/replay-NAME`; for a topic it must be given.
-        exact: take every record with such a timestamp and no other, wherever in the log it is behind the start.
-        replace: take the table's rows of the same offsets out, in the same commit.
-        query_checkpoint: the checkpoint of the query that lands in the same table all the time. Offsets that it has not
-            landed yet are left to it; without this they would be there twice.
-        lane: into a table `direct`, `spark`, or `auto`.
-        tasks: the most at once; None: as many as Spark runs.
-        max_bytes_per_second: the most that all tasks fetch together, and the most that they write.
+        name: the replay's name; None: a name is derived from the arguments.
+        checkpoint: the replay's checkpoint folder. The default is `_checkpoints/replay-NAME` in the folder of the table
+            or of the Parquet files; for a topic it must be given.
+        exact: copy exactly the records whose timestamps are between the times, wherever they are behind the start.
+        replace: remove the table's rows of the same offsets in the same commit.
+        query_checkpoint: the checkpoint of the query that continuously lands in the same table. The replay leaves
+            offsets to this query that it has not landed yet, because they would be in the table twice.
+        lane: lane for a table: `direct`, `spark`, or `auto`.
+        tasks: maximum number of parallel tasks; None: as many as Spark runs.
+        max_bytes_per_second: maximum bytes per second that all tasks fetch together, and that they write together.
 
     Raises:
-        ConfigurationError: an argument or option is wrong, the table does not fit; nothing is written then.
-        UnknownTopicError, BrokerAuthorizationError: a topic is not there, or may not be read.
-        DataLossError: records that were to be replayed are gone.
+        ConfigurationError: an argument or option is wrong, or the table does not fit; nothing was written.
+        UnknownTopicError, BrokerAuthorizationError: a topic does not exist, or the user may not read it.
+        DataLossError: records to be replayed are gone.
         TableError: the table or the checkpoint cannot be reached.
+        ReplayStoppedError: the query was stopped before its end.
         StreamingQueryException: the run failed.
     """
     given = paced(spark, options, max_bytes_per_second, tasks)
@@ -112,37 +117,45 @@ def replay(
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay that is planned; nothing has been written for it unless it goes on with one that was begun."""
+    """Planned replay. Nothing is written until `run`, unless an earlier run has begun it."""
 
     spark: SparkSession
     plan: ReplayPlan
     target: Target
     options: Mapping[str, str]
     store: ReplayStore | None
-    """What a run before this one left; None: this is the first."""
+    """Files that an earlier run of this replay left in the checkpoint; None: there was no earlier run."""
     checkpoint: str | None
 
     def estimate(
         self, tasks: int | None = None, max_bytes_per_second: int | None = None, prices: Prices | None = None
     ) -> Estimate:
-        """What the whole of it reads; raises as `estimate.estimate`."""
+        """Estimate what the whole replay reads; errors are those of `estimate.estimate`."""
         tasks = tasks or self.spark.sparkContext.defaultParallelism
         settings = self.target.settings(self.plan, self.options)
         return estimate(self.plan, settings, tasks, max_bytes_per_second, prices or Prices())
 
     @property
     def verifiable(self) -> bool:
-        """Whether `verify` can say something of the target: it is a Delta table."""
+        """Return whether `verify` can check the target, which must be a Delta table."""
         return isinstance(self.target, DeltaTarget)
 
     def verify(self) -> VerifyReport:
-        """Whether the table has what the plan reads, each record once; errors as `verification.verify`."""
+        """Compare the table with the records of the plan, and report the differences.
+
+        Errors are those of `verification.verify`.
+        """
         assert self.verifiable
         times = self.plan.times if self.plan.arguments.exact else None
         return verify(self.spark, options=self.options, table=self.target.place, ranges=self.plan.ranges, times=times)
 
     def run(self, follow: Follow | None = None, say: Callable[[str], None] = log.info) -> ReplayReport:
-        """Bring it to its end; errors as `replay`. `say` gets a line on how it goes about it."""
+        """Run the replay to its end, or resume it; errors are those of the function `replay`.
+
+        Args:
+            follow: waits for the query and shows its progress; None: progress is not shown.
+            say: gets a line about how the target is written.
+        """
         store = self.store or self._begin()
         plan = store.plan() or self.plan
         if store.finished:
@@ -160,7 +173,11 @@ class Replay:
         return ReplayReport(plan, store.folder, metrics)
 
     def _begin(self) -> ReplayStore:
-        """Make what the target lacks, and fix the plan."""
+        """Create the target if it is missing, and store the plan in the checkpoint.
+
+        Raises:
+            ConfigurationError: another replay stored another plan there meanwhile.
+        """
         self.target.prepare(self.plan)
         folder = self.checkpoint or self.target.default_checkpoint(self.plan.name)
         assert folder is not None
@@ -183,9 +200,12 @@ def plan_replay(
     query_checkpoint: str | None = None,
     now_ms: int | None = None,
 ) -> Replay:
-    """Find the offsets, or those that were fixed when the replay was begun; arguments and errors as `replay`.
+    """Plan a new replay, or load the stored plan of one that was begun; write nothing.
 
-    Nothing is written. `now_ms` is the present, in milliseconds since the epoch.
+    Other arguments and the errors are those of the function `replay`.
+
+    Args:
+        now_ms: the current time, in milliseconds since the epoch; None: ask the clock.
     """
     refuse_connect(spark, "a replay")
     times = parse_range(from_time, to_time, time.time_ns() // 1_000_000 if now_ms is None else now_ms)
@@ -210,7 +230,7 @@ def plan_replay(
 
 
 def _of_its_topics(planned: Replay) -> Replay:
-    """The replay by the settings that its topics have for themselves, where it goes into a table."""
+    """Return the replay with the settings of its own topics applied, if it goes into a table."""
     if not planned.verifiable:
         return planned
     topics = {partition.topic for partition in planned.plan.ranges}
@@ -237,7 +257,11 @@ def _reads(options: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _check_same(begun: ReplayPlan, arguments: ReplayArguments) -> None:
-    """A name is that of one replay: what goes on has to be what was begun."""
+    """Check that a replay is resumed with the arguments with which it was begun.
+
+    Raises:
+        ConfigurationError: an argument differs.
+    """
     difference = arguments.difference(begun.arguments)
     if difference is not None:
         raise ConfigurationError(

@@ -1,8 +1,8 @@
-"""What is compared: the table at one version, and which offsets of each partition.
+"""Scope of a comparison: the table at one version, and the offset range of each partition.
 
-Where nothing else is said, a partition is compared from the table's lowest to its highest offset: a table may begin
-and end where it likes. Starting and ending options say more: what lies between them must be in the table. Below the
-log start offset there is nothing to compare with.
+Without starting and ending options, a partition is compared from the table's lowest to its highest offset, wherever the
+table begins and ends. With these options, all records between them must be in the table. Offsets below the log start
+offset are never compared, because the topic no longer has them.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _FAIL = spark.FAIL_ON_DATA_LOSS.name
 _OF_STREAMS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]
-"""By partition from which offset, and to which, that not included; in a table they may be negative."""
+"""Start and end offset (exclusive) by partition. They may be negative, because a table may have any offsets."""
 
 _NEEDED = ("topic", "partition", "offset")
 _TYPES: Mapping[str, type[DataType]] = {
     "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
 }  # fmt: skip
-"""Columns that may have another type than the source's."""
+"""Other type that a table's column may have than the source's column of that name."""
 
 
 @dataclass(frozen=True)
 class VerifiedTable:
-    """A Delta table at one `version`: `rows` have `topic`, `partition`, `offset` and `columns`, as the source has them.
+    """Delta table at one `version`, with columns as the source names and types them.
 
-    `columns` are those of `HASHED` that the table has.
+    `rows` has the columns `topic`, `partition` and `offset`, and `columns`: the columns of `HASHED` that the table has.
     """
 
     name: str
@@ -63,14 +63,16 @@ class VerifiedTable:
 
 
 def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> VerifiedTable:
-    """The table, a path if it has a slash in it, at its latest version: what is written meanwhile is not seen.
+    """Return a table, pinned to its latest version so that later commits are not seen.
 
-    `names`: what the table calls Kafka's columns (see `record_columns`); one that is missing there is not compared.
+    Args:
+        table: a path (it has a slash in it), or a name in the catalog.
+        names: the table's names of Kafka's columns (see `record_columns`); a column without a name is not compared.
 
     Raises:
-        ConfigurationError: there is no Delta table, its columns are not those of records, or the session lacks what
-            it takes to read it.
-        TableError: Spark cannot reach it.
+        ConfigurationError: there is no Delta table, its columns are not those of records, or the Spark session cannot
+            read Delta tables.
+        TableError: Spark cannot reach the table.
     """
     check_delta(spark)
     address = find_address(spark, table)
@@ -92,7 +94,7 @@ def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> 
 
 
 def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
-    """The table's latest version, and its rows."""
+    """Return the number of the table's latest version, and the rows of this version."""
     try:
         latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
         assert latest is not None
@@ -103,10 +105,12 @@ def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]
 
 
 def _cast(table: str, name: str, kind: DataType) -> DataType:
-    """What the column is cast to: the source's own type. Text is bytes: Spark keeps those that are no UTF-8, too.
+    """Return the source's type, to which a table's column is cast; the table may have key and value as text.
+
+    Text becomes bytes without a change, because Spark keeps bytes in a text even if they are not UTF-8.
 
     Raises:
-        ConfigurationError: it may be something else than what the record had.
+        ConfigurationError: a column of this type may differ from what the record had.
     """
     wanted = spark_schema(include_headers=True)[name].dataType
     allowed = (type(wanted), _TYPES.get(name, type(wanted)))
@@ -120,35 +124,39 @@ def _cast(table: str, name: str, kind: DataType) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The partitions, where their logs begin and end, and the `given` ranges: the logs' own where nothing is said."""
+    """Offset ranges of the partitions' logs, and the `given` ranges to compare, by default the whole logs."""
 
     logs: Ranges
     given: Ranges
     start_is_given: bool
     end_is_given: bool
     assigned: bool
-    """Other partitions of the topics are nobody's business."""
+    """True if the partitions are given by `assign`, so that the topics' other partitions are ignored."""
     archive: bool
-    """The logs' ends are only those of what was kept: a table may well go further."""
+    """True if the logs come from an archive, which may end before the table does."""
 
     def table_bounds(self) -> Bounds:
-        """The offsets whose rows of the table are compared."""
-        # The log's end was asked for after the table's version: what lies beyond it is in no log.
+        """Return start and end offset, by partition, of the table's rows that are compared."""
+        # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
         ends = self.end_is_given or self.archive
         return {partition: (given.start, given.end if ends else NO_END) for partition, given in self.given.items()}
 
     @property
     def needs_table(self) -> bool:
-        """Whether the ranges depend on what is in the table."""
+        """Return whether the ranges to compare depend on which offsets the table has."""
         return not (self.start_is_given and self.end_is_given)
 
     def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:
-        """The ranges, `table` being what the table holds of each partition within `table_bounds`."""
+        """Return the offset ranges to compare, by partition.
+
+        Args:
+            table: lowest to highest offset of each partition that the table has within `table_bounds`.
+        """
         return {partition: self._compared(given, table.get(partition)) for partition, given in self.given.items()}
 
     def _compared(self, given: OffsetRange, table: OffsetRange | None) -> OffsetRange:
         if table is None:
-            # Where a start is given, all that follows is missing.
+            # The table has no row of the partition. With a given start, that means that all rows are missing.
             return given if self.start_is_given else OffsetRange(given.end, given.end)
         start = given.start if self.start_is_given else max(given.start, min(table.start, given.end))
         end = given.end if self.end_is_given else max(start, min(table.end, given.end))
@@ -156,17 +164,20 @@ class Scope:
 
 
 def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
-    """What the options say, asked of the brokers or the archive; or the `ranges`, as far as the logs hold them.
+    """Look up the offset ranges to compare at the brokers or in the archive.
+
+    Args:
+        ranges: the offset ranges to compare, limited to what the logs still hold; None: use the options' positions.
 
     Raises:
         ConfigurationError: an option is wrong, or `ranges` names a partition that does not exist.
-        BrokerError, StorageError: offsets cannot be had.
+        BrokerError, StorageError: offsets cannot be looked up.
     """
     if ranges is not None:
         settings = narrowed(settings, ranges)
     elif _start_has_moved(settings):
         settings = without(settings, [spark.STARTING_OFFSETS.name])
-    # What the logs no longer hold is left out, and told; what is lost later fails the reading of it.
+    # Offsets that the logs no longer hold are left out with a warning. Offsets that are lost later fail the read.
     batch = {**without(settings, (*_OF_STREAMS, _FAIL)), _FAIL: "false"}
     options = parse_options(batch, streaming=False)
     with closing(open_log_source(options)) as source:
@@ -184,13 +195,16 @@ def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
 
 
 def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
-    """The options of a batch query that reads the ranges and nothing else, and fails if it cannot."""
+    """Return the options of a batch query that reads exactly these ranges, and fails if a record is lost."""
     ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
     return without(settings, (*POSITIONS, *_OF_STREAMS, _FAIL)) | starting_at(ranges) | ends
 
 
 def _start_has_moved(settings: Mapping[str, str]) -> bool:
-    """Whether a stream with these options began at what has moved since, the log's end or a group: the table knows."""
+    """Return whether the options start at a position that has moved since the stream began: `latest` or a group's.
+
+    In that case the table shows where the stream began.
+    """
     given = {name.lower(): value for name, value in settings.items()}
     start = given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()
     return start == "latest" or start.startswith(spark.GROUP)

@@ -1,4 +1,4 @@
-"""The plan in the replay's checkpoint, written once."""
+"""A replay's own files in its checkpoint: the plan, which is written once, and the mark that the replay finished."""
 
 from __future__ import annotations
 
@@ -15,10 +15,14 @@ PLAN, FINISHED = "replay.json", "finished.json"
 
 
 class ReplayStore(CheckpointFolder):
-    """A replay's own files in its checkpoint's folder; where a file is no plan, it raises CorruptDataError."""
+    """Checkpoint folder of a replay, with its plan and its finish mark."""
 
     def plan(self) -> ReplayPlan | None:
-        """The plan, or None: it is a new replay."""
+        """Return the stored plan, or None for a new replay.
+
+        Raises:
+            CorruptDataError: the file is not a plan, or another version wrote it.
+        """
         text = self.read(PLAN)
         if text is None:
             return None
@@ -28,12 +32,12 @@ class ReplayStore(CheckpointFolder):
             raise CorruptDataError(f"{self.folder}/{PLAN}: {error}") from error
 
     def keep(self, plan: ReplayPlan) -> ReplayPlan:
-        """Write the plan; what is there then, which is another's if two replays begin at once."""
+        """Write the plan unless one is stored, and return the stored plan: another one if two replays begin at once."""
         self.write(PLAN, plan.to_json())
         return self.plan() or plan
 
     def reached(self, plan: ReplayPlan) -> bool:
-        """Whether a micro-batch that ends where the plan does is committed.
+        """Return whether the last committed micro-batch ends where the plan ends.
 
         Raises:
             UnsupportedDataError: the checkpoint's offsets have a version that is not known here.
@@ -48,14 +52,14 @@ class ReplayStore(CheckpointFolder):
 
     @property
     def finished(self) -> bool:
-        """Whether the replay came to its end."""
+        """Return whether the replay has finished."""
         return self.read(FINISHED) is not None
 
     def finish(self, records: int) -> None:
-        """Say that it did; `records` were read by the last run."""
+        """Mark the replay as finished; `records`: number of records that the last run read."""
         self.write(FINISHED, orjson.dumps({"finishedAtMs": time.time_ns() // 1_000_000, "records": records}))
 
     @property
     def begun(self) -> bool:
-        """Whether a micro-batch was planned, so that something may have been written."""
+        """Return whether a micro-batch was planned, so that records may have been written."""
         return SparkCheckpoint(self).last_planned() is not None

@@ -1,4 +1,4 @@
-"""What a task tells of the rows of one split: sums of their hashes by buckets of offsets, or the hashes themselves."""
+"""Row hashes of one split, computed in its task: sums by buckets of offsets, or one hash for each row."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, num
 from tiered_stream.replay.sums_source import Hashing
 
 MOST_WAITING = 65_536
-"""Sums that wait to be handed over; in a log that is nearly all gaps, each is of one row."""
+"""Number of sums that are collected before they are yielded. In a log that is nearly all gaps, a sum is of one row."""
 
 
 def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
-    """Read a split; rows with the columns `hashing.answer`. Raises TieredStreamError: as `read.read_split`."""
+    """Read a split and yield batches with the columns `hashing.answer`: sums of row hashes, or a hash for each row.
+
+    Raises:
+        TieredStreamError: the split cannot be read (see `read.read_split`).
+    """
     reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
     batches = within_times(reader.batches(), hashing.times)
     found = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
@@ -32,7 +36,7 @@ def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[p
 
 
 def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
-    """The same sums in few batches: each batch costs its way into the JVM."""
+    """Join `parts` (tuples of columns) into few large ones, because each batch costs a transfer to the JVM."""
     waiting: list[tuple[Numbers, ...]] = []
     size = 0
     for part in parts:

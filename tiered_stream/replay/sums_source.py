@@ -1,4 +1,4 @@
-"""The source whose tasks hash the topic's rows: planned like `tiered_stream`, what it gives are sums, not records."""
+"""Spark source whose tasks hash a topic's records: planned like `tiered_stream`, but its rows are sums or hashes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 
 SOURCE = "tiered_stream_sums"
 HASHING = "verify.hashing"
-"""The option that says what is hashed, by `Hashing.to_json`."""
+"""Option that says what is hashed; its value comes from `Hashing.to_json`."""
 
 SUMS = ("topic", "partition", "bucket", "records", "high", "low")
-"""The columns of sums: of a bucket of offsets, what `row_hash.bucket_sums` gives. They may come from several tasks."""
+"""Columns of a row of sums, for one bucket of offsets (see `row_hash.bucket_sums`).
+
+Several tasks may give rows of the same bucket, which must be added up.
+"""
 HASHES = ("topic", "partition", "offset", "hash")
 
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """What is hashed: the `columns` beside the offset, of rows whose timestamp is in `times`.
+    """Choice of what is hashed: the offset and `columns`, for rows whose timestamp is in `times` (None: all rows).
 
-    `each_row`: the hashes are wanted, not their sums.
+    `each_row`: return a hash for each row instead of sums.
     """
 
     columns: tuple[str, ...]
@@ -40,23 +43,23 @@ class Hashing:
 
     @property
     def answer(self) -> tuple[str, ...]:
-        """The answer's columns; all but the first two are 64-bit integers."""
+        """Return the names of the result's columns; all but the first two are 64-bit integers."""
         return HASHES if self.each_row else SUMS
 
     def to_json(self) -> str:
-        """As an option of the source."""
+        """Return the value of the source's option `HASHING`."""
         return orjson.dumps(asdict(self)).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Hashing:
-        """Inverse of `to_json`."""
+        """Parse the value of the option `HASHING`; the inverse of `to_json`."""
         given = orjson.loads(text)
         times = given["times"]
         return cls(tuple(given["columns"]), None if times is None else TimeRange(**times), given["each_row"])
 
 
 class SumsDataSource(DataSource):
-    """For `replay.verification` alone."""
+    """Spark data source that returns sums of row hashes or row hashes; only `replay.verification` uses it."""
 
     @classmethod
     def name(cls) -> str:
@@ -75,7 +78,7 @@ class SumsDataSource(DataSource):
 
 
 class SumsReader(BatchReader):
-    """Plans as `BatchReader` does; its tasks hash."""
+    """Batch reader that plans like `BatchReader`, but whose tasks return sums or hashes instead of records."""
 
     def __init__(self, options: Options, hashing: Hashing) -> None:
         super().__init__(options)

@@ -1,4 +1,4 @@
-"""Where a replay's records go."""
+"""Base class of the targets of a replay, which are the places where its records go."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSE
 from tiered_stream.replay.replay_plan import ReplayPlan
 
 OFFSETS_PER_TASK = 8_000_000
-"""Of a micro-batch, for each task at once: what a replay that is stopped has to read again is at most this."""
+"""Offsets in a micro-batch for each parallel task. A stopped replay reads at most one micro-batch again."""
 CHECKPOINTS = "_checkpoints"
-"""In the target's folder. Spark's readers, and VACUUM, leave folders alone that begin so."""
+"""Folder for checkpoints inside the target's folder. Spark's readers and VACUUM ignore folders that begin with `_`."""
 
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """One `place` for one replay's records, by the settings `given`; `tasks`: the most at once.
+    """Target of one replay: the `place` where its records go, and the user's settings (`given`).
 
-    Errors are of `tiered_stream.errors`.
+    `tasks`: maximum number of parallel tasks; None: as many as Spark runs. Methods raise errors of
+    `tiered_stream.errors`.
     """
 
     spark: SparkSession
@@ -39,34 +40,34 @@ class Target(ABC):
 
     @property
     def described(self) -> str:
-        """What it is, in a few words and without a secret: one of the replay's arguments."""
+        """Return kind and place of the target, without secrets, as one of the replay's arguments."""
         return f"{self.KIND} {self.place}"
 
     @abstractmethod
     def default_checkpoint(self, name: str) -> str | None:
-        """Where the replay `name` keeps its checkpoint unless it is told; None: not before `prepare`."""
+        """Return the default checkpoint folder of the replay `name`; None: it is known only after `prepare`."""
 
     @abstractmethod
     def check(self, plan: ReplayPlan) -> None:
-        """Whether the plan, which is new, can be brought there; nothing is written.
+        """Check that the target can take the records of a new plan; write nothing.
 
         Raises:
-            ConfigurationError: it does not fit, or has records of another plan by this name.
+            ConfigurationError: the target does not fit, or has records of another replay by this name.
         """
 
     def prepare(self, plan: ReplayPlan) -> None:  # noqa: B027 - not every target has to
-        """Make what is missing."""
+        """Create the target if it is missing, such as a table."""
 
     @abstractmethod
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
-        """Those of the query that reads the plan, made from those that the user gave."""
+        """Return the settings of the streaming query that reads the plan, based on the user's settings (`given`)."""
 
     @abstractmethod
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
-        """Start to bring the plan's records there, or go on with it; the query, and in a line how it goes about it."""
+        """Start or resume the query that writes the plan's records; return it, and a line about how it writes."""
 
     def in_batches(self, settings: dict[str, str]) -> dict[str, str]:
-        """The settings, with a limit to a micro-batch's size unless they have one."""
+        """Return the settings, with a limit on the size of a micro-batch added if they have none."""
         limit = MAX_OFFSETS_PER_TRIGGER.name
         if gives(settings, [limit, MAX_BYTES_PER_TRIGGER.name]):
             return settings
@@ -74,15 +75,15 @@ class Target(ABC):
         return {**settings, limit: str(tasks * OFFSETS_PER_TASK)}
 
     def limited(self, rows: DataFrame) -> DataFrame:
-        """In so many partitions that no more tasks run at once."""
+        """Return the rows in at most `self.tasks` partitions, so that no more tasks run in parallel."""
         return rows.coalesce(self.tasks) if self.tasks else rows
 
     def started(self, writer: DataStreamWriter, plan: ReplayPlan, checkpoint: str) -> StreamingQuery:
-        """The query, which ends where the plan does."""
+        """Start the query of a writer with the plan's name and checkpoint; the query ends at the end of the plan."""
         named = with_named_sink(writer).queryName(plan.transaction_id)
         return named.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 
 def checkpoint_in(folder: str, name: str) -> str:
-    """Where the replay `name` into the folder keeps its checkpoint unless it is told."""
+    """Return the default checkpoint folder of the replay `name` whose target is in `folder`."""
     return f"{folder.rstrip('/')}/{CHECKPOINTS}/replay-{name}"

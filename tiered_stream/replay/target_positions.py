@@ -1,10 +1,10 @@
-"""How far a replay has come in its target: the committed offset of a consumer group there for each source partition.
+"""Position of a replay in its target topic: for each source partition, the committed offset of a consumer group there.
 
-The offset is that of the source, but it is kept under the target's partition 0: a cluster takes offsets only for
-partitions that it has. Its metadata says which replay it is of.
+The committed offset is the source's next offset. It is stored for partition 0 of the target, because a cluster accepts
+offsets only for its own partitions. The offset's metadata says which replay it belongs to.
 
-Consumers that never read do this, because librdkafka's admin client ends the process when it asks a broker that does
-not coordinate the group yet.
+Consumers that never read are used for this. librdkafka's admin client is not, because it ends the process if it asks a
+broker that does not coordinate the group yet.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The source's next offset, and where the replay that got there began."""
+    """Position of a replay in one source partition: the next offset to produce, and where the replay began."""
 
     offset: int
     begun_at: int
 
 
 class PositionGroup:
-    """The consumer group of one source partition. `stable`: a transaction that is open is waited for when reading."""
+    """Consumer group that holds the position of one source partition.
+
+    `stable`: `read` waits for the end of a transaction that is open.
+    """
 
     def __init__(self, writes: TopicWrites, source: Source, *, stable: bool = False) -> None:
         self._writes = writes
@@ -49,11 +52,11 @@ class PositionGroup:
         self._consumer = Consumer({**writes.connection, **own})
 
     def read(self) -> Position | None:
-        """The position; None: nothing is committed.
+        """Return the committed position, or None if nothing is committed.
 
         Raises:
-            ConfigurationError: it is of a replay with other arguments.
-            BrokerError: the target's cluster does not tell it.
+            ConfigurationError: the position is of a replay with other arguments.
+            BrokerError: the target's cluster does not return the position.
         """
         place, replay = [TopicPartition(self._topic, 0)], self._writes.replay
         (entry,) = again(lambda: self._consumer.committed(place, _ATTEMPT_SECONDS), f"looking up how far {replay} is")
@@ -68,32 +71,36 @@ class PositionGroup:
         return Position(entry.offset, int(begun_at))
 
     def commit(self, position: Position) -> None:
-        """Commit it, outside of any transaction. Raises BrokerError: the target's cluster does not let it."""
+        """Commit a position outside of any transaction.
+
+        Raises:
+            BrokerError: the target's cluster refuses the commit.
+        """
         doing = f"committing how far {self._writes.replay} is"
         again(lambda: self._consumer.commit(offsets=self.offsets(position), asynchronous=False), doing)
 
     def offsets(self, position: Position) -> list[TopicPartition]:
-        """What is committed, alone or in a transaction."""
+        """Return the offset to commit for a position, on its own or in a transaction."""
         return [TopicPartition(self._topic, 0, position.offset, f"{self._writes.arguments} {position.begun_at}")]
 
     @property
     def metadata(self) -> Any:
-        """Of the group, for `send_offsets_to_transaction`."""
+        """Return the consumer group's metadata for `send_offsets_to_transaction`."""
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to the target's cluster."""
         self._consumer.close()
 
 
 def read_positions(writes: TopicWrites, sources: Collection[Source]) -> dict[Source, Position]:
-    """The positions of those that have one, as they are now; raises as `PositionGroup.read`."""
+    """Return the current positions of the source partitions that have one; errors are those of `PositionGroup.read`."""
     found = zip(sources, _at_once(writes, sources, lambda group, source: group.read()), strict=True)
     return {source: position for source, position in found if position is not None}
 
 
 def commit_positions(writes: TopicWrites, positions: Mapping[Source, Position]) -> None:
-    """Commit them; raises as `PositionGroup.commit`."""
+    """Commit the positions of several source partitions; errors are those of `PositionGroup.commit`."""
     _at_once(writes, positions, lambda group, source: group.commit(positions[source]))
 
 
@@ -107,7 +114,7 @@ def _at_once(writes: TopicWrites, sources: Collection[Source], ask: Callable[[Po
 
 
 def lost_positions(writes: TopicWrites, sources: Collection[Source]) -> DataLossError:
-    """What a replay that was begun has to say when its positions are not there."""
+    """Return the error for a replay that was begun but whose positions are missing in the target's cluster."""
     return DataLossError(
         f"the target's cluster no longer has the committed offsets of {writes.replay} for {listed(sources)} (see its "
         "offsets.retention.minutes): how far the replay was is not known. See what is in the target, and begin another "

@@ -1,4 +1,4 @@
-"""The targets that a user can name: a Delta table, by either lane; a folder of Parquet files; a topic."""
+"""Targets that a user can name: a Delta table (by either lane), a folder of Parquet files, or a topic."""
 
 from __future__ import annotations
 
@@ -38,10 +38,14 @@ _NEEDED = ("topic", "partition", "offset")
 def target_of(
     spark: SparkSession, text: str, given: Mapping[str, str], *, lane: str = "auto", tasks: int | None = None
 ) -> Target:
-    """`kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
+    """Return the target that a text names: `kafka:TOPIC`, `parquet:FOLDER`, or a Delta table by its path or name.
+
+    Args:
+        given: the user's settings.
+        tasks: maximum number of parallel tasks; None: as many as Spark runs.
 
     Raises:
-        ConfigurationError: it names no topic or folder, or a lane is given for what has none.
+        ConfigurationError: the name after the prefix is missing, or a lane is given for a target that has no lanes.
     """
     for prefix in (TOPIC, PARQUET):
         if text == prefix:
@@ -58,10 +62,12 @@ def target_of(
 def paced(
     spark: SparkSession, given: Mapping[str, str], bytes_per_second: int | None, tasks: int | None
 ) -> dict[str, str]:
-    """The settings, with each task's share of what all may fetch, and write, in a second.
+    """Return the settings with a byte rate for each task: its share of `bytes_per_second` (None: no limit).
+
+    Fetching and writing are each limited to this rate. `tasks`: number of parallel tasks; None: as many as Spark runs.
 
     Raises:
-        ConfigurationError: there is not a byte for each task.
+        ConfigurationError: the share is less than a byte a second, or the session is Spark Connect.
     """
     if bytes_per_second is None:
         return dict(given)
@@ -76,7 +82,7 @@ def paced(
 
 @dataclass(frozen=True)
 class DeltaTarget(Target):
-    """A table, new or there already: by a path (it has a slash in it), or by a name in the catalog."""
+    """Delta table, new or existing, given by a path (it has a slash in it) or by a name in the catalog."""
 
     lane: str = "auto"
 
@@ -103,7 +109,7 @@ class DeltaTarget(Target):
 
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
         settings = plan.stream_options(given)
-        if plan.arguments.replace:  # in one commit
+        if plan.arguments.replace:  # one micro-batch without a size limit, because all rows are replaced in one commit
             unlimited = {MAX_BYTES_PER_TRIGGER.name: str(LONG_MAX)}
             return without(settings, [MAX_OFFSETS_PER_TRIGGER.name, *unlimited]) | unlimited
         return self.in_batches(settings)
@@ -122,7 +128,13 @@ class DeltaTarget(Target):
         )  # fmt: skip
 
     def _check_replaced(self, plan: ReplayPlan, include_headers: bool) -> None:
-        """Whether the table's rows say which record they are of, so that those of the plan can be taken out."""
+        """Check that the table keeps topic, partition and offset of records, by which `--replace` finds rows to remove.
+
+        An exact replay needs the timestamp, too.
+
+        Raises:
+            ConfigurationError: the settings leave a needed column out of the table.
+        """
         names = record_columns(self.given)
         written = [
             how.written.names for how in plan_topics(self.given, include_headers, time_zone(self.spark)).values()
@@ -157,18 +169,22 @@ class DeltaTarget(Target):
 
 
 def replace_where(plan: ReplayPlan, names: Mapping[str, str] = OWN_NAMES) -> str:
-    """The condition on the rows of the plan, in SQL; `names`: what the table calls Kafka's columns."""
+    """Return an SQL condition that holds for the rows of the plan's records.
+
+    Args:
+        names: the table's names of Kafka's columns.
+    """
     bounds = {each: (offsets.start, offsets.end) for each, offsets in plan.ranges.items()}
     where = f"({exactly_within(bounds, names)})"
     return f"{where} AND {timestamps_within(plan.times, names)}" if plan.arguments.exact else where
 
 
 class ParquetTarget(Target):
-    """A folder, new or empty: a path, or a URI that Spark can write to.
+    """Folder of Parquet files, new or empty: a path, or a URI that Spark can write to.
 
-    Spark's file sink commits each micro-batch once, by the log in the folder's `_spark_metadata` (Spark:
-    `FileStreamSink`): who reads the folder with Spark sees each record once, whatever a crash left behind. Others have
-    to heed that log.
+    Spark's file sink commits each micro-batch once, by a log in the folder's `_spark_metadata` (Spark:
+    `FileStreamSink`). So Spark reads each record once, even if a crash left other files behind. Other readers must use
+    that log, too, to find the committed files.
     """
 
     KIND = "parquet"
@@ -181,7 +197,7 @@ class ParquetTarget(Target):
             raise ConfigurationError("--replace is for a Delta table: files cannot be taken out of a folder")
         found = [name for name in ReplayStore(self.spark, self.place).entries() if name != CHECKPOINTS]
         if found:
-            # The sink would take its batches for those of whoever wrote that log, and leave them out without a word.
+            # With another query's log in the folder, the sink would take its batches for written, and skip them.
             raise ConfigurationError(
                 f"the folder {self.place} is not empty (it has {min(found)}): give a new one, or the --checkpoint of "
                 "the replay that wrote there"

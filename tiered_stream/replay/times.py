@@ -1,4 +1,4 @@
-"""From when to when: the times that a user may write, in milliseconds since the epoch."""
+"""Parser of the times of a replay, as a user writes them, into milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from tiered_stream.options.time_forms import ago_ms, iso_ms
 
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _LEAST_NUMBER = 10**11
-"""1973-03-03 in milliseconds. What is less is mostly a time in seconds, and would mean the whole topic."""
+"""1973-03-03 in milliseconds. A smaller number is most likely in seconds, and would mean the whole topic."""
 
 
 def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
-    """The range that `--from` and `--to` say; `now_ms` is the present, the same for both.
+    """Return the range of times from `--from` to `--to`.
+
+    Args:
+        now_ms: the current time in milliseconds since the epoch.
 
     Raises:
         ConfigurationError: a time is malformed or in the future, or the end is not after the start.
@@ -32,10 +35,12 @@ def parse_range(from_time: str, to_time: str | None, now_ms: int) -> TimeRange:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """A time with its zone (`iso_ms`), in milliseconds since the epoch, or back from now.
+    """Return the time that a text means, in milliseconds since the epoch.
+
+    The text is ISO 8601 with a zone, milliseconds since the epoch, or back from now (such as `-3h`).
 
     Raises:
-        ConfigurationError: it is none of them; says what it may be.
+        ConfigurationError: the text has none of these forms, is before 1970, or seems to be in seconds.
     """
     text = text.strip()
     if _NUMBER.fullmatch(text):
@@ -57,7 +62,7 @@ def parse_time(text: str, now_ms: int) -> int:
 
 
 def show_range(times: TimeRange) -> str:
-    """Both times, as `show_time`."""
+    """Return a range of times as text, in UTC."""
     return f"{show_time(times.from_ms)} to {'the end' if times.to_ms is None else show_time(times.to_ms)}"
 
 

@@ -1,4 +1,4 @@
-"""Whether a topic can take a replay's records, as far as its cluster tells before anything is written."""
+"""Checks that a target topic can take a replay's records, as far as its cluster shows before anything is written."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _APPEND_TIME = "LogAppendTime"
 
 
 def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
-    """Check each target topic of the plan, what it can take, and what the user may.
+    """Check each target topic of the plan: its partitions, its settings, and the user's permissions.
 
     Raises:
-        UnknownTopicError: a topic is not there.
-        BrokerAuthorizationError: the login fails, or the user may not do what a replay does.
-        ConfigurationError: it is the source itself, has too few partitions, or would change or refuse timestamps.
-        BrokerError: its cluster cannot be asked.
+        UnknownTopicError: a target topic does not exist.
+        BrokerAuthorizationError: the login fails, or the user lacks a permission that a replay needs.
+        ConfigurationError: a target is the source itself, has too few partitions, or would change or refuse timestamps.
+        BrokerError: the target's cluster cannot be asked.
     """
     topics = {writes.target(source): source for source in sorted({each.topic for each in plan.ranges})}
-    # By our own client, which says what is wrong with a login where librdkafka says that it timed out.
+    # Our own client names what is wrong with a login, where librdkafka only reports a timeout.
     with BrokerClient(writes.properties) as client:
         found = {topic: _metadata(client, topic) for topic in topics}
     admin = AdminClient(dict(writes.connection))
@@ -49,12 +49,12 @@ def check_topics(writes: TopicWrites, plan: ReplayPlan) -> None:
         described = _told(partial(admin.describe_topics, wanted, include_authorized_operations=True), what)
         _check_may(described, AclOperation.WRITE, what, "WRITE on the topic")
         _check_settings(topic, _settings(admin, topic), plan.times.from_ms)
-    for partition in list(plan.ranges)[:1]:  # the groups and transactional ids of a replay have the same prefix
+    for partition in list(plan.ranges)[:1]:  # one is enough: all groups and transactional ids have the same prefix
         group = writes.name_of(partition)
         what = f"the consumer group {group}"
         described = _told(partial(admin.describe_consumer_groups, [group], include_authorized_operations=True), what)
         _check_may(described, AclOperation.READ, what, "READ on groups with the prefix replay-")
-        if writes.transactional:  # of another run of the replay those that are open are aborted
+        if writes.transactional:  # also aborts a transaction that another run of the replay left open
             init = partial(Producer(writes.producer_of(partition)).init_transactions, PATIENCE_SECONDS)
             again(init, f"beginning transactions as {group}")
 
@@ -79,7 +79,14 @@ def _check_partitions(topic: str, count: int, partitions: Collection[TopicPartit
 
 
 def _check_settings(topic: str, settings: Mapping[str, str], oldest_ms: int) -> None:
-    """`oldest_ms`: the time of the oldest record."""
+    """Check that a topic's settings keep the records' timestamps; warn if its retention would delete records soon.
+
+    Args:
+        oldest_ms: earliest timestamp of a replayed record, in milliseconds since the epoch.
+
+    Raises:
+        ConfigurationError: the topic would change or refuse timestamps.
+    """
     now_ms = time.time_ns() // 1_000_000
     age_ms = now_ms - oldest_ms
     if settings.get("message.timestamp.type") == _APPEND_TIME:
@@ -107,7 +114,7 @@ def _check_may(described: Any, operation: AclOperation, what: str, grant: str) -
 
 
 def _told(describe: Callable[[], Mapping[Any, Future[Any]]], what: str) -> Any:
-    """The only answer, asked for again while that may help."""
+    """Return the only result of an admin request, which is sent again while its error is temporary."""
 
     def answer() -> Any:
         (future,) = describe().values()
@@ -117,7 +124,7 @@ def _told(describe: Callable[[], Mapping[Any, Future[Any]]], what: str) -> Any:
 
 
 def _settings(admin: AdminClient, topic: str) -> Mapping[str, str]:
-    """The topic's settings; none where the user may not see them, which producing does not need."""
+    """Return the topic's settings, or no settings if the user may not see them, which producing does not need."""
     wanted = [ConfigResource(ResourceType.TOPIC, topic)]
     try:
         entries = _told(partial(admin.describe_configs, wanted), f"the settings of the target {topic}")

@@ -1,8 +1,8 @@
-"""What a replay into a topic is told, and how its tasks come to know it: as options of their source.
+"""Settings of a replay into a topic, which tasks get as options of their Spark source.
 
-A user writes the producer's properties as for Kafka's Java clients; they become librdkafka's settings. Where a property
-means the same in both it goes through as it is; the way into the cluster (SASL, TLS) is said differently. librdkafka's
-own names are not taken: one vocabulary for the source and for the target.
+A user writes the producer's properties as for Kafka's Java clients, and they become librdkafka's settings. A property
+with the same meaning in both is passed on unchanged. The connection to the cluster (SASL, TLS) is translated.
+librdkafka's own names are not accepted, so that source and target have one vocabulary.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _KNOWN = {option.name.lower(): option.name for option in (TRANSACTIONAL, PARTITI
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _SOURCE = "{topic}"
 _TRANSACTION_TIMEOUT_MS = 60_000
-"""Kafka's default."""
+"""Kafka's default of `transaction.timeout.ms`."""
 
 PREFIX = "target.kafka."
 
 Config = dict[str, str | int | float | bool]
-"""Settings of librdkafka's; they hold secrets."""
+"""Settings of librdkafka, which contain secrets."""
 
 _SAME_CONNECTION = frozenset(
     ("bootstrap.servers", "client.dns.lookup", "client.id", "connections.max.idle.ms", "metadata.max.age.ms",
@@ -58,7 +58,7 @@ _SAID_DIFFERENTLY = frozenset(
      "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type")
 )  # fmt: skip
 _CONNECTION = _SAME_CONNECTION | _SAID_DIFFERENTLY
-"""What a target in the source's own cluster takes over from the source's properties."""
+"""Properties of the source that also apply to the target if both are in the same cluster."""
 _SAME = _SAME_CONNECTION | {
     *("acks", "batch.size", "compression.type", "delivery.timeout.ms", "linger.ms", "request.timeout.ms", "retries"),
     *("max.in.flight.requests.per.connection", "retry.backoff.max.ms", "retry.backoff.ms", "transaction.timeout.ms"),
@@ -79,12 +79,12 @@ _NOT_TO_BE_SET = {
 }
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _QUIET: Config = {"client.id": "tiered-stream", "log_level": 2}
-"""It would report each lost connection on standard error; what matters comes as an error."""
+"""Settings that keep librdkafka from printing each lost connection on standard error; failures arrive as errors."""
 _PRODUCER: Config = {
     "enable.idempotence": True,
-    # The default of Kafka's own producer; librdkafka's differs, and with it the partition of a key.
+    # The default of Kafka's own producer. librdkafka's default would put a key into another partition.
     "partitioner": "murmur2_random",
-    # A call into Python for each record that arrives would cost more than the record.
+    # A callback into Python for each delivered record would cost more than the record itself.
     "delivery.report.only.error": True,
     "queue.buffering.max.messages": 1_000_000,
 }
@@ -94,48 +94,52 @@ _BUFFER_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class TopicWrites:
-    """Where records go, and how. `topic` may hold `{topic}`, for the source's; the settings are librdkafka's."""
+    """Target topic of a replay, and settings for producing to it.
+
+    `topic` may have `{topic}` in place of the source topic's name. `producer` and `connection` are librdkafka's
+    settings. `by_key`: partition records by key, as Kafka's producer does; else they keep the source's partition.
+    """
 
     topic: str
     transactional: bool
     by_key: bool
     producer: Config = field(repr=False)
     connection: Config = field(repr=False)
-    """For a client that does not produce."""
+    """librdkafka's settings for a client that does not produce."""
     properties: Mapping[str, str] = field(repr=False)
-    """The same in Kafka's own names, for our own client."""
+    """Target's properties with Kafka's own names, for our own client."""
     replay: str
-    """The replay's `transaction_id`."""
+    """Name of the replay in Kafka (`ReplayPlan.transaction_id`)."""
     arguments: str
-    """A short hash of what the replay was asked for: two by one name are told apart by it."""
+    """Short hash of the replay's arguments, which distinguishes two replays with the same name."""
 
     def producer_of(self, source: TopicPartition) -> Config:
-        """The settings of the producer for one source partition."""
+        """Return librdkafka's settings of the producer for one source partition."""
         transactional_id: Config = {"transactional.id": self.name_of(source)} if self.transactional else {}
         return {**self.producer, **_PRODUCER, **transactional_id}
 
     def target(self, source_topic: str) -> str:
-        """The topic into which the source's records go."""
+        """Return the name of the target topic for a source topic."""
         return self.topic.replace(_SOURCE, source_topic)
 
     @property
     def commit_seconds(self) -> float:
-        """For how long a transaction may be open: well below its timeout, and readers wait for its end."""
+        """Return for how many seconds a transaction may be open: a sixth of its timeout. Readers wait for its end."""
         return int(self.producer.get("transaction.timeout.ms", _TRANSACTION_TIMEOUT_MS)) / 6000
 
     def name_of(self, source: TopicPartition) -> str:
-        """The transactional id of one source partition, and the consumer group that has its position.
+        """Return the name for one source partition: its transactional id, and the consumer group with its position.
 
-        Neither replays nor topics have a colon in their names, so that no two share one.
+        Names are unique, because neither replays nor topics have a colon in their names.
         """
         return f"{self.replay}:{source}"
 
 
 def topic_writes(options: Mapping[str, str]) -> TopicWrites:
-    """What `as_options` has put together, read.
+    """Parse the options that `as_options` returned.
 
     Raises:
-        ConfigurationError: a setting is unknown or malformed, no cluster is named, or there can be no such topic.
+        ConfigurationError: a setting is unknown or malformed, no cluster is named, or the topic's name is not valid.
     """
     given = GivenOptions(options)
     _check_names(options)
@@ -159,13 +163,13 @@ def topic_writes(options: Mapping[str, str]) -> TopicWrites:
 
 
 def as_options(settings: Mapping[str, str], topic: str, plan: ReplayPlan) -> dict[str, str]:
-    """The source's options from which `topic_writes` knows the target."""
+    """Return the settings with the options of the target and of the replay added, which `topic_writes` parses."""
     replay, arguments = plan.transaction_id, plan.arguments.default_name()
     return {**settings, _TOPIC.name: topic, _REPLAY.name: replay, _ARGUMENTS.name: arguments}
 
 
 def source_only(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of `format("tiered_stream")` among them."""
+    """Return the options without the target's, for `format("tiered_stream")`."""
     return {name: value for name, value in options.items() if not name.lower().startswith(_OURS)}
 
 
@@ -176,9 +180,9 @@ def _check_names(options: Mapping[str, str]) -> None:
 
 
 def target_properties(given: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
-    """The target's properties: those `given`, and with them, if they name no cluster, the way into the source's.
+    """Return the target's properties: the `given` ones, and the source's connection if they name no cluster.
 
-    Both without their prefix, names in lower case.
+    Both arguments have names in lower case and without a prefix.
 
     Raises:
         ConfigurationError: no cluster is named.
@@ -191,10 +195,10 @@ def target_properties(given: Mapping[str, str], source: Mapping[str, str]) -> di
 
 
 def connection_config(properties: Mapping[str, str]) -> Config:
-    """What any client of librdkafka's needs to reach the cluster.
+    """Return the settings that any librdkafka client needs to reach the target's cluster.
 
     Raises:
-        ConfigurationError: a property cannot be said to librdkafka, or a store cannot be read.
+        ConfigurationError: librdkafka has no setting for a property, or a key store or trust store cannot be read.
     """
     values = ConfigValues(properties)
     config: Config = {name: values.secret(name) or "" for name in properties if name in _SAME_CONNECTION}
@@ -203,10 +207,11 @@ def connection_config(properties: Mapping[str, str]) -> Config:
 
 
 def producer_config(properties: Mapping[str, str]) -> Config:
-    """`connection_config`, and how to produce.
+    """Return the settings that a librdkafka producer needs: the connection, and how to produce.
 
     Raises:
-        ConfigurationError: as there, or a property is not known, or not for the user to set.
+        ConfigurationError: a property is not known, may not be set, or has no setting in librdkafka; or a key store or
+            trust store cannot be read.
     """
     for name in properties:
         _check_name(name)
@@ -238,7 +243,7 @@ def _of_the_target() -> Iterator[None]:
 def _tls(values: ConfigValues) -> Config:
     config: Config = {}
     if "ssl.endpoint.identification.algorithm" in values:
-        # Kafka's way to switch the check off is the empty text.
+        # In Kafka, an empty text turns the check off.
         algorithm = values.choice("ssl.endpoint.identification.algorithm", ("https", "", "none"))
         config["ssl.endpoint.identification.algorithm"] = algorithm or "none"
     if certificates := values.secret("ssl.truststore.certificates"):

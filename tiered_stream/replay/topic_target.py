@@ -1,7 +1,7 @@
-"""A replay into a Kafka topic, of the same cluster or of another: by a source whose tasks produce.
+"""Replay into a Kafka topic of the same cluster or of another one, by a Spark source whose tasks produce.
 
-It is planned like `tiered_stream`; its rows say what a task has done. One task has one source partition of a
-micro-batch, in order. What of it was produced before is not planned again.
+The source is planned like `tiered_stream`, and its rows have the metrics of its tasks. One task produces one source
+partition of a micro-batch, in order. Records that were produced before are not planned again.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tiered_stream.spark_session import register_source
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"
 _WHOLE = {each.name: isinstance(each.default, int) for each in fields(ReadMetrics)}
-"""Whether it is a whole number."""
+"""For each counter of `ReadMetrics`: True if it is a whole number."""
 
 
 @dataclass(frozen=True)
 class TopicTarget(Target):
-    """The topic by its name, in which `{topic}` stands for the source's."""
+    """Target topic of a replay, given by its name, in which `{topic}` stands for the source topic's name."""
 
     KIND = "topic"
 
@@ -71,7 +71,7 @@ class TopicTarget(Target):
                 )
 
     def settings(self, plan: ReplayPlan, given: Mapping[str, str]) -> dict[str, str]:
-        """With headers, and what the tasks have to know of the target."""
+        """Return the settings of the query that reads the plan, with headers, and with the target for the tasks."""
         return as_options({**plan.stream_options(given), INCLUDE_HEADERS.name: "true"}, self.place, plan)
 
     def start(self, plan: ReplayPlan, settings: Mapping[str, str], checkpoint: str) -> tuple[StreamingQuery, str]:
@@ -79,7 +79,7 @@ class TopicTarget(Target):
         self._begin(writes, plan, ReplayStore(self.spark, checkpoint))
         register_source(self.spark, TopicDataSource)
         rows = stream_of(self.spark, SOURCE, settings, checkpoint)
-        # Their sums are reported in each `StreamingQueryProgress`.
+        # Spark reports the sums of the tasks' metrics in each `StreamingQueryProgress`.
         writer = self.limited(rows).observe(OBSERVATION, *totals(_WHOLE)).writeStream.format("noop")
         how = "in transactions" if writes.transactional else "idempotent, at least once"
         with started_without_idle_limit(self.spark):
@@ -90,7 +90,11 @@ class TopicTarget(Target):
         return topic_writes(as_options(self.given, self.place, plan))
 
     def _begin(self, writes: TopicWrites, plan: ReplayPlan, store: ReplayStore) -> None:
-        """Commit where the replay begins, so that a position that is missing later is known to be lost."""
+        """Commit the replay's start as its first position, so that a missing position is later known to be lost.
+
+        Raises:
+            DataLossError: the replay was begun before, but positions are missing.
+        """
         from tiered_stream.replay.target_positions import Position, commit_positions, lost_positions, read_positions
 
         found = read_positions(writes, plan.ranges)
@@ -101,7 +105,7 @@ class TopicTarget(Target):
 
 
 class TopicDataSource(DataSource):
-    """For `TopicTarget` alone: whoever reads it writes to the target."""
+    """Spark data source whose tasks produce records to the target topic; only `TopicTarget` uses it."""
 
     @classmethod
     def name(cls) -> str:
@@ -117,7 +121,7 @@ class TopicDataSource(DataSource):
 
 
 class TopicReader(StreamReader):
-    """Plans as `StreamReader` does, from the replay's positions on; its tasks produce."""
+    """Stream reader that plans like `StreamReader`, from the replay's positions on, and whose tasks produce records."""
 
     def __init__(self, options: Options, writes: TopicWrites) -> None:
         super().__init__(options)
@@ -127,10 +131,10 @@ class TopicReader(StreamReader):
         return {**super().__getstate__(), "_writes": self._writes}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The splits of each source partition, and where else their task is to report what they cost."""
+        """Return an input partition for each source partition: its splits, and more addresses to send metrics to."""
         from tiered_stream.replay.target_positions import read_positions
 
-        # From the positions on: what lies before them may be gone from the source by now.
+        # Planning starts at the positions, because earlier records may be gone from the source by now.
         starts, ends = offsets_from_dict(start), offsets_from_dict(end)
         for partition, position in read_positions(self._writes, starts.keys()).items():
             starts[partition] = min(max(starts[partition], position.offset), ends[partition])

@@ -1,4 +1,4 @@
-"""`verify`: whether a Delta table has what its topics have, each record once, and if not, where it begins to differ."""
+"""`verify`: check that a Delta table has each record of its topics once, and find the first differences if not."""
 
 from __future__ import annotations
 
@@ -36,24 +36,25 @@ def verify(
     ranges: Ranges | None = None,
     times: TimeRange | None = None,
 ) -> VerifyReport:
-    """Compare a Delta table with the topics that it was ingested from, wherever that was done.
+    """Compare a Delta table with the topics that it was ingested from, whatever tool ingested it.
 
-    Both sides are read once, in parallel, to sums of the rows' hashes by 65,536 offsets of a partition; only where
-    those differ are rows read again. Row hashes are over offset, timestamp, key, value and headers, as far as the
-    table has these columns.
+    Topic and table are each read once, in parallel, into sums of row hashes for every 65,536 offsets of a partition.
+    Rows are read again only where the sums differ. A row hash covers offset, timestamp, key, value and headers, as far
+    as the table has these columns.
 
     Args:
-        options: those of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
-            keys and values say where the table has the record's columns; other `ingest.*` settings are passed over.
-            What lies between starting and ending options must be in the table; without them a partition is compared
-            from the table's lowest to its highest offset. `startingOffsets=latest` counts as none.
+        options: options of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
+            keys and values define which of the table's columns hold the record; other `ingest.*` settings are ignored.
+            All records between starting and ending options must be in the table. Without these options, a partition is
+            compared from the table's lowest to its highest offset. `startingOffsets=latest` counts as not given.
         table: a path (it has a slash in it), or a name in the catalog.
-        ranges: the offsets to compare, in place of what the options say.
+        ranges: the offset ranges to compare, in place of the options' positions.
         times: compare only records with these timestamps.
 
     Raises:
-        ConfigurationError: an option is wrong, there is no such table, or it lacks columns.
-        BrokerError, StorageError: the topics' offsets cannot be had. What fails in Spark, raises Spark's errors.
+        ConfigurationError: an option is wrong, the table does not exist, or it lacks columns.
+        BrokerError, StorageError: the topics' offsets cannot be looked up.
+        PySparkException: reading the topic or the table failed in Spark.
     """
     verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))
     if times is not None and "timestamp" not in verified.columns:
@@ -84,7 +85,7 @@ def verify(
 
 
 def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
-    """The topics that are compared. Of a pattern, those that have settings of their own."""
+    """Return the topics to compare; for a `subscribePattern`, only the matching topics with settings of their own."""
     if ranges is not None:
         return {partition.topic for partition in ranges}
     subscription = parse_subscription(options)
@@ -96,7 +97,11 @@ def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
 
 
 def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
-    """As `record_columns`; raises ConfigurationError: topics have different ones."""
+    """Return the table's columns that hold a record's parts, by Kafka's name (see `row_schema.record_columns`).
+
+    Raises:
+        ConfigurationError: the settings of two topics name different columns.
+    """
     found = {topic: record_columns(settings_of_topics(options, [topic])) for topic in sorted(topics)}
     first = next(iter(found), None)
     other = next((topic for topic, columns in found.items() if columns != found[first or ""]), None)
@@ -109,10 +114,10 @@ def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, s
 
 
 def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
-    """The sums of both sides, and the offsets that were read of the topics."""
+    """Compare the sums of topic and table; return the results and the topics' offset ranges that were read."""
     table = sides.table_sums(scope)
     if scope.needs_table:
-        table.persist()  # read once, though it is asked twice: there are few sums
+        table.persist()  # the few sums are needed twice, but the table is read only once
     try:
         offsets = scope.compared(table_ends(table) if scope.needs_table else {})
         return compare(sides.topic_hashed(offsets, each_row=False), table), offsets

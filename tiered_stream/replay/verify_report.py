@@ -1,4 +1,4 @@
-"""What a comparison of a table with its topics found; as text, and as JSON."""
+"""Result of a comparison of a table with its topics, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 
 
 class Kind(Enum):
-    """What is wrong with an offset of the table."""
+    """Kind of difference between table and topic at one offset."""
 
     MISSING = "missing"
     EXTRA = "extra"
@@ -25,7 +25,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnDifference:
-    """A column of one record, as the topic and as the table has it, each in short."""
+    """Different values of one record's column in the topic and in the table, both shortened for display."""
 
     column: str
     topic: str
@@ -34,10 +34,10 @@ class ColumnDifference:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first offset of a partition at which the table is not as the topic.
+    """First offset of a partition at which the table differs from the topic.
 
-    `copies` are those in the table. `counts` says how many offsets of each kind there are in the bucket (65,536
-    offsets) of this one.
+    `copies`: number of rows that the table has of this offset. `counts`: number of differing offsets of each kind in
+    the same bucket of 65,536 offsets.
     """
 
     offset: int
@@ -59,11 +59,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What was found of one partition.
+    """Result of the comparison of one partition.
 
-    `log` is what the topic holds now, `offsets` what of it was compared. `topic_records` and `table_records` are those
-    compared; `table_outside` rows of the table lie outside. `differing` are the offsets, by whole buckets, from the
-    first to the last bucket that differs.
+    `log` has the offsets that the topic holds now, and `offsets` the part of them that was compared. `topic_records`
+    and `table_records` are the numbers of compared records, and `table_outside` is the number of table rows outside of
+    `offsets`. `differing` has the offsets from the first to the last bucket that differs, in whole buckets.
     """
 
     partition: TopicPartition
@@ -78,11 +78,11 @@ class PartitionReport:
 
     @property
     def equal(self) -> bool:
-        """Whether the table has what the topic has."""
+        """Return whether table and topic are equal in the compared offsets."""
         return self.differing_buckets == 0
 
     def not_compared(self) -> Iterator[str]:
-        """What lies outside."""
+        """Yield texts about offsets of the topic and rows of the table that were not compared."""
         if self.log.start < self.offsets.start:
             yield f"offsets {self.log.start} to {self.offsets.start - 1} of the topic"
         if self.offsets.end < self.log.end:
@@ -91,7 +91,7 @@ class PartitionReport:
             yield f"{self.table_outside:,} rows of the table"
 
     def found(self) -> str:
-        """In a sentence, how it stands."""
+        """Return the result as one sentence: equal, or the first difference."""
         if self.equal:
             return "equal"
         assert self.differing is not None
@@ -106,9 +106,10 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was found: `columns` were compared beside the offset, `left_out` are not in the table.
+    """Result of the comparison of a table, at `version`, with its topics.
 
-    `not_read` are partitions of which the table has rows, and the topics do not exist there; `version` is the table's.
+    `columns` were compared in addition to the offset; `left_out` are columns that the table does not have. `not_read`:
+    partitions that the table has rows of but the topics do not have, each with the number of rows.
     """
 
     table: str
@@ -120,16 +121,16 @@ class VerifyReport:
 
     @property
     def equal(self) -> bool:
-        """Whether no partition differs."""
+        """Return whether no partition differs, and the table has no rows of other partitions."""
         return all(each.equal for each in self.partitions) and not self.not_read
 
     @property
     def records(self) -> int:
-        """How many of the topics' records were compared."""
+        """Return how many of the topics' records were compared."""
         return sum(each.topic_records for each in self.partitions)
 
     def summary(self) -> str:
-        """The verdict in one line."""
+        """Return the result as one line."""
         where = f"{self.table} (version {self.version})"
         if self.equal:
             return f"{where} is equal to its topics: {self.records:,} records compared"
@@ -138,7 +139,7 @@ class VerifyReport:
         return f"{where} differs from its topics in {', '.join(map(str, wrong))}: {self.records:,} records compared"
 
     def notes(self) -> Iterator[str]:
-        """What was not compared."""
+        """Yield lines about columns, rows and offsets that were not compared."""
         if self.left_out:
             yield f"not compared, because the table has no such column: {', '.join(self.left_out)}"
         for partition, rows in self.not_read:
@@ -149,14 +150,14 @@ class VerifyReport:
                 yield f"{each.partition}: not compared: {'; '.join(outside)}"
 
     def to_json(self) -> str:
-        """The whole of it, for programs."""
+        """Return the whole report as JSON."""
         partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
         found = asdict(self) | {"partitions": partitions, "equal": self.equal, "records": self.records}
         return orjson.dumps(found, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
 def render(report: VerifyReport) -> RenderableType:
-    """The report for a terminal."""
+    """Return the report as a table and lines for a terminal."""
     table = Table("partition", title=f"{report.table}, version {report.version}")
     for column in ("offsets compared", "records in the topic", "in the table"):
         table.add_column(column, justify="right")
@@ -166,7 +167,7 @@ def render(report: VerifyReport) -> RenderableType:
         style = "" if each.equal else "red"
         counts = f"{each.topic_records:,}", f"{each.table_records:,}"
         table.add_row(str(each.partition), compared, *counts, Text("equal" if each.equal else "differs", style))
-    # Lines of their own: in a narrow column, as that of a log, they would be torn apart.
+    # Differences get lines of their own, because a narrow table column would break them apart.
     found = [Text(f"{each.partition}: {each.found()}", "red") for each in report.partitions if not each.equal]
     notes = [Text(note, "yellow") for note in report.notes()]
     return Group(table, *found, *notes, Text(report.summary(), "green" if report.equal else "red"))
