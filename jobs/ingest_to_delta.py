@@ -126,7 +126,7 @@ class IngestQuery:
         """Start the query and print its lane; a missing table is created.
 
         Raises:
-            ConfigurationError, TableError: as `plan_landing`.
+            ConfigurationError, TableError: as `plan_query`.
         """
         self.name = _name(ingest)
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
@@ -210,7 +210,7 @@ def run(settings: Mapping[str, str]) -> Outcome:
     """Run every ingest query of the settings to its end; if a query fails, the others continue.
 
     Raises:
-        ConfigurationError: a setting is wrong, or Spark lacks a requirement of the tables; no query was started.
+        ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
     """
     ingests = plan_ingests(settings)
     check_settings(ingests[0].options, ingests[0].lane)  # other queries differ only in the topic

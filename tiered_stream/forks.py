@@ -27,9 +27,10 @@ def settle_for_forks() -> None:
     Each fork seeds NumPy's random generator again; Python's `random` does so by itself. The objects of this process are
     frozen (`gc.freeze`), so that a fork's garbage collector does not write to shared memory.
 
-    Spark makes each Python clear its import caches once. For a zip archive, Python up to 3.12 then reads the list of
-    contents again for each package in the archive, which takes 0.1 s of a core for Spark's archives. So the archives'
-    importers are removed from the import cache here, and the next import reuses lists that were already read.
+    Spark makes each Python clear its import caches once (`importlib.invalidate_caches`). For a zip archive, Python up
+    to 3.12 then reads the list of contents again for each package in the archive, which takes 0.1 s of a core for
+    Spark's archives. So the archives' importers are removed from the import cache here, and the next import reuses the
+    lists that were already read.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):

@@ -80,9 +80,9 @@ class OffsetRange(_Range):
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer(Generic[K, V]):
-    """Values that were found, and the errors of the keys without a value.
+    """Values that were found by key (such as a partition), and the errors of the keys whose value is unknown.
 
-    So an error of one partition does not hide the values of the others.
+    An error of one key does not hide the values of the other keys.
     """
 
     found: dict[K, V]
@@ -253,7 +253,7 @@ class Split:
     topic_id: UUID | None = None
 
     def rest(self, offset: int) -> Split | None:
-        """Return the part of the split at or after the offset; None if the split ends before the offset."""
+        """Return the part of the split at or after the offset; None if the split has no such offsets."""
         if offset <= self.offsets.start:
             return self
         if offset >= self.offsets.end:

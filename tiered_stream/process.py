@@ -33,8 +33,8 @@ _ARROWS_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 MOST_KEPT = 16
 """Maximum number of objects that one `PerProcess` keeps; beyond it, the least recently used object is evicted."""
 
-_MANY_OBJECTS = 10_000  # objects made during a pause; to collect among them takes a few milliseconds
-_YOUNGER_COLLECTIONS = 500  # per full collection; Python's default is 10
+_MANY_OBJECTS = 10_000  # a pause that made more objects ends with a collection, which takes a few ms
+_YOUNGER_COLLECTIONS = 500  # number of younger collections per full collection; Python's default is 10
 _DIGEST_KEY = os.urandom(32)
 _FILES = (".location", ".file")
 """Suffixes of the names of options whose value is the path of a file with keys or certificates."""

@@ -25,12 +25,12 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.forked_python import forked_python
 
 TASKS_PYTHON = "spark.sql.execution.pyspark.python"
-"""Setting of the session with the Python that tasks run instead (Spark: `SQLConf.PYSPARK_PYTHON`); it may be changed
-at any time."""
+"""Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`); it may be changed at any time,
+and takes precedence over `pythonExec`."""
 FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
 """Setting that turns the fork server on or off: if it is `false`, each Python on the driver imports for itself."""
 ENVIRONMENT = "environment"
-"""Name of the folder that marks a packed environment if the archive's own name does not begin with `ARCHIVE`."""
+"""Folder name (after `#` in `--archives`) that marks an archive as a packed environment, whatever the file's name."""
 ARCHIVE = "tiered-stream-"
 _OF_EXECUTORS, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
@@ -92,8 +92,8 @@ def start_pythons() -> None:
 def forgo_source_lookup(spark: SparkSession) -> None:
     """Make Spark skip the Python process in which it looks for installed Python sources.
 
-    A program that uses no other Python sources starts sooner so. Registered sources work as before (Spark:
-    `DataSourceManager`).
+    Only a program that uses no other Python sources may call this; it then starts sooner. Registered sources work as
+    before (Spark: `DataSourceManager`).
     """
     jvm: Any = spark.sparkContext._jvm
     with suppress(Py4JError, TypeError):  # it is not part of Spark's public interface, and only saves time
@@ -158,8 +158,8 @@ def tasks_python(spark: SparkSession) -> str:
 def environment_folder(archive: str) -> str | None:
     """Return the folder in a task's working directory into which Spark unpacks the archive.
 
-    The folder is the text after `#`, or without it the archive's file name (Spark: `SparkContext.addArchive`). None:
-    the archive is not a packed environment, by its name and its folder.
+    The folder is the text after `#`, or without it the archive's file name (Spark: `SparkContext.addArchive`). The
+    result is None if neither the folder nor the file name is that of a packed environment.
     """
     parts = urlsplit(archive.strip())
     name = PurePosixPath(parts.path).name

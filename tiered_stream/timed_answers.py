@@ -77,7 +77,7 @@ def system_tls() -> ssl.SSLContext:
 
 
 class TimedSocket(socket.socket):
-    """Socket that receives only while `time_left` is positive, whatever the socket's own timeout is."""
+    """Socket that receives until `time_left` is 0, whatever its own timeout is, and then raises TimeoutError."""
 
     time_left: Callable[[], float] = staticmethod(lambda: inf)
     """Function that returns the remaining time in seconds."""

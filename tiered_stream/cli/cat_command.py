@@ -47,7 +47,7 @@ def cat(
     with exit_codes():
         printed = as_json if json else by_template(format)
         given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
-        given.pop(COLUMNS.name, None)  # the template or JSON needs all columns
+        given.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
         batches = _batches({**_EVERYTHING, **given}, follow=follow)
         _print(batches, count, printed)
 

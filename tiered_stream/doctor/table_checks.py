@@ -265,7 +265,7 @@ def _compare(job: Job, positions: Positions, ranges: PartitionRanges, source: Lo
     """Check that the logs still hold the offsets at which the query continues.
 
     Raises:
-        FaultError: an offset is below the log start offset or above the log's end.
+        FaultError: an offset is below the log start offset or above the high watermark.
     """
     lost = {each: at for each, at in positions.items() if each in ranges and at < ranges[each].start}
     beyond = {each: at for each, at in positions.items() if each in ranges and at > ranges[each].end}

@@ -200,7 +200,7 @@ def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultE
 def _misplaced(
     storage: StorageOptions, missing: Sequence[RemoteLogSegment], fetched: _Fetched, error: TieredStreamError
 ) -> FaultError | None:
-    """Return the fault that wrong settings are why segments are missing; None if the settings may be right."""
+    """Return a fault that blames wrong storage settings for the missing segments; None if the settings may be right."""
     asked = len(fetched.failed) + len(fetched.given)
     which = f"{len(missing)} of {asked} segments are not" if fetched.given else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):

@@ -64,7 +64,7 @@ def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
 def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLag]:
     """Return the copy lags of the topics whose closed segments are not copied at once.
 
-    The result is empty if the user is not authorized to DESCRIBE_CONFIGS, because a job does not need that right.
+    If the brokers refuse (a job does not need the right DESCRIBE_CONFIGS), the result is empty.
     """
     try:
         configs = reader.topic_configs(topics, COPY_LAG_CONFIGS)

@@ -77,7 +77,7 @@ class PartitionCost:
 
     @property
     def offsets(self) -> int:
-        """Number of offsets to read, which is the maximum number of records."""
+        """Number of offsets in the partition's range, which is an upper bound of its number of records."""
         return self.end_offset - self.start_offset
 
     def add(self, split: Split, options: Options, source: LogSource, known: set[UUID]) -> None:

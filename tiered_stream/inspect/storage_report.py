@@ -15,7 +15,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 
 
 class Kind(StrEnum):
-    """Kind of a difference between the storage's records and the broker's, which are taken as correct."""
+    """Kind of difference between a record from the storage and the broker's record, which is taken as correct."""
 
     MISSING = "missing"
     EXTRA = "extra"

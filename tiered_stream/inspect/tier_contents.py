@@ -1,8 +1,9 @@
 """Tiered segments of the chosen partitions, and which of their offsets are read.
 
-The list comes from the configured locator. The metadata topic knows every copy, including copies that are not
-finished, are being deleted, or belong to a lineage that was lost. The manifests of an archive list finished copies. A
-broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only for an archive.
+The list comes from the locator that `remote.log.locator` chooses. The metadata topic knows every copy, including copies
+that are not finished, are being deleted, or belong to a lineage that was lost. The manifests of an archive list
+finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
+for an archive.
 """
 
 from __future__ import annotations
