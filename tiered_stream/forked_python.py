@@ -100,12 +100,12 @@ class ServedPython:
 
     @property
     def runs(self) -> bool:
-        """Whether the server's process runs. The server ends by itself if it cannot be forked after its imports."""
+        """True if the server's process runs. The server ends by itself if it cannot be forked after its imports."""
         return self._process.poll() is None
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the server runs, but its socket was removed, so no client can reach it."""
+        """True if the server runs, but its socket was removed, so no client can reach it."""
         return self.runs and not self._address.exists()
 
     def stop(self) -> None:

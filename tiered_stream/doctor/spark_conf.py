@@ -44,7 +44,7 @@ class SparkConf:
 
     @cached_property
     def has_hadoop_aws(self) -> bool:
-        """Whether hadoop-aws is among Spark's own jars, or among the jars and packages that the settings name."""
+        """True if hadoop-aws is among Spark's own jars, or among the jars and packages that the settings name."""
         lists = (self.values.get(name, "") for name in _JAR_LISTS)
         packages = self.values.get("spark.jars.packages", "")
         return bool(self._jars("hadoop-aws")) or "hadoop-aws-" in ",".join(lists) or f"{_HADOOP_AWS}:" in packages

@@ -35,7 +35,7 @@ class CopyLag:
 
     @property
     def is_for_ever(self) -> bool:
-        """Whether the brokers never copy a segment of the topic."""
+        """True if the brokers never copy a segment of the topic."""
         return self.ms is None and self.bytes is None
 
     def __str__(self) -> str:

@@ -45,7 +45,7 @@ class ListedSegment:
 
     @property
     def orphan(self) -> bool:
-        """Whether no offset is read from this segment."""
+        """True if no offset is read from this segment."""
         return not self.counts
 
     def figures(self) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class PartitionComparison:
 
     @property
     def equal(self) -> bool:
-        """Whether no difference was found in this partition."""
+        """True if no difference was found in this partition."""
         return not self.differing_buckets and self.first is None
 
     @property
@@ -84,7 +84,7 @@ class StorageReport:
 
     @property
     def equal(self) -> bool:
-        """Whether no difference was found in any partition."""
+        """True if no difference was found in any partition."""
         return all(each.equal for each in self.partitions)
 
     @property

@@ -68,7 +68,7 @@ class TierContents:
 
     @property
     def only_what_counts(self) -> bool:
-        """Whether the locator names only segments that are read, because it is a broker (KIP-1248)."""
+        """True if the locator names only segments that are read, because it is a broker (KIP-1248)."""
         return self.told_by == LocatorName.BROKER
 
 
