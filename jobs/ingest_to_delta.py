@@ -1,14 +1,17 @@
-r"""Kafka topics into Delta tables, from tiered storage where they are tiered.
+r"""Ingest Kafka topics into Delta tables; tiered segments are read straight from their storage.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/ingest_to_delta.py \
         --settings conf/ingest_to_delta.properties
 
-Settings come from the file; the command line comes on top. `ingest.*` settings say where and how the rows land,
-everything else is an option of `format("tiered_stream")`. With `{topic}` in `ingest.table`, each topic goes to a table
-of its own, by one query of the direct lane; with `{topic}` in `ingest.checkpointLocation` too, by a query for each
-topic of `subscribe`, in whichever lane. A query that fails leaves the others alone.
+Settings come from the file, and the command line overrides them. `ingest.*` settings define where and how the rows
+land. All other settings are options of `format("tiered_stream")`.
 
-The exit status is 0 when all is landed, 1 when a query failed, and 2 when the settings are wrong and none was started.
+With `{topic}` in `ingest.table`, each topic has its own table, written by one query of the direct lane. With `{topic}`
+in `ingest.checkpointLocation` too, each topic of `subscribe` has its own query, in either lane. If a query fails, the
+other queries continue.
+
+The exit status is 0 if all rows are landed, 1 if a query failed, and 2 if the settings are wrong and no query was
+started.
 """
 
 from __future__ import annotations
@@ -62,13 +65,14 @@ from tiered_stream.spark_session import forgo_source_lookup, start_pythons
 console = open_console()
 
 MOST_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
-"""Queries: each starts a Python process on the driver, and one that waits too long for a core is given up by Spark."""
+"""Maximum number of queries that start at the same time. Each query starts a Python process on the driver, and Spark
+gives up a process that waits too long for a core."""
 _SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
 
 
 @dataclass(frozen=True)
 class Ingest:
-    """One query: what is read, and where it lands."""
+    """Settings of one ingest query: the source's options, the table, the checkpoint, the trigger and the lane."""
 
     options: Mapping[str, str]
     table: str
@@ -78,7 +82,7 @@ class Ingest:
 
 
 def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
-    """One query, or one a topic where the names of both table and checkpoint hold `{topic}`.
+    """Return the ingest queries of the settings: one, or one per topic if table and checkpoint both contain `{topic}`.
 
     Raises:
         ConfigurationError: a setting is missing, unknown or malformed.
@@ -103,7 +107,7 @@ def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
 
 
 def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
-    """The options of a topic's own query, and its table."""
+    """Return the options and the table of one topic's own query."""
     own = {SUBSCRIBE.name: topic, **topic_overrides(options).get(topic, {})}
     table = own.pop(TABLE, table).replace(TOPIC, topic)
     others = {name: value for name, value in options.items() if not name.lower().startswith(TOPIC_PREFIX)}
@@ -111,18 +115,18 @@ def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping
 
 
 def own_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of the job alone."""
+    """Return the job's own settings (`JOB_SETTINGS`), without the options of the source."""
     return {name: each for name in JOB_SETTINGS for given, each in settings.items() if given.lower() == name.lower()}
 
 
 class IngestQuery:
-    """A query that runs: prints a line for each micro-batch that had rows, and how far a long one has come."""
+    """Running ingest query. It prints a line for each micro-batch with rows, and the progress of a long micro-batch."""
 
     def __init__(self, spark: SparkSession, ingest: Ingest) -> None:
-        """Start it, and say by which lane; the table is made when it is missing.
+        """Start the query and print its lane; a missing table is created.
 
         Raises:
-            ConfigurationError, TableError: as `plan_landing`.
+            ConfigurationError, TableError: as `plan_query`.
         """
         self.name = _name(ingest)
         host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
@@ -152,13 +156,13 @@ class IngestQuery:
         return landing.start()
 
     def is_starting(self) -> bool:
-        """Whether its planner, a Python process, is still on the way: of these not too many may be at once."""
+        """Return true while the query's planner, a Python process, is still starting."""
         status = self._query.status
         under_way = status["isDataAvailable"] or status["message"].startswith("Waiting")
         return self._query.isActive and not under_way and self._query.lastProgress is None
 
     def has_ended(self) -> bool:
-        """Print what is new; whether that was all."""
+        """Print new progress of the query, and return true if the query has ended."""
         ended = not self._query.isActive
         last = self._query.lastProgress
         if last is not None and last.batchId > self._last_batch:
@@ -170,12 +174,12 @@ class IngestQuery:
         return ended
 
     def close(self) -> tuple[ReadMetrics, StreamingQueryException | None]:
-        """What reading cost in all, and what the query ended with, if not well."""
+        """Stop receiving metrics, and return the total cost of reading and the query's exception (None: success)."""
         self._receiver.close()
         return self._receiver.total(), self._query.exception()
 
     def _report(self, progress: StreamingQueryProgress) -> None:
-        # Tasks of the next micro-batch may have reported before this one's progress is looked at.
+        # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
         counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
         console.print(f"{self.name}: {describe_progress(progress, cost_of(progress, counted))}", markup=False)
         self._reported.add(counted)
@@ -190,7 +194,7 @@ class IngestQuery:
 
 @dataclass
 class Outcome:
-    """What reading cost, by query, and why those that failed did."""
+    """Result of a run: cost of reading by query name, and the reasons of failed queries by query name."""
 
     cost: dict[str, ReadMetrics] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -203,13 +207,13 @@ class Outcome:
 
 
 def run(settings: Mapping[str, str]) -> Outcome:
-    """Run every query to its end; one that fails leaves the others alone.
+    """Run every ingest query of the settings to its end; if a query fails, the others continue.
 
     Raises:
-        ConfigurationError: a setting is wrong, or Spark lacks what the tables take; nothing was started.
+        ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
     """
     ingests = plan_ingests(settings)
-    check_settings(ingests[0].options, ingests[0].lane)  # the others differ in the topic alone
+    check_settings(ingests[0].options, ingests[0].lane)  # other queries differ only in the topic
     start_pythons()
     spark = SparkSession.builder.appName("ingest_to_delta").getOrCreate()
     forgo_source_lookup(spark)
@@ -222,10 +226,10 @@ def run(settings: Mapping[str, str]) -> Outcome:
 
 
 def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
-    """Run them, a few starting at a time.
+    """Run the ingest queries to their ends; at most `MOST_STARTING` of them start at the same time.
 
     Raises:
-        ConfigurationError: all of them were refused, and none was started.
+        ConfigurationError: the settings of all queries were refused, and no query was started.
     """
     waiting, count = deque(ingests), len(ingests)
     running: list[IngestQuery] = []
@@ -260,11 +264,11 @@ def _name(ingest: Ingest) -> str:
 
 
 def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
-    """Until a query has ended, in whichever way, or the time is over."""
+    """Wait until any query has ended, with success or failure, or the time is over."""
     try:
         spark.streams.awaitAnyTermination(seconds)
     except StreamingQueryException:
-        pass  # each query is asked for its own
+        pass  # each query's own exception is read in `close`
     spark.streams.resetTerminated()
 
 
@@ -274,7 +278,7 @@ def _failed(outcome: Outcome, name: str, error: Exception) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """In one line: our own error, where Spark has wrapped one, else what it begins with."""
+    """Return the error in one line: this package's error if Spark has wrapped one, else the first line of the text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     ours = [line for line in lines if line.startswith(ConfigurationError.__module__)]
     return ours[-1].partition(": ")[2] if ours else lines[0]

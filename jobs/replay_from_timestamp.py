@@ -1,9 +1,9 @@
-r"""What topics held from one time to another, into a Delta table, each record once.
+r"""Copy the records of topics between two times into a Delta table, each record once.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/replay_from_timestamp.py \
         --settings conf/ingest_to_delta.properties --from 2026-11-01T00:00:00Z --to 2026-11-02T00:00:00Z --replace
 
-The command `tiered-stream replay` is the same without spark-submit; `--help` has the arguments and the exit codes.
+The command `tiered-stream replay` does the same without spark-submit. `--help` lists the arguments and the exit codes.
 """
 
 from __future__ import annotations

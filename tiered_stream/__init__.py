@@ -1,4 +1,4 @@
-"""Spark reads Kafka topics straight from tiered storage."""
+"""Read Kafka topics with Spark straight from tiered storage (KIP-405)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _DEFINED_IN = {
 
 
 def __getattr__(name: str) -> Any:
-    # Only when it is asked for: whoever reads needs neither Spark's streaming API nor Arrow's Parquet writer.
+    # Imports are lazy, because a task that only reads needs neither Spark's streaming API nor Arrow's Parquet writer.
     if name in _DEFINED_IN:
         return getattr(importlib.import_module(_DEFINED_IN[name]), name)
     if name == "replay":
-        return importlib.import_module("tiered_stream.replay")  # which can be called
+        return importlib.import_module("tiered_stream.replay")  # the module itself is callable
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m tiered_stream` is `tiered-stream`."""
+"""Run the command line `tiered-stream` as `python -m tiered_stream`."""
 
 from tiered_stream.cli import app
 

@@ -1,4 +1,4 @@
-"""How many cores this process may use: those it is bound to, within the CPU quota of its container."""
+"""Number of CPU cores that this process may use: its CPU affinity, limited by the CPU quota of its container."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ _ROOT = Path("/")
 
 
 def usable_cores(root: Path = _ROOT) -> int:
-    """At least 1. A part of a core counts as one. `root` is where /proc and /sys are."""
+    """Return the number of CPU cores that this process may use, at least 1; a fraction of a core counts as one core.
+
+    `root` is the folder that contains /proc and /sys.
+    """
     quotas = [quota for folder in _control_groups(root) if (quota := _quota(folder)) is not None]
     return max(1, min([len(os.sched_getaffinity(0)), *map(math.ceil, quotas)]))
 
 
 def _control_groups(root: Path) -> Iterator[Path]:
-    """The folders of this process's control groups for CPU, and of those above them, which bind it, too.
+    """Yield the folders of this process's CPU control groups and of their parent groups, whose quotas apply too.
 
-    In a container, /proc may name groups by their place on the host, where the container's /sys/fs/cgroup has only its
-    own.
+    In a container, /proc may name a group by its path on the host, but the container's /sys/fs/cgroup has only the
+    container's own group. So a yielded folder may not exist.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:  # not Linux, or /proc is not there
+    except OSError:  # not Linux, or /proc is not mounted
         return
     for line in lines:
         _, controllers, path = line.split(":", 2)
@@ -38,7 +41,7 @@ def _control_groups(root: Path) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> float | None:
-    """How many cores the group may use; None: there is no such group, or no quota."""
+    """Return the number of cores that the control group may use; None if the group or its quota does not exist."""
     with suppress(OSError, ValueError, ZeroDivisionError):
         quota, period = _values(folder)
         if int(quota) > 0:
@@ -47,7 +50,7 @@ def _quota(folder: Path) -> float | None:
 
 
 def _values(folder: Path) -> list[str]:
-    """Microseconds of CPU in each period, and the period: of version 2, or of version 1."""
+    """Return a control group's CPU quota and period in microseconds, from the files of cgroup version 2 or 1."""
     if (folder / "cpu.max").exists():
-        return (folder / "cpu.max").read_text().split()  # "max" where there is none
+        return (folder / "cpu.max").read_text().split()  # the quota is "max" if there is no limit
     return [(folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period")]

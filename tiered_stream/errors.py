@@ -1,7 +1,8 @@
-"""The one error tree. A message says what was wrong, the value (never a secret), and what to do.
+"""All errors that this package raises on purpose, in one class tree.
 
-`retriable` says whether the same call may succeed if it is made again without any change by the user.
-Errors of libraries are mapped to these at the edge where they appear, with `raise ... from error`.
+A message says what is wrong, the value (never a secret), and what to do. `retriable` is true if the same call may
+succeed when it is repeated without any change by the user. Code that calls a library maps the library's errors to
+these errors with `raise ... from error`.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ class ConfigurationError(TieredStreamError, ValueError):
 
 
 class DataLossError(TieredStreamError):
-    """Records that the query was to read are no longer there (Spark: `KAFKA_DATA_LOSS`, `failOnDataLoss`)."""
+    """Records that the query should read no longer exist (Spark: `KAFKA_DATA_LOSS`, `failOnDataLoss`)."""
 
 
 class TopicRecreatedError(DataLossError):
-    """A topic was deleted and made again: the offsets that are wanted are those of records that are gone."""
+    """A topic was deleted and created again, so the requested offsets belong to records that no longer exist."""
 
 
 class CorruptDataError(TieredStreamError):
-    """Bytes of a log segment, an index, a manifest or a Fetch answer do not have their format."""
+    """Bytes of a log segment, an index, a manifest or a Fetch response are malformed."""
 
 
 class UnsupportedDataError(TieredStreamError):
@@ -37,16 +38,19 @@ class UnsupportedDataError(TieredStreamError):
 
 
 class UndecodableRecordError(TieredStreamError):
-    """A key or a value is not of its format, or the table does not take its row, and `ingest.onDecodeError` is fail."""
+    """A key or a value cannot be decoded, or the table rejects its row, and `ingest.onDecodeError` is `fail`."""
 
 
 class DataLimitError(UnsupportedDataError):
-    """Data beyond a limit that an option sets; the message names the option. Nothing of it is read or passed over."""
+    """Data exceeds a limit that an option sets. The message names the option. The data is neither read nor skipped."""
 
 
 @contextmanager
 def naming(what: object) -> Iterator[None]:
-    """Errors about data say what it is, by its text or by a function that makes one only then."""
+    """Prefix errors about corrupt or unsupported data with the data's name.
+
+    `what` is the name, or a function that returns the name and is called only if there is an error.
+    """
     try:
         yield
     except (CorruptDataError, UnsupportedDataError) as error:
@@ -54,22 +58,22 @@ def naming(what: object) -> Iterator[None]:
 
 
 class StorageError(TieredStreamError):
-    """The remote storage refused a request; the message names the object.
+    """A request to the remote storage failed. The message names the object.
 
-    `fallback_reason` says in the metrics why the brokers are read instead.
+    `fallback_reason` is the label in the metrics for why the broker is read instead.
     """
 
     fallback_reason = "other"
 
 
 class StorageObjectNotFoundError(StorageError):
-    """The bucket or the object is not there."""
+    """The bucket or the object does not exist in the remote storage."""
 
     fallback_reason = "not_found"
 
 
 class StorageBucketNotFoundError(StorageObjectNotFoundError):
-    """The whole bucket (or root folder) is not there: the configuration is wrong, not one object gone."""
+    """The whole bucket (or root folder) does not exist, not only one object, so the configuration is wrong."""
 
 
 class StorageAccessError(StorageError):
@@ -79,13 +83,13 @@ class StorageAccessError(StorageError):
 
 
 class StorageFormatError(StorageError):
-    """A segment is stored in a format that is not known here (KIP-1248: `SupportedStorageFormatVersions`)."""
+    """A segment is stored in a format that this version does not know (KIP-1248: `SupportedStorageFormatVersions`)."""
 
     fallback_reason = "unknown_format"
 
 
 class SignedLocationError(StorageError):
-    """A signed location is no URL, or leads where it may not (`remote.signed.location.hosts`)."""
+    """A signed location is not a URL, or its host is not allowed by `remote.signed.location.hosts`."""
 
     fallback_reason = "refused"
 
@@ -97,24 +101,24 @@ class StorageUnavailableError(StorageError):
 
 
 class StorageConnectTimeoutError(StorageUnavailableError):
-    """No connection to the storage within `kafka.fetch.remote.connect.timeout.ms`."""
+    """No connection to the storage was made within `kafka.fetch.remote.connect.timeout.ms`."""
 
     fallback_reason = "connect_timeout"
 
 
 class StorageReadTimeoutError(StorageUnavailableError):
-    """The storage went silent for `kafka.fetch.remote.read.timeout.ms` in each attempt, or its response did not end
+    """The storage sent nothing for `kafka.fetch.remote.read.timeout.ms` in each attempt, or its response did not end
     within `remote.fetch.request.timeout.ms`."""
 
     fallback_reason = "read_timeout"
 
 
 class BrokerError(TieredStreamError):
-    """A broker answered with an error; the message carries Kafka's name for it."""
+    """A broker responded with an error. The message contains Kafka's name of the error."""
 
 
 class UnknownTopicError(BrokerError):
-    """A topic or partition that is named in the options does not exist (Kafka: UNKNOWN_TOPIC_OR_PARTITION)."""
+    """A topic or partition that the options name does not exist (Kafka: UNKNOWN_TOPIC_OR_PARTITION)."""
 
 
 class BrokerAuthorizationError(BrokerError):
@@ -126,48 +130,48 @@ class OffsetOutOfRangeError(BrokerError):
 
 
 class OpenTransactionError(TieredStreamError):
-    """Records that are to be read belong to a transaction that is neither committed nor aborted yet."""
+    """Records that should be read belong to a transaction that is neither committed nor aborted yet."""
 
     retriable = True
 
 
 class BrokerUnavailableError(BrokerError):
-    """No broker answered within the time allowed."""
+    """No broker responded within the allowed time."""
 
     retriable = True
 
 
 class FetchTimeoutError(BrokerUnavailableError, TimeoutError):
-    """No record came within `kafkaConsumer.pollTimeoutMs`, though the log goes on (Spark: `TimeoutException`)."""
+    """No record came within `kafkaConsumer.pollTimeoutMs`, though the log continues (Spark: `TimeoutException`)."""
 
 
 class ReplayStoppedError(TieredStreamError):
-    """Somebody has stopped a replay's query before its end; started again, it goes on."""
+    """A replay's query was stopped before its end. The replay continues if it is started again."""
 
     retriable = True
 
 
 class TableError(TieredStreamError):
-    """The Delta table cannot be opened, written or committed to; the message names it."""
+    """A Delta table cannot be opened, written or committed to. The message names the table."""
 
 
 class DeadLetterLimitError(TableError):
-    """A micro-batch has more dead letters than `ingest.maxDeadLetters`; nothing of it is in any table."""
+    """A micro-batch has more dead letters than `ingest.maxDeadLetters`. No row of the micro-batch is in any table."""
 
 
 class TableAccessError(TableError):
-    """The store that the table is in refuses the credentials, has no such bucket, or cannot be reached."""
+    """The object store of a table refuses the credentials, does not have the bucket, or cannot be reached."""
 
 
 class SchemaRegistryError(TieredStreamError):
-    """The schema registry refused a request, or what it answered is none of its answers; the message names it."""
+    """The schema registry refused a request or sent a malformed response. The message names the registry."""
 
 
 class UnknownSchemaError(SchemaRegistryError):
-    """The schema registry has no such schema, or no such subject."""
+    """The schema registry does not have the requested schema or subject."""
 
 
 class SchemaRegistryUnavailableError(SchemaRegistryError):
-    """The schema registry could not be reached, or could not answer, after all retries."""
+    """The schema registry could not be reached, or could not serve the request, after all retries."""
 
     retriable = True

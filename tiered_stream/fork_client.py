@@ -1,18 +1,19 @@
-"""Stands in for `python -m MODULE …`: a fork server's child runs the module, and this process ends as the child does.
+"""Run `python -m MODULE …` in a forked child of the fork server, and exit with the child's exit code.
 
     python -I -S fork_client.py SOCKET TOLD PYTHON -m MODULE …
 
-It is run by its path, by a Python that imports next to nothing. If the server is away, does not answer in time or does
-not want to, this process becomes PYTHON. Its standard error says so once: TOLD is a file that is empty until then.
+This file is run by its path, by a Python that imports almost nothing. If the server is not running, does not respond
+in time or refuses the request, this process replaces itself by PYTHON (execv). If the server did not respond, one line
+on standard error says so, once for all clients: TOLD is a file that is empty until a client has printed the line.
 
-What goes to the server (integers are little endian):
+The client sends (integers are little endian):
 
-    length   uint32, of the fields
+    length   uint32, bytes of the fields
     fields   joined by NUL: the number of arguments, the folder, the arguments, NAME=VALUE of the environment
-    b"!"     once the child is there, with descriptors 0, 1 and 2 (SCM_RIGHTS); without it a child runs nothing
+    b"!"     once the child exists, with descriptors 0, 1 and 2 (SCM_RIGHTS); without b"!" the child runs nothing
 
-What comes back: b"+" once the child is there, b"-" if there will be none; then its exit code, one byte, when it ends.
-If this process ends first, the child is sent SIGTERM.
+The server sends b"+" once the child exists, or b"-" if it refuses. When the child ends, its exit code follows as one
+byte. If this process ends first, the child gets SIGTERM.
 """
 
 import os
@@ -23,11 +24,16 @@ from time import monotonic
 STANDARD_DESCRIPTORS = (0, 1, 2)
 FORKED, REFUSED, GO = b"+", b"-", b"!"
 _SECONDS = 4.0
-"""Longest wait for a child. Spark gives a Python ten seconds to connect, of which one without a server needs some."""
+"""Longest wait for a child, in seconds. Spark allows a Python 10 s to connect, and a Python without the server needs a
+part of them."""
 
 
 def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
-    """Return whether a child runs `arguments`. Raises OSError: the server is away, or does not answer in time."""
+    """Return true if a child of the fork server runs `arguments`, false if the server refuses.
+
+    Raises:
+        OSError: the server is not running, or does not respond in time.
+    """
     deadline = monotonic() + _SECONDS
     variables = [name + b"=" + value for name, value in os.environb.items()]
     words = [str(len(arguments)).encode(), os.getcwdb(), *map(os.fsencode, arguments), *variables]
@@ -43,7 +49,8 @@ def is_forked(server: socket, address: str, arguments: list[str]) -> bool:
     if not answer:
         raise OSError("it has closed the connection")
     if answer == FORKED:
-        # Not before: a server that is stuck would hold them, and whoever reads what we write would wait for it.
+        # Descriptors are sent only now, because a server that is stuck would keep them open, and the process that
+        # reads our output would wait for the server.
         descriptors = b"".join(each.to_bytes(4, sys.byteorder) for each in STANDARD_DESCRIPTORS)
         in_time().sendmsg([GO], [(SOL_SOCKET, SCM_RIGHTS, descriptors)])
     server.settimeout(None)
@@ -61,7 +68,7 @@ def _say_once(told: str, error: OSError) -> None:
             os.write(STANDARD_DESCRIPTORS[2], words.encode(errors="replace"))
         os.close(descriptor)
     except OSError:
-        pass  # nobody is left to tell
+        pass  # standard error cannot be written either
 
 
 def main() -> None:
@@ -76,7 +83,7 @@ def main() -> None:
         server.close()
         os.execv(python, [python, *arguments])
     code = server.recv(1)
-    os._exit(code[0] if code else 1)  # without a code it was killed
+    os._exit(code[0] if code else 1)  # a child that sends no code was killed
 
 
 if __name__ == "__main__":

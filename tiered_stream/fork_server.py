@@ -1,12 +1,12 @@
-"""Python processes that start with all imports done: `python -m tiered_stream.fork_server DESCRIPTOR FOLDER [tasks]`.
+"""Fork server for the driver's Pythons: `python -m tiered_stream.fork_server DESCRIPTOR FOLDER [tasks]`.
 
 Spark starts a Python process on the driver to look at a source's options, one to plan batch queries, and one for each
-streaming query; a local master's tasks take more. Each imports pyspark, pyarrow, kafka-python, boto3 and this package,
-which takes it 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each process that
+streaming query. Tasks of a local master start more. Each process imports pyspark, pyarrow, kafka-python, boto3 and this
+package, which takes 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each process that
 `fork_client.py` asks for.
 
-It listens at the socket that it is given, in a folder that it removes when it ends: when its standard input does, which
-is a pipe of the driver's.
+DESCRIPTOR is the listening socket. FOLDER contains the socket, and the server removes FOLDER when it ends. The server
+ends when its standard input, a pipe from the driver, is closed.
 """
 
 from __future__ import annotations
@@ -37,38 +37,42 @@ from tiered_stream.worker_daemon import import_ahead
 log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 8 << 20
-"""Arguments and environment together have 6 MiB at most (execve(2))."""
+"""Maximum bytes of one request. Arguments and environment together have at most 6 MiB (execve(2))."""
 TASKS = "tasks"
 _DRIVER = 0
-"""The descriptor of standard input."""
+"""Descriptor of standard input, the pipe from the driver."""
 _BEFORE_TASKS = "pyspark.sql.worker.plan_data_source_read"
 _F_SETSIG = 10
-"""Of fcntl.h."""
+"""Command F_SETSIG of fcntl(2): choose the signal that is sent when the descriptor becomes ready."""
 _SECONDS_FOR_A_REQUEST = 2.0
 _READ_AT_START = ("LD_", "LC_", "MALLOC_", "MIMALLOC_", "OPENBLAS_", "MKL_", "NUMBA_", "ARROW_")
-"""How variables begin that a process, or a library that it imports, reads once."""
+"""Prefixes of environment variables that a process, or a library that it imports, reads only once."""
 _THREADS = b"OMP_NUM_THREADS"
 _OF_FORKS = b"1"
-"""How many threads libraries get: what Spark says to tasks, and planners need no more."""
+"""Number of threads for libraries (OMP_NUM_THREADS). Spark sets 1 for tasks, and planners need no more."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a process is to run: `arguments` are those of a Python."""
+    """Request to run a Python process: its working folder, its arguments (`-m MODULE …`) and its environment."""
 
     folder: bytes
     arguments: tuple[str, ...]
     environment: Mapping[bytes, bytes]
 
     def suits(self, started_with: Mapping[bytes, bytes]) -> bool:
-        """Whether a fork of a Python that started with these variables can do it."""
+        """Return true if a fork of a Python that started with these environment variables can run this request."""
         runs_module = self.arguments[:1] == ("-m",) and len(self.arguments) > 1
         threads = self.environment.get(_THREADS, _OF_FORKS)
         return runs_module and threads == _OF_FORKS and read_at_start(self.environment) == started_with
 
 
 def parse_request(fields: bytes) -> Request:
-    """What `fork_client.py` asks for, by the layout there. Raises ValueError: it is malformed."""
+    """Parse a request's fields, in the layout that `fork_client.py` documents.
+
+    Raises:
+        ValueError: the fields are malformed.
+    """
     count, folder, *words = fields.split(b"\0")
     arguments, variables = words[: int(count)], words[int(count) :]
     if len(arguments) != int(count):
@@ -78,7 +82,12 @@ def parse_request(fields: bytes) -> Request:
 
 
 def receive_request(client: socket.socket) -> Request:
-    """Raises OSError, ValueError: it does not come in time, or is malformed."""
+    """Read one request from a client's socket.
+
+    Raises:
+        OSError: the request does not come in time.
+        ValueError: the request is malformed or too long.
+    """
     client.settimeout(_SECONDS_FOR_A_REQUEST)
     length = int.from_bytes(_receive(client, 4), "little")
     if length > MAX_REQUEST_BYTES:
@@ -97,17 +106,17 @@ def _receive(client: socket.socket, length: int) -> bytes:
 
 
 def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The variables that cannot be changed any more once a Python has started and imported."""
+    """Return the environment variables that have no effect any more once a Python has started and imported."""
     return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
 
 
 def _is_read_at_start(name: str) -> bool:
-    # What Python itself reads begins with PYTHON; PYTHON_ is Spark's.
+    # Names of Python's own variables begin with PYTHON; names with PYTHON_ belong to Spark.
     return name == "LANG" or (name.startswith("PYTHON") and name[6:7] != "_") or name.startswith(_READ_AT_START)
 
 
 def import_planners() -> None:
-    """Import what Spark's processes on the driver do, and ours in them."""
+    """Import the modules that Spark's Python processes on the driver import, Spark's own and this package's."""
     import pyspark.daemon
     import pyspark.sql.streaming.python_streaming_source_runner
     import pyspark.sql.worker.create_data_source
@@ -123,10 +132,12 @@ def import_planners() -> None:
 
 
 def import_for_forks(what: Callable[[], None]) -> None:
-    """Import, and see to it that what is here can be forked.
+    """Call `what`, which imports modules, and prepare this process for forks.
+
+    If an import fails, the log has a warning, and the forks import the modules themselves and report the error better.
 
     Raises:
-        SystemExit: it can not. What fails to be imported is left to the forks, which tell better what is wrong.
+        SystemExit: this process cannot be forked, because an import has started threads.
     """
     gc.disable()
     try:
@@ -140,7 +151,11 @@ def import_for_forks(what: Callable[[], None]) -> None:
 
 
 class ForkServer:
-    """Forks itself for each request that comes to `listener`. `tasks` imports for them, once a read was planned."""
+    """Server that forks its process for each request that comes to `listener`.
+
+    `tasks` imports the modules that tasks need. It is called once, after the first request that plans a read. None:
+    those modules are not imported ahead.
+    """
 
     def __init__(
         self, listener: socket.socket, started_with: Mapping[bytes, bytes], tasks: Callable[[], None] | None
@@ -150,12 +165,12 @@ class ForkServer:
         self._tasks = tasks
 
     def serve(self) -> tuple[Request, socket.socket] | None:
-        """Until the driver has gone.
+        """Fork a process for each request until the driver has closed the pipe.
 
         Returns:
-            In a fork: what it is to run, and who is to hear of its end. In the server: None.
+            In a fork: the request to run, and the client's socket, which gets the exit code. In the server: None.
         """
-        events = select.poll()  # whatever number the driver's descriptors have
+        events = select.poll()  # select() would fail if a descriptor's number is above 1023
         for each in (_DRIVER, self._listener.fileno()):
             events.register(each, select.POLLIN)
         while True:
@@ -176,12 +191,15 @@ class ForkServer:
                 self._tasks = None
 
     def _fork(self, request: Request, client: socket.socket) -> bool:
-        """Whether this is the fork."""
+        """Fork this process for the request if possible, and return true in the fork, false in the server.
+
+        The server sends the client b"+" if there is a fork, else b"-".
+        """
         child = None
         if request.suits(self._started_with):
             try:
                 with warnings.catch_warnings():
-                    # Python 3.12 and later: of threads, of which `may_fork` knows more.
+                    # Python 3.12 and later warn of a fork with threads; `may_fork` has checked the threads.
                     warnings.simplefilter("ignore", DeprecationWarning)
                     child = os.fork()
             except OSError as error:
@@ -189,13 +207,13 @@ class ForkServer:
         if child == 0:
             self._listener.close()
             return True
-        with suppress(OSError):  # who asked is there no more
+        with suppress(OSError):  # the client has ended
             client.sendall(FORKED if child else REFUSED)
         return False
 
 
 def run(request: Request, client: socket.socket) -> None:
-    """What `python -m` in a process of its own does; when `client` ends, this process does.
+    """Run the requested module in this fork as `python -m` would; this process ends when `client` ends.
 
     Raises:
         SystemExit: the client has ended, or has given up and runs the module itself.
@@ -215,13 +233,17 @@ def run(request: Request, client: socket.socket) -> None:
     module = request.arguments[1]
     sys.argv = list(request.arguments[1:])
     _show_as(["python", *request.arguments])
-    sys.modules.pop(module, None)  # it is run anew, as __main__
+    sys.modules.pop(module, None)  # it runs again, as __main__
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def _wait_for_go(client: socket.socket) -> list[int]:
-    """Return the standard descriptors; raises SystemExit: the client has ended or given up, and no module is run."""
-    client.settimeout(None)  # it says so, or ends
+    """Wait for the client's b"!" and return the three standard descriptors that come with it.
+
+    Raises:
+        SystemExit: the client has ended or given up, so no module is run.
+    """
+    client.settimeout(None)  # the client sends b"!", or ends and closes the connection
     try:
         answer, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
     except OSError:
@@ -232,12 +254,12 @@ def _wait_for_go(client: socket.socket) -> list[int]:
 
 
 def _end_with(client: socket.socket) -> None:
-    """Have the system send SIGTERM when the other end of the connection goes (fcntl(2)).
+    """Make the kernel send SIGTERM to this process when the client closes the connection (fcntl(2)).
 
-    The connection stays with a program that takes this process over, so that the other end waits for its end, too.
+    A program that replaces this process (exec) inherits the connection, so the client waits for that program's end too.
 
     Raises:
-        SystemExit: it has gone before.
+        SystemExit: the client has already closed the connection.
     """
     client.set_inheritable(True)
     fcntl.fcntl(client, fcntl.F_SETOWN, os.getpid())
@@ -249,7 +271,7 @@ def _end_with(client: socket.socket) -> None:
 
 
 def _show_as(words: Sequence[str]) -> None:
-    """Let ps show these words, as far as there is room, in place of the server's own; proc(5) says where they lie."""
+    """Make `ps` show these words instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end = map(int, fields[45:47])
     title = "\0".join(words).encode(errors="replace")[: end - start - 1]
@@ -270,18 +292,18 @@ def _run_and_tell(request: Request, client: socket.socket) -> None:
 
 
 def _bury(*_: object) -> None:
-    """Take note of forks that have ended; with it, the time that they used counts as this process's children's."""
+    """Reap forks that have ended (waitpid); their CPU time is then counted as time of this process's children."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def main() -> None:
-    """Import, and serve until the driver has gone."""
+    """Import the planners' modules, and serve requests until the driver has ended."""
     descriptor, folder, *more = sys.argv[1:]
     started_with = read_at_start(os.environb)
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else it starts threads when it is imported
-    share_heap_with_arrow()  # before a library's thread gets one of its own, which each fork would go on with
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # otherwise OpenBLAS starts threads when it is imported
+    share_heap_with_arrow()  # before a library's thread gets its own heap, which each fork would keep
     signal.signal(signal.SIGCHLD, _bury)
     listener = socket.socket(fileno=int(descriptor))
     import_for_forks(import_planners)

@@ -1,8 +1,8 @@
-"""The Python that Spark runs on the driver: a program that has a fork server lend it a process with all imports done.
+"""Program that Spark runs as Python on the driver: it asks a fork server for a process with all imports done.
 
-The server (`fork_server.py`) lives as long as the driver. Its socket is in a folder that only the user can look into.
-The program is a script that runs `fork_client.py`. Whatever of this is missing, stuck or killed, Spark gets a Python
-that imports for itself.
+The server (`fork_server.py`) lives as long as the driver. Its socket is in a folder that only the user can read. The
+program is a shell script that runs `fork_client.py`. If the client or the server is missing, stuck or killed, the
+program starts a normal Python, which imports for itself.
 """
 
 from __future__ import annotations
@@ -24,20 +24,24 @@ _CLIENT = Path(__file__).with_name("fork_client.py")
 _TASKS = ("tasks",)
 _TRIAL = "--trial"
 _MFD_EXEC = 0x10
-"""Of linux/memfd.h: the file may be run, whatever vm.memfd_noexec says of others."""
+"""Flag MFD_EXEC of linux/memfd.h: the file in memory may be executed, whatever vm.memfd_noexec is."""
 
 log = logging.getLogger(__name__)
 
 
 class ServedPython:
-    """A program that takes a Python's arguments, and its server, for Pythons that start with such variables.
+    """Fork server, and the program that Spark runs instead of Python, for Pythons that start with given variables.
 
-    The program is in memory (memfd_create(2)), as Spark runs it by its path for as long as the driver lives, and a file
-    might be cleaned away.
+    The program takes the arguments of a Python. It is a file in memory (memfd_create(2)), because Spark runs it by its
+    path as long as the driver lives, and a cleanup might remove a file on disk.
     """
 
     def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
-        """Raises OSError: there is no place for the socket or for a program, or no process."""
+        """Start the fork server with these environment variables added; with `tasks`, the server forks tasks too.
+
+        Raises:
+            OSError: the socket, the program or the server's process cannot be created.
+        """
         self._started_with = dict(environment)
         self._owner = os.getpid()
         self._folder = Path(tempfile.mkdtemp(prefix="tiered-stream-"))
@@ -58,7 +62,7 @@ class ServedPython:
             return subprocess.Popen(
                 [sys.executable, "-m", "tiered_stream.fork_server", str(listener.fileno()), str(self._folder), *more],
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()], env=environment,
-                process_group=0,  # Ctrl-C is for the driver
+                process_group=0,  # Ctrl-C must reach only the driver
             )  # fmt: skip
 
     def _write_program(self) -> Path:
@@ -77,10 +81,10 @@ class ServedPython:
         return program
 
     def _in_memory(self, name: str, text: bytes = b"") -> Path:
-        """Make a file in memory, which every process of the user finds at this path until the driver ends."""
+        """Create a file in memory, and return a path at which the user's processes find it until the driver ends."""
         try:
             descriptor = os.memfd_create(f"tiered-stream-{name}", os.MFD_CLOEXEC | _MFD_EXEC)
-        except OSError:  # before Linux 6.3 all may be run
+        except OSError:  # Linux before 6.3 has no such flag: all files in memory may be executed
             descriptor = os.memfd_create(f"tiered-stream-{name}", os.MFD_CLOEXEC)
         self._descriptors.append(descriptor)
         os.write(descriptor, text)
@@ -91,27 +95,27 @@ class ServedPython:
         return self._folder / "socket"
 
     def is_for(self, environment: Mapping[str, str]) -> bool:
-        """Whether it is this process's, and starts Pythons as they are to start."""
+        """Return true if this process started the server, and with exactly these environment variables."""
         return self._owner == os.getpid() and self._started_with == environment
 
     @property
     def runs(self) -> bool:
-        """Whether the server is there; it ends by itself where what was imported cannot be forked."""
+        """True if the server's process runs. The server ends by itself if it cannot be forked after its imports."""
         return self._process.poll() is None
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether the server runs, but its socket was taken away."""
+        """True if the server runs, but its socket was removed, so no client can reach it."""
         return self.runs and not self._address.exists()
 
     def stop(self) -> None:
-        """End the server. Processes that it forked go on, and its program starts a Python without it."""
+        """Kill the server and remove its socket. Its forks keep running; the program then starts normal Pythons."""
         self._process.kill()
         self._process.communicate()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def close(self) -> None:
-        """End the server, and remove the program."""
+        """Kill the server and remove the program, if this process started them."""
         if self._owner == os.getpid():
             self.stop()
             self._remove_program()
@@ -126,11 +130,13 @@ _starting = Lock()
 
 
 def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
-    """A program that starts what this process's Python would, sooner; None: there can be none here.
+    """Return the path of a program that runs like this process's Python but starts sooner; None if that is impossible.
+
+    The program's fork server is started if it does not run yet.
 
     Args:
-        environment: the variables with which it is going to be started, beside those of this process.
-        tasks: whether it runs tasks, too.
+        environment: variables with which Spark starts the program, in addition to the variables of this process.
+        tasks: true if the program runs tasks too.
     """
     global _served
     with _starting:
@@ -143,4 +149,4 @@ def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
                 _served = ServedPython(environment, tasks=tasks)
             except OSError:
                 return None
-        return str(_served.program) if _served.runs else None  # one that has ended would end again
+        return str(_served.program) if _served.runs else None  # a server that has ended would end again

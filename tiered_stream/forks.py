@@ -1,4 +1,4 @@
-"""What a process has to see to before it forks itself with everything imported."""
+"""Checks and settings of a process before it forks itself with everything imported."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ _SURVIVES_A_FORK = "jemalloc_bg_thd"
 
 
 def may_fork(tasks: Path = Path("/proc/self/task")) -> bool:
-    """Whether a fork of this process has all of its threads that matter; `tasks` is as in proc(5).
+    """Return true if this process has no threads that a fork would miss; `tasks` is /proc/self/task (proc(5)).
 
-    A fork takes over the one thread that called it. What we import starts none, but for one of jemalloc, which provides
-    for forks itself.
+    A fork continues only the thread that called fork. The modules that we import start no thread except jemalloc's
+    background thread, and jemalloc handles forks itself.
     """
     names = [(task / "comm").read_text().strip() for task in tasks.iterdir() if task.name != str(os.getpid())]
     return all(name == _SURVIVES_A_FORK for name in names)
 
 
 def settle_for_forks() -> None:
-    """Give each fork random numbers of its own, and let it leave alone what is here: the memory stays shared.
+    """Prepare this process for forks: fresh random seeds, memory that stays shared, and cached lists of archives.
 
-    Python's own `random` provides for forks; NumPy's does not. Spark has each Python drop what it knows of folders with
-    modules once; of an archive, Python up to 3.12 then reads the list of contents again, for each package in it: 0.1 s
-    of a core for Spark's own archives. What is imported next finds the lists that were read.
+    Each fork seeds NumPy's random generator again; Python's `random` does so by itself. The objects of this process are
+    frozen (`gc.freeze`), so that a fork's garbage collector does not write to shared memory.
+
+    Spark makes each Python clear its import caches once (`importlib.invalidate_caches`). For a zip archive, Python up
+    to 3.12 then reads the list of contents again for each package in the archive, which takes 0.1 s of a core for
+    Spark's archives. So the archives' importers are removed from the import cache here, and the next import reuses the
+    lists that were already read.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):

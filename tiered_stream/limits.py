@@ -1,4 +1,4 @@
-"""The most that is read of what a stranger may have written: each limit once, with the option that raises it."""
+"""Limits on the size of untrusted data that is read, each with the option that raises the limit."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tiered_stream.errors import DataLimitError
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most of something that is read, and the option's name."""
+    """Largest accepted number (`most`), and the name of the option that sets it."""
 
     option: str
     most: int
 
     def check(self, number: int, what: str) -> None:
-        """Raises DataLimitError: `what`, of which there are `number`, is beyond the limit."""
+        """Raise DataLimitError, which names `what`, if `number` is above the limit."""
         if number > self.most:
             raise self.exceeded(f"{what}: {number}")
 
     def exceeded(self, what: str) -> DataLimitError:
-        """The error for `what`, which is beyond the limit."""
+        """Return the error that says that `what` is above the limit and which option raises the limit."""
         return DataLimitError(
             f"{what}, more than the {self.most} that the option {self.option} allows; raise it to read this"
         )
@@ -28,10 +28,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Those of one query. Sizes are in bytes.
+    """Limits on the data that one query reads. Sizes are in bytes.
 
-    What is legal but not sane is refused, never skipped. Memory is bounded below the limits too: records are decoded in
-    units, however many a batch has.
+    Data above a limit raises DataLimitError and is never skipped. Memory stays bounded for data below the limits too,
+    because records are decoded in units of bounded size, however many records a batch has.
     """
 
     batch: Limit = Limit("remote.max.batch.bytes", 256 << 20)

@@ -1,4 +1,4 @@
-"""What passes between the packages: partitions and offsets, segments and where their bytes are, what a task reads."""
+"""Values that the packages exchange: partitions, offset ranges, segments, locations of their bytes, and splits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 STORAGE_FORMAT = "ApacheKafkaV1"
-"""KIP-1248's name for segments as Kafka writes them."""
+"""Name in KIP-1248 of the storage format in which Kafka itself writes segments."""
 
 ASSUMED_RECORD_BYTES = 256
-"""For splits that come from a broker: their size is not known beforehand."""
+"""Assumed bytes per record of a split that is read from a broker, whose real size is not known beforehand."""
 
 _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
@@ -26,7 +26,8 @@ _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 class TopicPartition(NamedTuple):
     """One partition of one topic.
 
-    A tuple, since it is the key of nearly all that a planner keeps: dataclasses are hashed and compared by Python code.
+    It is a tuple, because it is the key of nearly all dictionaries of a planner, and tuples are hashed and compared
+    faster than dataclasses, whose hashing and comparing is Python code.
     """
 
     topic: str
@@ -38,7 +39,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """From `start` (inclusive) to `end` (exclusive); may be empty.
+    """Range from `start` (inclusive) to `end` (exclusive); it may be empty.
 
     Raises:
         ValueError: a bound is negative, or `end` lies below `start`.
@@ -58,7 +59,11 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange(_Range):
-    """Offsets of one partition; bounds and errors as `_Range`."""
+    """Range of offsets of one partition, from `start` (inclusive) to `end` (exclusive); it may be empty.
+
+    Raises:
+        ValueError: a bound is negative, or `end` lies below `start`.
+    """
 
     _KIND = "an offset"
 
@@ -66,7 +71,7 @@ class OffsetRange(_Range):
         return self.start <= offset < self.end
 
     def intersect(self, other: OffsetRange) -> OffsetRange:
-        """The offsets in both; empty, at the larger start, when there are none."""
+        """Return the offsets that are in both ranges; if there are none, an empty range at the larger start."""
         if self.start <= other.start and other.end <= self.end:
             return other
         start = max(self.start, other.start)
@@ -75,7 +80,10 @@ class OffsetRange(_Range):
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer(Generic[K, V]):
-    """What is known, and of the rest why it is not: one sick partition costs nobody else's answer."""
+    """Values that were found by key (such as a partition), and the errors of the keys whose value is unknown.
+
+    An error of one key does not hide the values of the other keys.
+    """
 
     found: dict[K, V]
     faults: dict[K, TieredStreamError]
@@ -83,9 +91,10 @@ class PartialAnswer(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic's id (all zeros where the broker is too old to have one) and its partition numbers, ascending.
+    """Name of a topic, its id and its partition numbers in ascending order.
 
-    `internal`: it is the brokers' own, such as `__consumer_offsets`; the brokers say so.
+    The id is all zeros if the broker is too old to have topic ids. `internal` is true if the brokers report the topic
+    as internal, such as `__consumer_offsets`.
     """
 
     topic: str
@@ -101,17 +110,17 @@ PartitionRanges = Mapping[TopicPartition, OffsetRange]
 
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
-    """The partitions by name, in order, for a message."""
+    """Return the names of the partitions, sorted and separated by commas, for a message."""
     return ", ".join(str(partition) for partition in sorted(partitions))
 
 
 def uuid_to_text(value: UUID) -> str:
-    """The 22 characters that name topics and segments in object keys and manifests."""
+    """Return the UUID as 22 characters of URL-safe base64, as in object keys and manifests (Kafka: `Uuid`)."""
     return urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
 
 
 def uuid_from_text(text: str) -> UUID:
-    """Inverse of `uuid_to_text`.
+    """Parse a UUID that Kafka has written as 22 characters of URL-safe base64.
 
     Raises:
         ValueError: `text` is not 22 characters of the URL-safe base64 alphabet.
@@ -123,7 +132,7 @@ def uuid_from_text(text: str) -> UUID:
 
 @dataclass(frozen=True, slots=True, order=True)
 class AbortedTransaction:
-    """Producer `producer_id`'s transactional records from `first_offset` to `last_offset` (its marker) are void."""
+    """Aborted transaction of one producer: its records from `first_offset` to `last_offset` (the marker) are void."""
 
     producer_id: int
     first_offset: int
@@ -132,7 +141,11 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange(_Range):
-    """Bytes of one object; bounds and errors as `_Range`."""
+    """Range of bytes of one object, from `start` (inclusive) to `end` (exclusive); it may be empty.
+
+    Raises:
+        ValueError: a bound is negative, or `end` lies below `start`.
+    """
 
     _KIND = "a byte"
 
@@ -147,11 +160,11 @@ class LeaderEpoch:
 
 @dataclass(frozen=True, slots=True)
 class RemoteLogSegment:
-    """One segment in remote storage (KIP-405: `RemoteLogSegmentMetadata`), its copy finished.
+    """One segment in remote storage whose copy is finished (KIP-405: `RemoteLogSegmentMetadata`).
 
-    `end_offset` is the last offset in the segment, inclusive, as in Kafka. `size` is the bytes of the log as the
-    broker wrote it, before any compression or encryption by the storage plugin. `max_timestamp` is in milliseconds,
-    -1 when unknown. `custom_metadata` is the storage plugin's own, opaque here.
+    `end_offset` is the last offset in the segment, inclusive, as in Kafka. `size` is the number of bytes of the log as
+    the broker wrote it, before any compression or encryption by the storage plugin. `max_timestamp` is in milliseconds,
+    -1 if unknown. `custom_metadata` belongs to the storage plugin and is opaque here.
     """
 
     topic_partition: TopicPartition
@@ -175,11 +188,12 @@ class RemoteLogSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLocation:
-    """The part of a segment that holds `offsets`: a batch belongs to it when it begins in `bytes`.
+    """Part of a segment that holds `offsets`; a record batch belongs to the part if the batch begins in `bytes`.
 
-    `aborted_transactions` are those that touch `offsets`, needed under read_committed only. `signed_url` is a
-    credential: it stays out of every repr. `storage_format` is KIP-1248's name of what the object holds. The offset
-    after the last batch that begins in `bytes` lies from `following[0]` to `following[1]`, unless that is unknown.
+    `aborted_transactions` are the aborted transactions that overlap `offsets`; only read_committed needs them.
+    `signed_url` is a credential, so no repr shows it. `storage_format` is KIP-1248's name for the format of the object.
+    `following` is the lowest and the highest possible offset after the last batch that begins in `bytes`; None if it is
+    unknown.
     """
 
     segment: RemoteLogSegment
@@ -195,14 +209,14 @@ PartitionLocations = dict[TopicPartition, tuple[SegmentLocation, ...]]
 
 
 def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -> tuple[AbortedTransaction, ...]:
-    """Those with an offset from `start` (inclusive) to `end` (exclusive)."""
+    """Return the transactions that overlap the offsets from `start` (inclusive) to `end` (exclusive)."""
     if not transactions:
         return ()
     return tuple(t for t in transactions if t.first_offset < end and t.last_offset >= start)
 
 
 def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
-    """What of the locations lies in the range."""
+    """Yield the locations cut to the offset range; locations outside the range are left out."""
     for location in locations:
         common = offsets.intersect(location.offsets)
         if common is location.offsets:
@@ -212,7 +226,7 @@ def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterat
 
 
 def merged(before: SegmentLocation, after: SegmentLocation) -> SegmentLocation | None:
-    """Two neighbours as one location, if they are parts of one segment whose bytes meet or overlap."""
+    """Merge two adjacent locations into one if they are parts of one segment whose bytes meet or overlap; else None."""
     if before.segment.segment_id != after.segment.segment_id or before.offsets.end != after.offsets.start:
         return None
     if not before.bytes.start <= after.bytes.start <= before.bytes.end <= after.bytes.end:
@@ -227,10 +241,10 @@ def merged(before: SegmentLocation, after: SegmentLocation) -> SegmentLocation |
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Offsets of one partition that one task reads: from the segments that hold them all, or from the broker.
+    """Offsets of one partition that one task reads, from the segments that hold all of them or from the broker.
 
-    `locations` are in offset order and together hold `offsets`; without any, the broker is asked. With a `topic_id`,
-    another topic by the same name is not read. Small and picklable, without a secret.
+    `locations` are in offset order and together hold `offsets`; if there are none, the broker is read. With a
+    `topic_id`, a new topic with the same name is not read. A split is small and picklable.
     """
 
     topic_partition: TopicPartition
@@ -239,7 +253,7 @@ class Split:
     topic_id: UUID | None = None
 
     def rest(self, offset: int) -> Split | None:
-        """What of it lies at or after the offset; None: nothing does."""
+        """Return the part of the split at or after the offset; None if the split has no such offsets."""
         if offset <= self.offsets.start:
             return self
         if offset >= self.offsets.end:
@@ -249,5 +263,5 @@ class Split:
 
     @property
     def storage_bytes(self) -> int:
-        """Bytes of the log that are to come from storage."""
+        """Number of bytes of the log that this split reads from storage."""
         return sum(len(location.bytes) for location in self.locations)

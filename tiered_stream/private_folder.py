@@ -1,4 +1,4 @@
-"""Folders for what we keep between processes, and may trust when we find it again."""
+"""Cache folders whose contents can be trusted, because only this user can write to them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ log = logging.getLogger(__name__)
 
 
 def user_cache_folder() -> Path:
-    """Where a user's caches are. Raises RuntimeError: the user has no home folder."""
+    """Return the folder of this package's caches for the user; it may not exist yet.
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tiered_stream"
 
 
 def is_private_and_writable(folder: Path) -> bool:
-    """Whether the folder is the user's alone to write to; it is made where it is not there.
+    """Return true if only this user can write to the folder; a missing folder is created.
 
-    The log says once why a folder that is there is not used.
+    If the folder exists but others can write to it, the log has one warning that gives the reason.
     """
-    # What lies in it is trusted: nobody else may have made it, or may write to it, or put a link there.
+    # The folder's contents are trusted, so nobody else may own it, write to it, or put a link in its place.
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()

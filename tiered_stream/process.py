@@ -1,7 +1,7 @@
-"""What lives as long as the process: what its tasks share, and its settings for logging and garbage collection.
+"""State and settings of a whole process: objects that its tasks share, logging, garbage collection and the heap.
 
-Spark gives a Python worker one task after the other, and connections are to outlive them. (The compiled kernels have a
-place of their own: `records/compiled.py`.)
+Spark gives a Python worker one task after another, and connections should outlive a task. (The compiled kernels are
+kept in `records/compiled.py`.)
 """
 
 from __future__ import annotations
@@ -23,51 +23,56 @@ from tiered_stream.single_flight import SingleFlightCache
 T = TypeVar("T")
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-"""Of malloc.h."""
+"""Parameters of mallopt(3), with the numbers from malloc.h."""
 _KEPT_BYTES = 128 << 20
-"""What a heap keeps at the most of what was freed at its end."""
+"""Maximum bytes of free memory at its end that a heap keeps instead of returning them to the kernel."""
 _FROM_HEAP = 32 << 20
-"""What is larger does not come from the heap, and goes back at once; malloc knows no higher bound."""
+"""Allocations above this size in bytes bypass the heap, and return to the kernel when freed; malloc's highest value."""
 _ARROWS_POOL = "ARROW_DEFAULT_MEMORY_POOL"
-"""A variable that libarrow reads once."""
+"""Environment variable that selects Arrow's memory pool; libarrow reads it only once."""
 MOST_KEPT = 16
-"""Of one kind; one more, and the one that was longest without use goes."""
+"""Maximum number of objects that one `PerProcess` keeps; beyond it, the least recently used object is evicted."""
 
-_MANY_OBJECTS = 10_000  # made during a pause: a few milliseconds to look through
-_YOUNGER_COLLECTIONS = 500  # of those that are followed by a full one: ten where nothing is set
+_MANY_OBJECTS = 10_000  # a pause that made more objects ends with a collection, which takes a few ms
+_YOUNGER_COLLECTIONS = 500  # number of younger collections per full collection; Python's default is 10
 _DIGEST_KEY = os.urandom(32)
 _FILES = (".location", ".file")
-"""How the names of options end that name a file with keys or certificates."""
+"""Suffixes of the names of options whose value is the path of a file with keys or certificates."""
 _SPARK_FORMAT, _SPARK_TIME = "%(asctime)s %(levelname)s %(module)s: %(message)s", "%y/%m/%d %H:%M:%S"
 
 
 class PerProcess(Generic[T]):
-    """Things of one kind that all threads of a process share: one for whatever options were given for it.
+    """A process-wide cache of shared objects, one per distinct set of options.
 
-    What is evicted is not closed here, as a task may be at work with it: such things close themselves when
-    nobody holds them any more. A reference is the lease, so no caller can forget to give it back.
+    An evicted object is not closed here, because a task may still use it. The objects close themselves when nothing
+    refers to them any more, so a caller has nothing to release.
     """
 
     def __init__(self) -> None:
-        # By process: a fork must take over neither connections of its parent nor a lock that a thread there holds.
+        # By process id, because a fork must use neither its parent's connections nor a lock that a thread there holds.
         self._kept: dict[int, SingleFlightCache[bytes, T]] = {}
 
     def get(self, given: object, make: Callable[[], T]) -> T:
-        """The process's thing for the options `given`, made by this call or an earlier one. Raises what `make` raises.
+        """Return this process's shared object for the options `given`; call `make` if it does not exist yet.
 
-        Options are values, mappings, and dataclasses of them. A file that they name counts with its state: new
-        credentials may have been put in its place.
+        Options are values, mappings, and dataclasses of them. If an option names a file of keys or certificates, the
+        file's inode, size and time are part of the cache key, because the file may be replaced by new credentials.
+
+        Raises: as `make`.
         """
         return self._kept.setdefault(os.getpid(), SingleFlightCache(MOST_KEPT)).get(_digest(given), make)
 
 
 def _digest(given: object) -> bytes:
-    """A key for options that does not give away the secrets among them."""
+    """Return a cache key for the options: a keyed hash, which does not reveal secrets among them."""
     return blake2b(repr(_comparable("", given)).encode(), key=_DIGEST_KEY).digest()
 
 
 def _comparable(name: str, value: object) -> object:
-    """The option in a form whose repr is the same only for the same; a dataclass's own leaves out its secrets."""
+    """Return the option in a form whose repr differs whenever the options differ.
+
+    A dataclass's own repr is not used, because it leaves out secret fields.
+    """
     if is_dataclass(value):
         value = {each.name: getattr(value, each.name) for each in fields(value)}
     if isinstance(value, Mapping):
@@ -78,14 +83,17 @@ def _comparable(name: str, value: object) -> object:
 def _state(path: str) -> tuple[int, int, int] | None:
     try:
         status = os.stat(path)
-    except (OSError, ValueError):  # who reads it will say so
+    except (OSError, ValueError):  # the code that reads the file reports the error
         return None
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """What is made here stays: to look for garbage in it meanwhile takes as long again (0.1 s at imports)."""
+    """Pause garbage collection while the block creates objects that will stay, such as imported modules.
+
+    Without the pause, collections among these objects double the time of the block (0.1 s more for imports).
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -93,34 +101,35 @@ def collection_paused() -> Iterator[None]:
     finally:
         if enabled:
             if gc.get_count()[0] > _MANY_OBJECTS:
-                gc.collect(1)  # once, where it would be twice: as young ones, then as older ones
+                gc.collect(1)  # one pass over the new objects instead of two, as young and then as older ones
             gc.enable()
 
 
 def collect_old_rarely() -> None:
-    """Let garbage be looked for among young objects as ever, and among all of them seldom.
+    """Make full garbage collections rare in this process; collections among young objects stay as they are.
 
-    That takes 0.4 s where 100,000 segments are known, in which nobody is answered, and finds nothing in them.
+    With 100,000 known segments, a full collection finds no garbage and stops all threads for 0.4 s.
     """
     gc.set_threshold(*gc.get_threshold()[:2], _YOUNGER_COLLECTIONS)
 
 
 def settle_worker() -> None:
-    """Take all that tasks have imported out of the garbage collector's sight, whenever that is more than before.
+    """Exclude all live objects from garbage collection (`gc.freeze`) if modules were imported since the last call.
 
-    Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that never go away.
+    Spark's worker collects garbage after every task, which takes 0.1 s of a core for modules that are never freed.
     """
     _settle(len(sys.modules))
 
 
 @cache
 def share_heap() -> bool:
-    """Let all threads of this process, and of its forks, take memory from one heap. False: malloc is not glibc's.
+    """Make all threads of this process and of its forks allocate from one heap; return false if malloc is not glibc's.
 
-    It gives each thread one of its own else, and each keeps some of what its responses took: 50 MiB together. Of one
-    heap it gives the kernel back what a response took, which clears as many pages for the next: 110,000 for a GiB.
+    By default glibc gives each thread its own heap, and each heap keeps memory of past responses: 50 MiB together. The
+    heap also keeps up to `_KEPT_BYTES` of free memory. Otherwise it would return a response's memory to the kernel, and
+    the kernel would clear as many pages for the next response: 110,000 pages for 1 GiB read.
     """
-    from ctypes import CDLL  # here, since who plans needs none
+    from ctypes import CDLL  # imported here, because planners do not need it
 
     with suppress(AttributeError, OSError):
         libc = CDLL(None)
@@ -132,10 +141,11 @@ def share_heap() -> bool:
 
 
 def share_heap_with_arrow() -> None:
-    """Let Arrow take memory from that heap, too, unless the user has chosen a pool; before pyarrow is imported.
+    """Make Arrow allocate from malloc's one shared heap, unless the user has chosen a memory pool.
 
-    The pool that it would choose gives back within milliseconds what record batches took, and has the kernel clear
-    pages again for the next ones; and what is free in one of two heaps is of no use to the other.
+    This must run before pyarrow is imported. Arrow's default pool returns the memory of record batches to the kernel
+    within milliseconds, and the kernel must clear pages again for the next record batches. Also, free memory of one
+    heap cannot be used by another heap.
     """
     if share_heap():
         os.environ.setdefault(_ARROWS_POOL, "system")
@@ -148,7 +158,7 @@ def _settle(_modules: int) -> None:
 
 
 def show_log() -> None:
-    """Let stderr have our lines, in the form of Spark's own, unless somebody has set logging up in this process."""
+    """Log this package's lines to stderr in Spark's format, unless logging is already set up in this process."""
     own = logging.getLogger("tiered_stream")
     if own.handlers or logging.getLogger().handlers:
         return
@@ -159,7 +169,7 @@ def show_log() -> None:
 
 
 class _Muted(threading.local):
-    """The packages whose lines this thread drops."""
+    """Thread-local list of the packages whose log lines this thread drops."""
 
     packages: tuple[str, ...] = ()
 
@@ -169,7 +179,7 @@ _muted = _Muted()
 
 @contextmanager
 def muted(*packages: str) -> Iterator[None]:
-    """Drop what libraries log in this thread meanwhile; what the user has from them, in other threads, is theirs."""
+    """Drop the log lines of these packages in this thread during the block; other threads still log them."""
     before = _muted.packages
     _muted.packages = (*before, *_filtered(packages, len(logging.root.manager.loggerDict)))
     try:
@@ -180,11 +190,14 @@ def muted(*packages: str) -> Iterator[None]:
 
 @cache
 def _filtered(packages: tuple[str, ...], _loggers: int) -> tuple[str, ...]:
-    """How the names of their loggers begin, all of which hear of `_muted`; asked anew when there are more loggers."""
+    """Add the filter `_is_heard` to all loggers of the packages, and return the prefixes of the loggers' names.
+
+    `_loggers`, the number of loggers, is only a cache key: the filters are added again when there are more loggers.
+    """
     prefixes = tuple(f"{package}." for package in packages)
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(prefixes):
-            # A logger's filters do not see what its children log, so each has it; to add it again is no harm.
+            # A logger's filter does not see its children's lines, so each logger gets one. A second add does nothing.
             logging.getLogger(name).addFilter(_is_heard)
     return prefixes
 

@@ -1,6 +1,6 @@
-"""Spark's filters on the columns of a record, as what may be left out by them (Spark: `sources.Filter`).
+"""Translate Spark's pushed filters (Spark: `sources.Filter`) into the topics, partitions, offsets and times to read.
 
-Filters are joined by AND. Spark evaluates each again, so one that is not known here leaves out nothing.
+Filters are joined by AND. Spark evaluates every filter again, so a filter that is not known here just prunes nothing.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from tiered_stream.plan.pruning import EVERY, Numbers, Pruning
 _MICROSECOND = timedelta(microseconds=1)
 
 Bounds = tuple[int, int]
-"""The first number at or after a value, and the last at or before it."""
+"""Pair: the first whole number at or after a value, and the last whole number at or before it."""
 
 
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
-    """What all rows have in common that pass every filter."""
+    """Return the topics, partitions, offsets and timestamps to which all rows that pass every filter belong."""
     return reduce(Pruning.__and__, map(_pruning, filters), Pruning())
 
 
@@ -49,7 +49,7 @@ def _pruning(one: Filter) -> Pruning:
 
 
 def _topics(one: Filter) -> frozenset[str] | None:
-    """None: any."""
+    """Return the topics that the filter allows; None if it allows any topic or is not known here."""
     match one:
         case EqualTo(value=str(topic)) | EqualNullSafe(value=str(topic)):
             return frozenset([topic])
@@ -86,7 +86,10 @@ def _whole_number(value: Any) -> Bounds | None:
 
 
 def _milliseconds(value: Any) -> Bounds | None:
-    """Spark's timestamps are in microseconds, those of records in milliseconds; one without a zone is no instant."""
+    """Return the milliseconds of record timestamps around a timestamp of Spark, which has microseconds.
+
+    None if the value is not a timestamp, or has no time zone and so is not an instant.
+    """
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
     micros = (value - EPOCH) // _MICROSECOND

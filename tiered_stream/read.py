@@ -1,6 +1,7 @@
-"""One split to Arrow, on an executor: fetch, decode, filter, and fall back to the broker where storage fails.
+"""Read one split into Arrow on an executor: fetch, decode, filter, and fall back to the broker if storage fails.
 
-A worker imports what talks to brokers, and what reads signed URLs, only for a split that needs it: each takes long.
+The modules that talk to brokers and that read signed URLs are imported only for a split that needs them, because their
+imports take long.
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
-    """The split's records in offset order, a few thousand rows at a time.
+    """Yield the split's records in offset order, a few thousand rows at a time, and report what reading cost.
 
     Raises:
-        CorruptDataError: the bytes are not what they should be.
-        DataLossError: records of the split are gone, and `failOnDataLoss` is true.
+        CorruptDataError: the fetched bytes are malformed.
+        DataLossError: records of the split no longer exist, and `failOnDataLoss` is true.
         StorageError: storage failed, and `remote.fallback` is `fail` or there is no broker.
-        BrokerError: the broker failed; FetchTimeoutError: it gave nothing for `kafkaConsumer.pollTimeoutMs`.
+        BrokerError: the broker failed.
+        FetchTimeoutError: the broker sent no record for `kafkaConsumer.pollTimeoutMs`.
     """
     reader = SplitReader(split, options, columns=options.columns)
     yield from reader.batches()
@@ -63,9 +65,10 @@ def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None
 
 
 class SplitReader:
-    """Reads one split, at most `max_rows` rows at a time; `metrics` counts what it cost. `columns` of None are all.
+    """Reader of one split, at most `max_rows` rows at a time; `metrics` counts what reading costs.
 
-    `storage` is what a task has that reads several splits; without it, the split has its own.
+    `columns` are the columns to return, None for all. `storage` is the shared storage access of a task that reads
+    several splits; if it is None, the reader makes its own.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class SplitReader:
         self.metrics = ReadMetrics()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The split's records, see `read_split`."""
+        """Yield the split's records in offset order. Raises: as `read_split`."""
         for batch in within_times(self._uncounted(), self._options.times):
             self.metrics.records += batch.num_rows
             self.metrics.record_bytes += batch.nbytes
@@ -112,7 +115,7 @@ class SplitReader:
             with naming(partial(fetcher.describe, locations[current].segment)):
                 yield from self._timed(decoder.feed(data))
             self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
-            del data  # or it would be kept while the next bytes are waited for
+            del data  # otherwise these bytes stay in memory while the next ones are awaited
         self._finish(fetcher, locations[current], decoder)
         self._position = self._split.offsets.end
 
@@ -124,7 +127,7 @@ class SplitReader:
             if batch is None:
                 return
             yield batch
-            release_compiler()  # once who took the batch has loaded its kernels, too
+            release_compiler()  # now the consumer of the batch has loaded its kernels too
 
     def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
         with naming(partial(fetcher.describe, location.segment)):
@@ -132,7 +135,10 @@ class SplitReader:
         self._position = location.offsets.end
 
     def _fall_back(self, error: StorageError) -> None:
-        """Leave what is still to read to the broker (KIP-1254), or raise."""
+        """Log and count that the rest of the split is read from the broker (KIP-1254).
+
+        Raises: `error`, if `remote.fallback` is `fail` or there is no broker.
+        """
         self.metrics.remote_fetch_errors += 1
         if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
             raise error
@@ -143,7 +149,7 @@ class SplitReader:
         )  # fmt: skip
 
     def _from_broker(self) -> Iterator[pa.RecordBatch]:
-        """What is still to read of the split, through raw Fetches."""
+        """Yield the records of the split that are still to read, from the broker through raw Fetch requests."""
         while self._position < self._split.offsets.end:
             try:
                 yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
@@ -161,7 +167,7 @@ class SplitReader:
             poll_timeout_ms=self._options.poll_timeout_ms, topic_id=self._split.topic_id,
         ):  # fmt: skip
             self.metrics.on_broker_fetch(len(fetched.records))
-            # How much a Fetch brings is known afterwards; the next one waits for it.
+            # The size of a Fetch is known only afterwards, so the rate limit delays the next Fetch.
             self._pace(len(fetched.records))
             aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
             decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
@@ -171,7 +177,11 @@ class SplitReader:
             raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
 
     def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:
-        """Go on at the log start offset, or past the split, when records are gone and that is allowed."""
+        """Continue at the log start offset, or after the split, if records are lost and `failOnDataLoss` is false.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
+        """
         partition, start, end = self._split.topic_partition, self._position, self._split.offsets.end
         if self._options.fail_on_data_loss:
             raise DataLossError(
@@ -211,10 +221,10 @@ class SplitReader:
 
 
 class TaskStorage:
-    """What the storage gives of a task's splits, in their order, by one read-ahead.
+    """Reader of the bytes of all splits of a task from storage, in the order of the splits, with one read-ahead.
 
-    Requests for a split are sent while the one before it is decoded. A split that fails, or is not read to its end,
-    leaves the others as they are.
+    Requests for a split are sent while the split before it is decoded. If a split fails, or is not read to its end, the
+    other splits can still be read.
     """
 
     def __init__(self, splits: Sequence[Split], options: Options) -> None:
@@ -227,13 +237,15 @@ class TaskStorage:
 
     @cached_property
     def fetcher(self) -> RemoteStorageFetcher:
-        """For all of the splits. Raises: as `split_fetcher`."""
+        """Fetcher for the locations of all splits. Raises: as `split_fetcher`."""
         return split_fetcher(self._locations, self._options)
 
     def bytes_of(
         self, split: Split, on_fetch: Callable[[int, float], None]
     ) -> Generator[tuple[int, bytes], None, None]:
-        """The bytes of one split, which comes after those that were read, as pairs of its location's number and bytes.
+        """Yield the bytes of one split as pairs: the index of the location within the split, and the bytes.
+
+        Splits must be read in the task's order; splits before this one that were not read are dropped.
 
         Raises: as `read_ahead`.
         """
@@ -258,13 +270,13 @@ class TaskStorage:
             self.close()
 
     def close(self) -> None:
-        """Drop what was asked for ahead."""
+        """Cancel the read-ahead and drop the bytes that it has fetched."""
         if self._pieces is not None:
             self._pieces.close()
             self._pieces = None
 
     def _begun(self) -> Generator[tuple[int, bytes], None, None]:
-        """A read-ahead of all splits that are left."""
+        """Start a read-ahead of all splits that are not read yet."""
         options = self._options
         parts = [(location.segment, location.bytes) for split in self._splits for location in split.locations]
         self._part = 0
@@ -276,7 +288,9 @@ class TaskStorage:
 
 
 def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
-    """A fetcher for these locations. A user's own class goes before signed URLs (KIP-1254: it was configured).
+    """Return a fetcher for these locations: for signed URLs if there are any, else for the configured storage.
+
+    A fetcher class that the user has configured takes precedence over signed URLs (KIP-1254).
 
     Raises:
         ConfigurationError: as `fetcher_for`.
@@ -303,7 +317,7 @@ def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> Rem
 
 
 def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
-    """The rows with such timestamps, without empty batches."""
+    """Yield the rows whose timestamps lie in the range (None: all rows), without empty batches."""
     for batch in batches:
         kept = batch if times is None else batch.filter(_in(batch.column("timestamp"), times))
         if kept.num_rows:
@@ -311,7 +325,7 @@ def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> 
 
 
 def _in(timestamps: pa.Array, times: TimeRange) -> pa.Array:
-    import pyarrow.compute as pc  # here, since it takes a worker 0.05 s that few queries need
+    import pyarrow.compute as pc  # imported here, because it takes 0.05 s and few queries need it
 
     micros = timestamps.cast(pa.int64())
     inside = pc.greater_equal(micros, min(times.from_ms * 1000, _INT64_MAX))

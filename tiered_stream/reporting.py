@@ -1,4 +1,4 @@
-"""`report_queries`: what the streaming queries of a session do and cost: lines, Prometheus, OpenTelemetry."""
+"""`report_queries`: report micro-batches of a session's streaming queries as lines, to Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ LINES = ("text", "json", "none")
 
 
 class QueryReports(AbstractContextManager["QueryReports"]):
-    """Reports that go on until `close`; `port` is that of `/metrics`, None where it is not served."""
+    """Running reports on a session's streaming queries, until `close`.
+
+    `port` is the port of `/metrics`, or None if `/metrics` is not served.
+    """
 
     def __init__(
         self, spark: SparkSession, told: list[Told], receiver: MetricsReceiver, port: int | None, opened: ExitStack
@@ -40,8 +43,8 @@ class QueryReports(AbstractContextManager["QueryReports"]):
         self.port = port
 
     def close(self) -> None:
-        """Report what has ended by now, and no more; queries that run go on."""
-        with suppress(Exception):  # Spark Connect has no such bus here
+        """Report the micro-batches that have ended by now, then stop reporting. Running queries continue."""
+        with suppress(Exception):  # Spark Connect has no listener bus in this process
             self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_BUS_MS)
         self._spark.streams.removeListener(self._listener)
         self._spark.conf.unset(REPORT_TO)
@@ -55,12 +58,12 @@ class QueryReports(AbstractContextManager["QueryReports"]):
 def report_queries(
     spark: SparkSession, *, lines: str = "text", prometheus: str | None = None, otlp: str | None = None
 ) -> QueryReports:
-    """Tell of every micro-batch of the queries that are started from now on, whichever way they write.
+    """Report every micro-batch of the streaming queries that this session starts from now on, whatever their sink.
 
     Args:
-        lines: `text` or `json`: a line on standard error for each micro-batch with rows; `none`: no lines.
-        prometheus: `host:port` of `/metrics`. Where it cannot be listened at, a warning says so.
-        otlp: `http://host:4318` of an OpenTelemetry collector. Where it is not there, a warning says so.
+        lines: `text` or `json` prints a line on standard error for each micro-batch with rows; `none` prints no lines.
+        prometheus: `host:port` at which `/metrics` is served. If the port cannot be opened, the log has a warning.
+        otlp: `http://host:4318` of an OpenTelemetry collector. If it cannot be reached, the log has a warning.
 
     Raises:
         ConfigurationError: an argument is malformed.

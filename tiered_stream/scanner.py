@@ -1,6 +1,7 @@
-"""`scan`: the records that a batch query would read, as Arrow batches, without Spark.
+"""`scan`: return the records that a batch query would read as Arrow batches, without Spark.
 
-Threads of this process read the splits: fetching waits for the storage, and the kernels decode without the GIL.
+Threads of this process read the splits. They run in parallel, because fetching waits for the storage, and the kernels
+decode without the GIL.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tiered_stream.read import read_split
 from tiered_stream.records.arrow import record_schema
 
 WAITING_BYTES = 256 << 20
-"""Of decoded records that wait for the consumer, in all, unless a single batch is larger."""
+"""Default maximum bytes of all decoded records that wait for the consumer; a single larger batch is allowed."""
 
 THREAD_NAME = "tiered-stream-scan"
 
@@ -34,23 +35,23 @@ THREAD_NAME = "tiered-stream-scan"
 def scan(
     options: Mapping[str, str], *, threads: int | None = None, ordered: bool = True, waiting_bytes: int = WAITING_BYTES
 ) -> pa.RecordBatchReader:
-    """The records of topics, as a batch query of `format("tiered_stream")` reads them, in the same columns.
+    """Read topics as a batch query of `format("tiered_stream")` does, and return a reader with the same columns.
 
     The reader can be read once. Its threads end when it is read to the end, or when nothing refers to it any more
-    (`del reader`). pyarrow's own `reader.close()` does not reach them: they wait, and keep what is decoded.
+    (`del reader`). pyarrow's `reader.close()` does not end the threads: they wait, and keep the decoded records.
 
     Args:
-        options: those of the source, by their names there.
-        threads: splits that are read at once; None: as many as this process may use cores, a container's CPU quota
-            counted.
-        ordered: one partition after the other, each in the order of its offsets. Otherwise batches come as they are
-            decoded, the records within one by offset still; nothing waits for a slower split then.
-        waiting_bytes: how much may be decoded ahead of the consumer. In order, `remote.split.bytes` for each thread is
-            what it takes to keep them all at work.
+        options: options of the source, with the same names as in Spark.
+        threads: number of splits that are read at the same time; None: the number of cores that this process may use,
+            limited by a container's CPU quota.
+        ordered: if true, partitions come one after another, each in offset order. If false, batches come as soon as
+            they are decoded, so no batch waits for a slower split; the records within a batch are in offset order.
+        waiting_bytes: maximum bytes that are decoded ahead of the consumer. If `ordered`, all threads stay busy with
+            `remote.split.bytes` for each thread.
 
     Raises:
         ConfigurationError: an option is missing, unknown or malformed.
-        TieredStreamError: the topics cannot be planned; once reading has begun, as `read_split`.
+        TieredStreamError: the topics cannot be planned. While the reader is read: as `read_split`.
     """
     parsed = parse_options(options, streaming=False)
     with closing(open_log_source(parsed)) as source:
@@ -62,9 +63,10 @@ def scan(
 
 
 def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.RecordBatch, None, None]:
-    """The records that a stream by the options would read, and those that come, without an end.
+    """Yield the records that a streaming query with these options would read, and new records as they come, forever.
 
-    Each look at the topics gives what is new in the order of `scan`; after one that found nothing it waits `pause_ms`.
+    The topics are checked again and again. New records of one check come in the order of `scan`. After a check without
+    new records, the function waits `pause_ms`.
 
     Raises: as `scan`, while it reads.
     """
@@ -84,14 +86,14 @@ def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.
 
 @dataclass(slots=True)
 class _Channel:
-    """What some splits gave and the consumer has not taken; `open` of them are not at their end."""
+    """Queue of decoded batches that the consumer has not taken; `open` is the number of its splits still being read."""
 
     open: int
     waiting: deque[pa.RecordBatch] = field(default_factory=deque)
 
 
 class _Ahead:
-    """Reads splits in threads, ahead of the one who consumes their batches."""
+    """Reader of splits in threads, ahead of the consumer; at most `most` bytes of batches wait for the consumer."""
 
     def __init__(
         self,
@@ -113,7 +115,10 @@ class _Ahead:
         self._stopped = False
 
     def batches(self, *, ordered: bool) -> Generator[pa.RecordBatch, None, None]:
-        """All batches; a channel for each split keeps them in order. Raises what reading raises, as soon as it does."""
+        """Yield all batches; if `ordered`, in the order of the splits.
+
+        Raises: an error of any thread, as soon as it occurs.
+        """
         count = len(self._splits)
         self._channels = [_Channel(1) for _ in range(count)] if ordered else [_Channel(count)]
         for _ in range(min(self._threads, count)):
@@ -128,7 +133,7 @@ class _Ahead:
                 self._changed.notify_all()
 
     def _take(self, number: int) -> pa.RecordBatch | None:
-        """The channel's next batch; None: there is no more."""
+        """Wait for the channel's next batch and return it; None if the channel has no more batches."""
         channel = self._channels[number]
         with self._changed:
             self._consumed = number
@@ -144,7 +149,7 @@ class _Ahead:
             return batch
 
     def _work(self) -> None:
-        """One thread: split after split."""
+        """Read split after split in this thread, until there are no more splits or the consumer has stopped."""
         try:
             while (number := self._next()) is not None:
                 channel = min(number, len(self._channels) - 1)
@@ -165,7 +170,7 @@ class _Ahead:
             return None if self._stopped or self._error else next(self._upcoming, None)
 
     def _put(self, channel: int, batch: pa.RecordBatch) -> bool:
-        """Leave a batch to the consumer, once there is room for it; False: nobody wants it any more."""
+        """Wait for room, then queue the batch for the consumer; return false if the consumer has stopped or failed."""
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or self._error or self._has_room(channel, batch.nbytes))
             if self._stopped or self._error:
@@ -176,6 +181,6 @@ class _Ahead:
             return True
 
     def _has_room(self, channel: int, size: int) -> bool:
-        # What the consumer waits for always has: others must not take it all.
+        # The batch that the consumer waits for always has room; otherwise other channels could take all the room.
         at_hand = channel == self._consumed and not self._channels[channel].waiting
         return at_hand or self._held + size <= self._most

@@ -1,4 +1,4 @@
-"""A bounded cache that loads each value once, however many threads ask for it at the same time."""
+"""Bounded cache that loads each value once, even if many threads ask for it at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ _V = TypeVar("_V")
 
 
 class SingleFlightCache(Generic[_K, _V]):
-    """Keeps the values that were used last, as many as have `max_size` together. What fails to load is not kept."""
+    """Bounded cache of the most recently used values, which loads each value once for all threads.
+
+    The values together have at most `max_size`, measured by `size_of` (None: each value counts 1). A failed load is not
+    cached.
+    """
 
     def __init__(self, max_size: int, size_of: Callable[[_V], int] | None = None) -> None:
         self._values: LRUCache[_K, _V] = LRUCache(max_size, size_of)
@@ -23,7 +27,10 @@ class SingleFlightCache(Generic[_K, _V]):
         self._lock = Lock()
 
     def get(self, key: _K, load: Callable[[], _V]) -> _V:
-        """The value, loaded by this call or by the one that is already at it. Raises what `load` raises."""
+        """Return the cached value; if it is missing, call `load`, or wait for another thread that is loading it.
+
+        Raises: as `load`.
+        """
         with self._lock:
             if key in self._values:
                 return self._values[key]
@@ -42,7 +49,7 @@ class SingleFlightCache(Generic[_K, _V]):
             raise
         with self._lock:
             del self._loading[key]
-            with suppress(ValueError):  # it is larger than the whole cache
+            with suppress(ValueError):  # the value is larger than the whole cache
                 self._values[key] = value
         loading.set_result(value)
         return value

@@ -1,8 +1,8 @@
-"""What Spark calls: the data source `tiered_stream`, its batch reader and its stream reader.
+"""Data source `tiered_stream` for Spark, with its batch reader and its stream reader.
 
-Here is only what Spark asks for; the work is done by other packages. The planning side lives in one Python process of
-the driver, the reading side in the executors' workers, which get the reader pickled with its options. Each side
-imports its own half when it needs it, so that looking the source up stays quick.
+This module only implements Spark's interfaces; other packages do the work. Planning runs in one Python process of the
+driver. Reading runs in the executors' workers, which get the pickled reader with its options. Each side imports its
+modules when it needs them, so that Spark's lookup of the source stays fast.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _NO_LIMIT = 2**63 - 1
 _OF_A_TABLE = {"path", "serialization.format"}
-"""Options of Spark's own, for a table of its catalog."""
+"""Options that Spark itself adds for a table of its catalog."""
 
 _FIELDS = [
     StructField("key", BinaryType()),
@@ -70,15 +70,16 @@ _HEADERS = StructField(
 
 
 def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
-    """The columns of Spark's `kafka` source, `headers` last where they are wanted; those alone that are named."""
+    """Return the schema of Spark's `kafka` source, with `headers` last if wanted, reduced to `columns` if given."""
     whole = StructType([*_FIELDS, _HEADERS] if include_headers else list(_FIELDS))
     return whole if columns is None else StructType([whole[name] for name in columns])
 
 
 class SplitPartition(InputPartition):
-    """A `Split`, as Spark wants it, and where else its task is to report what it cost.
+    """Input partition for Spark with one `Split`, and more addresses to which its task reports what reading cost.
 
-    Spark pickles the reader in a process of its own: what the planner knows, only partitions take along.
+    The addresses are here and not in the reader, because Spark pickles the reader in another process, which does not
+    have the planner's state. Only input partitions carry the planner's state to tasks.
     """
 
     def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
@@ -88,7 +89,7 @@ class SplitPartition(InputPartition):
 
 
 class TieredStreamDataSource(DataSource):
-    """Spark's `kafka` source, reading tiered segments straight from their storage (KIP-1248, KIP-1254, KIP-405)."""
+    """Data source like Spark's `kafka` that reads tiered segments from their storage (KIP-1248, KIP-1254, KIP-405)."""
 
     @classmethod
     def name(cls) -> str:
@@ -96,7 +97,7 @@ class TieredStreamDataSource(DataSource):
 
     def schema(self) -> StructType:
         if self.options.keys() - _OF_A_TABLE:
-            check_for_any_query(self.options)  # at `load()`, as Spark's source does; the rest when its kind is known
+            check_for_any_query(self.options)  # at `load()`, like Spark's source; more checks follow in `_parsed`
         columns = GivenOptions(self.options).read(COLUMNS)
         headers = self.options.get("includeHeaders", "false").lower() == "true" or "headers" in (columns or ())
         return spark_schema(headers, columns)
@@ -121,13 +122,14 @@ class TieredStreamDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("tiered_stream")` known to the session; to do it again is no harm.
+    """Register `format("tiered_stream")` in the session; calling this again is harmless.
 
-    It is then planned by this very Python. Tasks run that of an environment which was packed by `make dist` and shipped
-    with `--archives`, or what `PYSPARK_PYTHON` names, unless `spark.sql.execution.pyspark.python` is set.
+    The driver then plans with the Python that runs this program. Tasks use the Python of an environment that was packed
+    by `make dist` and shipped with `--archives`, else the Python that `PYSPARK_PYTHON` names. If
+    `spark.sql.execution.pyspark.python` is set, tasks use that Python.
 
-    Spark looks sources up by itself, once in a driver's life, and gives up for good where its Python process takes
-    longer than ten seconds to start (Spark: `DataSourceManager`, `PythonWorkerFactory`).
+    Without this call, Spark looks up sources itself, once per driver. That lookup fails for the driver's whole life if
+    its Python process takes longer than 10 s to start (Spark: `DataSourceManager`, `PythonWorkerFactory`).
     """
     from tiered_stream.spark_session import register_source
 
@@ -136,19 +138,22 @@ def register(spark: SparkSession) -> None:
 
 
 def reports_address(spark: SparkSession) -> str:
-    """Where `report_queries` of this session listens; empty: it was not called."""
+    """Return the address at which `report_queries` of this session receives metrics; empty if it was not called."""
     return spark.conf.get(REPORT_TO, "") or ""
 
 
 def reporting_to(address: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The source's options, its tasks reporting there too."""
+    """Return the source's options with `address` added to the addresses to which tasks report metrics."""
     others = {name: value for name, value in options.items() if name.lower() != METRICS_ADDRESS.name}
     given = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
     return others | {METRICS_ADDRESS.name: ",".join([*given, address])} if address else dict(options)
 
 
 def _reporting_to(address: str) -> type[DataSource]:
-    """The source, with one option more. Spark gets its code: it is found in no module."""
+    """Return a subclass of the data source whose tasks also report metrics to `address`.
+
+    Spark pickles the class by value, because it is defined inside a function and not found in a module.
+    """
 
     class ReportingDataSource(TieredStreamDataSource):
         def __init__(self, options: dict[str, str]) -> None:
@@ -158,7 +163,13 @@ def _reporting_to(address: str) -> type[DataSource]:
 
 
 def _checked(schema: StructType, options: Options) -> Options:
-    """Refuse a schema of the user's own, as the `kafka` source does, unless a batch query's names some columns."""
+    """Check that the user has set no schema of their own, and return the options.
+
+    As an exception, the schema of a batch query may name some of the source's columns; they become `options.columns`.
+
+    Raises:
+        ConfigurationError: the schema is another one.
+    """
     own = spark_schema(options.include_headers, options.columns)
     if schema == own:
         return options
@@ -189,7 +200,7 @@ def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatc
 
 
 class BatchReader(DataSourceReader):
-    """One batch query."""
+    """Spark's reader of one batch query: plans the input partitions, and reads one of them in a task."""
 
     pruning: Pruning | None = None
 
@@ -205,7 +216,7 @@ class BatchReader(DataSourceReader):
             source = open_log_source(self.options)
         try:
             splits = plan_batch(self.options, source, self.pruning)
-            # Without a partition Spark would make one up, and read it.
+            # Without any input partition, Spark would make up one and read it.
             return [SplitPartition(split) for split in splits] or [InputPartition(None)]
         finally:
             source.close()
@@ -215,13 +226,13 @@ class BatchReader(DataSourceReader):
 
 
 class PruningBatchReader(BatchReader):
-    """One batch query whose filters say what need not be read."""
+    """Batch reader that uses the query's filters to leave out topics, partitions, offsets and times."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options}  # executors need no planner
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """All are left to Spark, too: what is read may hold other rows."""
+        """Use the filters for planning, and return all of them, because Spark must still remove other rows itself."""
         from tiered_stream.pushdown import pruning_of
 
         self.pruning = pruning_of(filters).within(self.options.times)
@@ -230,7 +241,7 @@ class PruningBatchReader(BatchReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One streaming query."""
+    """Spark's stream reader of one streaming query: plans micro-batches, and reads one input partition in a task."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -240,7 +251,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._offsets = LastOffsets()
 
     def __getstate__(self) -> dict[str, Any]:
-        # Executors need no planner, and its connections cannot travel.
+        # Executors need no planner, and its connections cannot be pickled.
         return {"options": self.options, "_opened": None, "_batch_log": None, "_group": None, "_offsets": None}
 
     def _open(self) -> tuple[LogSource, StreamPlanner]:
@@ -272,7 +283,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets.to_dict(initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        # Always a limit, so that Spark asks for everything only where it ignores limits (`Trigger.Once`).
+        # Always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
         most = self.options.max_offsets_per_trigger
         return ReadMaxRows(_NO_LIMIT if most is None else most)
 
@@ -280,13 +291,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open()[1].prepare_for_available_now()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        # The planner knows the limits, `minOffsetsPerTrigger` too.
+        # The planner applies the limits itself, including `minOffsetsPerTrigger`.
         planner, done = self._open()[1], self._offsets.from_dict(start)
         if self._batch_log is not None:
             self._batch_log.lag = behind(done, planner.latest() or {})
         end = planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
         if self._group is not None:
-            # Spark calls `commit` only when it plans the next batch, so never for a run's last.
+            # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
             self._group.follow(done)
             if end == done and planner.available_now:
                 self._group.settle()
@@ -298,11 +309,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def batch_log(self) -> tuple[str, ...]:
-        """Where tasks report to the planner."""
+        """Addresses at which the planner receives what tasks report about their reads; empty before the first plan."""
         return () if self._batch_log is None else (self._batch_log.address,)
 
     def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
-        """What the micro-batch from `start` to `end` reads, cut into tasks."""
+        """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""
         from tiered_stream.plan.splits import splits_for
 
         log, planner = self._open()
@@ -327,10 +338,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises what is wrong with the options at the first call.
+    """Stream reader that raises the error in the user's options when Spark first calls it.
 
-    Were it raised where the reader is made, pyspark's runner would go on to stop the reader that it does not have, and
-    bury the reason under an UnboundLocalError of its own.
+    If the error were raised when the reader is made, pyspark's runner would try to stop the missing reader, and its
+    UnboundLocalError would hide the reason.
     """
 
     def __init__(self, error: ConfigurationError) -> None:

@@ -1,7 +1,7 @@
-"""Which Python the session's processes run, and whether the session is one of Spark Connect.
+"""Choose the Pythons for the session's planners and tasks, and detect sessions of Spark Connect.
 
-A Python source is planned on the driver and read in tasks, and Spark takes one path of a Python for both
-(Spark: `PythonFunction.pythonExec`). That of an environment that is shipped with `--archives` is there in tasks alone.
+A Python source is planned on the driver and read in tasks, but Spark has one path of a Python for both (Spark:
+`PythonFunction.pythonExec`). The Python of an environment that is shipped with `--archives` exists only in tasks.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.forked_python import forked_python
 
 TASKS_PYTHON = "spark.sql.execution.pyspark.python"
-"""What tasks run instead (Spark: `SQLConf.PYSPARK_PYTHON`): the session's own, which may be set at any time."""
+"""Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`); it may be changed at any time,
+and takes precedence over `pythonExec`."""
 FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
-"""Whether the driver's Pythons are forked with all imports done; `false`: each imports for itself."""
+"""Setting that turns the fork server on or off: if it is `false`, each Python on the driver imports for itself."""
 ENVIRONMENT = "environment"
-"""The folder in which tasks find a packed environment, where the archive's name does not tell it for one of ours."""
+"""Folder name (after `#` in `--archives`) that marks an archive as a packed environment, whatever the file's name."""
 ARCHIVE = "tiered-stream-"
 _OF_EXECUTORS, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
@@ -37,12 +38,12 @@ _registering = Lock()
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether it is a client's session: without a JVM of its own, and without a SparkContext."""
+    """Return true if the session is a client of Spark Connect, which has no JVM and no SparkContext of its own."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def refuse_connect(spark: SparkSession, what: str) -> None:
-    """Raises ConfigurationError where the session is one of Spark Connect, which does not allow `what`."""
+    """Raise ConfigurationError if the session is one of Spark Connect, which does not allow `what`."""
     if is_connect(spark):
         raise ConfigurationError(
             f"{what} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
@@ -51,9 +52,9 @@ def refuse_connect(spark: SparkSession, what: str) -> None:
 
 
 def register_source(spark: SparkSession, source: type[DataSource]) -> None:
-    """Make a Python source known to the session: planned by the driver's own Python, read by that of the tasks."""
+    """Register a Python source in the session, to be planned by the driver's Python and read by the tasks' Python."""
     if is_connect(spark):
-        spark.dataSource.register(source)  # the server has one Python for both
+        spark.dataSource.register(source)  # the server has one Python for planning and for tasks
         return
     context = spark.sparkContext
     with _registering:
@@ -63,7 +64,7 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
             own = tasks_python(spark)
             spark.conf.set(TASKS_PYTHON, forked if forked and is_local(context) and _is_this(own) else own)
         try:
-            # This very Python has the package.
+            # The Python of this process has the package, so it plans.
             context.pythonExec = forked or sys.executable
             spark.dataSource.register(source)
         finally:
@@ -71,29 +72,31 @@ def register_source(spark: SparkSession, source: type[DataSource]) -> None:
 
 
 def start_pythons() -> None:
-    """While spark-submit's Spark starts, import what its Pythons are going to need; to be called before it does.
+    """Start the fork server before Spark starts, so that its imports run while Spark starts.
 
-    Without spark-submit there is nothing yet to tell how they are going to be started: `register_source` does it then.
+    This only works under spark-submit. Otherwise it is not known yet how Spark will start its Pythons, and
+    `register_source` starts the server later.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return
-    SparkContext._ensure_initialized()  # or a conf has nothing of spark-submit's
+    SparkContext._ensure_initialized()  # otherwise SparkConf lacks the settings of spark-submit
     conf = dict(SparkConf().getAll())
     of_executors = {name: value for name, value in conf.items() if name.startswith(_OF_EXECUTORS)}
     given = {name.removeprefix(_OF_EXECUTORS): value for name, value in of_executors.items()}
-    given[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # as SparkContext has them
+    given[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
     if conf.get(FORK_SERVER) != "false":
         variables = _variables(given, os.environ.get("PYTHONPATH", ""))
         forked_python(variables, tasks=_is_local(conf.get("spark.master", "")))
 
 
 def forgo_source_lookup(spark: SparkSession) -> None:
-    """Spare a program that uses no Python sources but ours the Python process in which Spark looks for others.
+    """Make Spark skip the Python process in which it looks for installed Python sources.
 
-    Sources that are registered are known all the same (Spark: `DataSourceManager`).
+    Only a program that uses no other Python sources may call this; it then starts sooner. Registered sources work as
+    before (Spark: `DataSourceManager`).
     """
     jvm: Any = spark.sparkContext._jvm
-    with suppress(Py4JError, TypeError):  # it is no part of Spark's interface, and can be done without
+    with suppress(Py4JError, TypeError):  # it is not part of Spark's public interface, and only saves time
         manager = _scala_object(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager")
         if manager.dataSourceBuilders().isEmpty():
             none = _scala_object(jvm.scala.collection.immutable, "Map").empty()
@@ -105,7 +108,7 @@ def _scala_object(package: Any, name: str) -> Any:
 
 
 def _forked(spark: SparkSession) -> str | None:
-    """A program that starts this Python with all imports done, if there is one."""
+    """Return the path of a program that starts this Python with all imports done; None if there can be none."""
     if spark.conf.get(FORK_SERVER, "true") == "false":
         return None
     context = spark.sparkContext
@@ -117,12 +120,12 @@ def _forked(spark: SparkSession) -> str | None:
 
 
 def _variables(given: Mapping[str, str], path: str) -> dict[str, str]:
-    """Those with which Spark starts Pythons on the driver, beside its own (Spark: `PythonWorkerFactory`)."""
+    """Return the variables that Spark adds to its environment for a Python on the driver (`PythonWorkerFactory`)."""
     return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
 
 
 def is_local(context: SparkContext) -> bool:
-    """Whether tasks run in the driver's JVM."""
+    """Return true if tasks run in the driver's JVM, which is so with a local master."""
     return _is_local(str(context.master))
 
 
@@ -131,12 +134,19 @@ def _is_local(master: str) -> bool:
 
 
 def _is_this(python: str) -> bool:
-    """Not by what links lead to: an environment's Python is a link."""
+    """Return true if the path or command is this process's Python.
+
+    Symbolic links are not resolved, because the Python of a virtual environment is a link.
+    """
     return os.path.abspath(which(python) or python) == os.path.abspath(sys.executable)
 
 
 def tasks_python(spark: SparkSession) -> str:
-    """The Python that tasks run: of a packed environment, or as `PYSPARK_PYTHON` or `spark.pyspark.python` say."""
+    """Return the Python that tasks run: of a shipped packed environment, else as Spark itself chooses it.
+
+    Spark chooses by `PYSPARK_PYTHON` or `spark.pyspark.python`. With a local master and without `PYSPARK_PYTHON`, it is
+    this process's Python.
+    """
     context = spark.sparkContext
     if is_local(context):
         return context.pythonExec if os.environ.get("PYSPARK_PYTHON") else sys.executable
@@ -146,9 +156,10 @@ def tasks_python(spark: SparkSession) -> str:
 
 
 def environment_folder(archive: str) -> str | None:
-    """Where Spark unpacks the archive in a task's working directory, if it is a packed environment; else None.
+    """Return the folder in a task's working directory into which Spark unpacks the archive.
 
-    That is by what stands behind `#`, and without it by the archive's own name (Spark: `SparkContext.addArchive`).
+    The folder is the text after `#`, or without it the archive's file name (Spark: `SparkContext.addArchive`). The
+    result is None if neither the folder nor the file name is that of a packed environment.
     """
     parts = urlsplit(archive.strip())
     name = PurePosixPath(parts.path).name

@@ -1,6 +1,6 @@
-"""HTTP connections on which a whole answer, headers included, must come in time.
+"""HTTP connections with a time limit for a whole response, headers included.
 
-A socket's timeout bounds each wait for bytes. Without more, an answer that comes a byte at a time lasts for ever.
+A socket's timeout only limits each wait for bytes, so a response that comes byte by byte could take forever.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib3.util.ssl_ import create_urllib3_context
 
 _AT_A_TIME = 1 << 16
 _LONGEST_WAIT = 1e6
-"""Seconds that a socket takes as a timeout."""
+"""Maximum timeout in seconds that is set on a socket, because a socket does not accept an infinite one."""
 
 
 def timed_pools(
@@ -28,14 +28,15 @@ def timed_pools(
     headers: dict[str, str] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> urllib3.PoolManager:
-    """Connections that do not retry by themselves; `now` is in seconds.
+    """Return a pool of HTTP connections on which each response must end within `answer_seconds`; nothing is retried.
 
-    An answer that takes longer raises urllib3's ReadTimeoutError. `tls` is changed: what it makes are timed sockets.
-    Without it no https is spoken: loading authorities takes a tenth of a second of a core.
+    A response that takes longer raises urllib3's ReadTimeoutError. `tls` is modified so that it makes timed sockets.
+    If `tls` is None, https is not supported, because loading the certificate authorities takes 0.1 s of a core. `now`
+    is a clock in seconds.
     """
     timeout = urllib3.Timeout(connect=connect_seconds, read=answer_seconds)
     pools = urllib3.PoolManager(headers=headers, retries=False, ssl_context=tls, timeout=timeout)
-    # urllib3 makes connections of a class, and gives them nothing of ours.
+    # urllib3 creates connections from a class and passes none of our arguments, so they are attributes of a subclass.
     ours = {"answer_seconds": answer_seconds, "now": staticmethod(now)}
     plain = type("TimedConnection", (_Connection,), ours)
     pools.pool_classes_by_scheme = {"http": type("TimedPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain})}
@@ -48,7 +49,12 @@ def timed_pools(
 
 
 def read_answer(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
-    """Read an answer that was not read yet. Raises ValueError: it has more bytes; HTTPError: it breaks off."""
+    """Read the whole body of an HTTP response that was not read yet.
+
+    Raises:
+        ValueError: the body has more than `most_bytes` bytes.
+        HTTPError: the response breaks off.
+    """
     content = bytearray()
     while piece := answer.read1(_AT_A_TIME):
         content += piece
@@ -58,23 +64,23 @@ def read_answer(answer: urllib3.BaseHTTPResponse, most_bytes: int) -> bytes:
 
 
 def untrusted_certificate(error: Exception) -> ssl.SSLCertVerificationError | None:
-    """Find in urllib3's error that TLS failed by the certificate; None: it is another error."""
+    """Return the certificate error that caused urllib3's error; None if the cause is another one."""
     causes = (error, *error.args, error.__cause__, error.__context__)
     return next((each for each in causes if isinstance(each, ssl.SSLCertVerificationError)), None)
 
 
 def system_tls() -> ssl.SSLContext:
-    """TLS by the authorities that the system trusts."""
+    """Return a TLS context that trusts the certificate authorities of the system."""
     tls = create_urllib3_context()
     tls.load_default_certs()
     return tls
 
 
 class TimedSocket(socket.socket):
-    """A socket that receives for so long as there is time left, whatever its timeout."""
+    """Socket that receives until `time_left` is 0, whatever its own timeout is, and then raises TimeoutError."""
 
     time_left: Callable[[], float] = staticmethod(lambda: inf)
-    """In seconds."""
+    """Function that returns the remaining time in seconds."""
 
     def recv_into(self, *args: Any) -> int:
         left = self.time_left()
@@ -87,11 +93,11 @@ class TimedSocket(socket.socket):
 
 
 class TimedTlsSocket(TimedSocket, ssl.SSLSocket):
-    """The same over TLS. Python itself bounds a handshake."""
+    """TLS socket that receives only while `time_left` is positive. Python itself limits the time of the handshake."""
 
 
 def timed(sock: socket.socket, time_left: Callable[[], float] | None = None) -> TimedSocket:
-    """The socket as one that is timed; it takes its place."""
+    """Return a `TimedSocket` that takes over the connection of `sock`; `sock` is detached and no longer usable."""
     timeout = sock.gettimeout()
     made = TimedSocket(sock.family, sock.type, sock.proto, sock.detach())
     made.settimeout(timeout)

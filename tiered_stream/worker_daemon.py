@@ -1,12 +1,11 @@
-"""Python workers that start with all imports done: `spark.python.daemon.module=tiered_stream.worker_daemon`.
+"""Daemon of Python workers with all imports done: `spark.python.daemon.module=tiered_stream.worker_daemon`.
 
-Spark forks the Python workers of an executor from one daemon that has imported next to nothing, and ends a worker that
-was idle for a minute. So each imports pyarrow, numba, boto3 and this package anew, and loads the compiled kernels. This
-daemon does it once for all of them. Workers of other queries are forked from it, too, and find the modules if they want
-them.
+Spark forks the Python workers of an executor from one daemon that has imported almost nothing, and ends a worker that
+was idle for a minute. So each worker imports pyarrow, numba, boto3 and this package again, and loads the compiled
+kernels. This daemon does so once for all workers. Workers of other queries are forked from it too.
 
-Spark's own daemon imports nothing since a fork takes over no threads. Should what is imported here start any, Spark's
-own daemon takes this one's place.
+Spark's own daemon imports nothing, because a fork does not inherit threads. If an import here starts a thread, Spark's
+own daemon replaces this one.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SPARKS_OWN = "pyspark.daemon"
 
 
 def import_ahead() -> None:
-    """Import what tasks of any lane need, and load the kernels."""
+    """Import the modules that tasks of both lanes need, and load the compiled kernels."""
     import pyspark.worker  # noqa: F401
 
     from tiered_stream.delta import data_files_readers, task_writer  # noqa: F401
@@ -36,8 +35,8 @@ def import_ahead() -> None:
 
 
 def main() -> None:
-    """Import, and serve as Spark's own daemon does; the arguments are its own."""
-    share_heap_with_arrow()  # before a library's thread gets one of its own, which each worker would go on with
+    """Import ahead, then run Spark's own daemon loop with the arguments that Spark has passed."""
+    share_heap_with_arrow()  # before a library's thread gets its own heap, which each worker would keep
     try:
         import_ahead()
         why_not = None if may_fork() else "what was imported has started threads"

@@ -1,4 +1,4 @@
-"""The command `tiered-stream`."""
+"""Command line `tiered-stream`, with all its commands."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def prepare(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end.")
     ] = False,
 ) -> None:
-    """Kafka topics straight from tiered storage, for Spark."""
+    """Read Kafka topics straight from tiered storage, for Spark and Delta tables."""
     replace_unknown_characters()
 
 

@@ -1,4 +1,4 @@
-"""What commands that read topics have in common: their arguments, and how they end."""
+"""Arguments, output and exit codes that the commands that read topics share."""
 
 from __future__ import annotations
 
@@ -35,18 +35,21 @@ LOOK_EXIT_CODES = "Exit codes: 0 done; 1 failed while it looked; 2 refused; 130 
 
 
 def reads(subscribe: str | None, subscribe_pattern: str | None, assign: str | None) -> dict[str, str]:
-    """What is given of the three, as options of the source."""
+    """Return the arguments that are not None as options of the source."""
     given = {"subscribe": subscribe, "subscribePattern": subscribe_pattern, "assign": assign}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def source_settings(settings: Path | None, option: Sequence[str] | None, chosen: dict[str, str]) -> dict[str, str]:
-    """The options of the source that the command line gives; raises as `command_settings`."""
+    """Return the source's options from a settings file, `name=value` texts and chosen topics.
+
+    Raises: as `command_settings`.
+    """
     return source_options(command_settings(settings, option, chosen))
 
 
 def show(found: str | RenderableType) -> None:
-    """JSON as it is, anything else as a terminal shows it. Where nobody reads it any more, the command goes on."""
+    """Print a text as it is, and anything else as a terminal shows it; a closed output is ignored."""
     if isinstance(found, str):
         write_bytes(found.encode() + b"\n")
     else:
@@ -55,7 +58,11 @@ def show(found: str | RenderableType) -> None:
 
 @contextmanager
 def exit_codes(*refused: type[TieredStreamError]) -> Iterator[None]:
-    """Errors of ours as a line and an exit code; those that are `refused` say that the input is wrong, too."""
+    """Turn this package's errors into a line on standard error and an exit code of the command.
+
+    ConfigurationError and the classes `refused` exit with REFUSED (2), other errors with FAILED (1), and Ctrl-C with
+    STOPPED (130).
+    """
     try:
         yield
     except TieredStreamError as error:

@@ -1,4 +1,4 @@
-"""`tiered-stream cat`: the records of topics on standard output, straight from tiered storage, without Spark."""
+"""`tiered-stream cat`: print records of topics on standard output, straight from tiered storage, without Spark."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ def cat(
     json: Annotated[bool, typer.Option("--json", "-J", help="A line of JSON for each record.")] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")] = False,
 ) -> None:
-    """Print what topics hold, one partition after the other, by offset.
+    """Print the records of topics, one partition after another, in offset order.
 
-    What is read is said by the options of the source: startingOffsets, endingTimestamp and so on; without them it is
-    everything.
+    The source's options choose the records: startingOffsets, endingTimestamp and so on. Without them, all records are
+    printed.
     """
     with exit_codes():
         printed = as_json if json else by_template(format)
         given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
-        given.pop(COLUMNS.name, None)  # the template says what is printed
+        given.pop(COLUMNS.name, None)  # all columns are read, because the template chooses what is printed
         batches = _batches({**_EVERYTHING, **given}, follow=follow)
         _print(batches, count, printed)
 
 
 def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:
-    # Imported late: other commands need no numba and no pyarrow.
+    # Imported late, because other commands need neither numba nor pyarrow.
     from tiered_stream import scanner
 
     return scanner.follow(options) if follow else scanner.scan(options)
 
 
 def _print(batches: Iterable[pa.RecordBatch], count: int | None, printed: Callable[[dict[str, Any]], bytes]) -> None:
-    """Print the first `count` rows, those of a batch as soon as it is there, as long as somebody reads them."""
+    """Print the first `count` rows (None: all), each batch as soon as it comes, until nobody reads the output."""
     if count == 0:
         return
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Command lines of the package and its jobs."""
+"""Typer apps for the command lines of the package and its jobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 
 def command_app(*, no_args_is_help: bool = False, add_completion: bool = False) -> typer.Typer:
-    """Return an app whose tracebacks are Python's own: typer's may show local variables, with secrets in them."""
+    """Return a Typer app with Python's plain tracebacks, because Typer's may show local variables with secrets."""
     return typer.Typer(
         no_args_is_help=no_args_is_help,
         add_completion=add_completion,

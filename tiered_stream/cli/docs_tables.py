@@ -1,4 +1,7 @@
-"""The tables of the documentation that say what is declared: `python -m tiered_stream.cli.docs_tables` writes them."""
+"""Write the documentation's tables of options, metrics and requirements from their declarations in the code.
+
+Run it as `python -m tiered_stream.cli.docs_tables`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def tables() -> dict[tuple[str, str], str]:
-    """By the page and the name of its markers."""
+    """Return the tables as Markdown, by the page and the name of the markers between which the table stands."""
     return {
         ("options.md", "options"): render_option_table(),
         ("options.md", "client properties"): render_client_properties(),

@@ -1,4 +1,4 @@
-"""`tiered-stream doctor`: what keeps a job from its work, and what mends it."""
+"""`tiered-stream doctor`: find what prevents a job from running, and say how to fix it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DOCTOR_EXIT_CODES = (
 )
 _SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red"), "skipped": ("-", "dim")}
 _PLAIN_SIGNS = {"✓": "+", "✗": "x"}
-"""For terminals whose encoding lacks them."""
+"""Replacements of the signs for terminals whose encoding lacks them."""
 
 
 def doctor(
@@ -50,12 +50,12 @@ def doctor(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Check all that a job needs, and say what mends what is wrong: brokers, ACLs, storage, clock, table, checkpoint.
+    """Check everything that a job needs, and say how to fix faults: brokers, ACLs, storage, clock, table, checkpoint.
 
-    The settings are those of the ingest job. Nothing is written anywhere unless --write says so, no Spark is started,
-    and no consumer group is joined. One check that fails does not keep the others from what they can still look at.
+    The settings are the settings of the ingest job. Nothing is written without --write, no Spark is started, and no
+    consumer group is joined. If a check fails, checks that do not depend on it still run.
     """
-    # Imported late: other commands need no broker client.
+    # Imported late, because other commands do not need the broker client.
     from tiered_stream.doctor.examine import examine, exit_code
     from tiered_stream.doctor.spark_conf import read_spark_conf
 

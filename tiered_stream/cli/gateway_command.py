@@ -1,4 +1,4 @@
-"""`tiered-stream gateway`: the broker side of KIP-1248 in front of stock brokers."""
+"""`tiered-stream gateway`: run the broker side of KIP-1248 in front of stock brokers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def gateway(
     config: Annotated[Path, typer.Option(help="The settings file, see conf/gateway.properties.")],
     verbose: Annotated[bool, typer.Option(help="Say more.")] = False,
 ) -> None:
-    """Stand in front of Kafka brokers and tell clients where tiered segments are, until SIGTERM or Ctrl-C."""
-    # Imported late: other commands need no asyncio server and no boto3.
+    """Run a proxy in front of Kafka brokers that tells clients where tiered segments are, until SIGTERM or Ctrl-C."""
+    # Imported late, because other commands need neither an asyncio server nor boto3.
     from tiered_stream.gateway.gateway_program import run_gateway
     from tiered_stream.gateway.gateway_settings import GatewaySettings
     from tiered_stream.options.properties_files import read_settings

@@ -1,4 +1,4 @@
-"""`tiered-stream lag`: how far a streaming query is behind its topics."""
+"""`tiered-stream lag`: show how far a streaming query is behind its topics."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def lag(
     properties_file: PropertiesFile = None,
     json: Json = False,
 ) -> None:
-    """Say how far a streaming query is behind: offsets, seconds, and how much of that is tiered.
+    """Show how far a streaming query is behind: in offsets, in seconds, and how many of the offsets are tiered.
 
-    The query may be of tiered_stream or of Spark's kafka source. The topics are those of its checkpoint, unless the
-    command line names some. A checkpoint in S3 is reached by `ingest.storage.*`, as the ingest job's table, and by what
-    --properties-file says of fs.s3a.
+    The query may read with tiered_stream or with Spark's kafka source. The topics come from the query's checkpoint,
+    unless the command line names topics. A checkpoint in S3 is accessed with `ingest.storage.*`, like the ingest job's
+    table, and with the fs.s3a settings in --properties-file.
     """
     with exit_codes():
         given, chosen = command_settings(settings, option, {}), reads(subscribe, subscribe_pattern, assign)
         where = checkpoint or _of_the_job(given)
-        # Imported late: other commands need no Kafka and no Arrow.
+        # Imported late, because other commands need neither Kafka nor Arrow.
         from tiered_stream.inspect.checkpoint import committed_batch
         from tiered_stream.inspect.lag import lag_of, render_lag
         from tiered_stream.options.parsing import parse_options

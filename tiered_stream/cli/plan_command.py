@@ -1,4 +1,4 @@
-"""`tiered-stream plan`: what a read would fetch, and what that costs."""
+"""`tiered-stream plan`: show what a read would fetch and cost, without reading."""
 
 from __future__ import annotations
 
@@ -36,13 +36,14 @@ def plan(
     gib_price: GibPrice = None,
     json: Json = False,
 ) -> None:
-    """Say what a batch query by these options would read: splits, segments, GETs, what comes from brokers, the cost.
+    """Show what a batch query with these options would read: splits, segments, GETs, offsets from brokers, and cost.
 
-    It is planned as the query is, and nothing of the records is read. Without positions it is everything there is.
+    The read is planned like the query, but no records are read. Without starting and ending options, it is a read of
+    all records.
     """
     with exit_codes():
         given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
-        # Imported late: other commands need no Kafka.
+        # Imported late, because other commands do not need Kafka.
         from tiered_stream.inspect.read_cost import priced, render_cost
         from tiered_stream.inspect.read_plan import planned_cost
         from tiered_stream.options.parsing import parse_options

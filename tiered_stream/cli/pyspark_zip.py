@@ -1,8 +1,9 @@
-"""Spark's `pyspark.zip` and `py4j-….zip`, compiled once.
+"""Add bytecode to Spark's `pyspark.zip` and `py4j-….zip`, so that Python processes need not compile them.
 
-Spark's Python processes take both packages from these archives, which have source alone, and no place for what Python
-compiles of it: each process compiles it anew, more than half a second before a streaming query's first micro-batch.
-Only what they load is compiled: Python reads an archive's whole list again and again, and each more entry would cost.
+Spark's Python processes import both packages from these archives, which contain only source code. Python cannot store
+bytecode in an archive, so each process compiles the source again, which delays the first micro-batch of a streaming
+query by more than 0.5 s. Only the modules that the processes load are compiled, because Python reads an archive's list
+of contents many times, and each further entry makes that slower.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ print(*(getattr(module, "__file__", None) for module in list(sys.modules.values(
 
 
 def find_archives() -> tuple[Path, ...]:
-    """`pyspark.zip` first, of the Spark that `SPARK_HOME` names, or of the package pyspark.
+    """Return the paths of `pyspark.zip` and `py4j-….zip`, in this order, of `SPARK_HOME` or of the package pyspark.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is no Spark, or it has no `pyspark.zip`.
     """
     package = find_spec("pyspark")
     homes = [os.environ.get("SPARK_HOME"), *(package.submodule_search_locations or () if package else ())]
@@ -56,7 +57,7 @@ def find_archives() -> tuple[Path, ...]:
 
 
 def loaded_modules(archives: Sequence[Path]) -> dict[Path, list[str]]:
-    """The modules that Spark's Python processes take from each archive at their start, by their names in it."""
+    """Return, for each archive, the files of the modules in it that Spark's Python processes import at their start."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, archives))}
     command = [sys.executable, "-c", _LIST_LOADED, *_PROCESSES]
     listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split("\n")
@@ -69,16 +70,16 @@ def _names_in(archive: Path, files: Iterable[str]) -> list[str]:
 
 
 def compile_archive(archive: Path, modules: Iterable[str]) -> int:
-    """Add the bytecode of those modules (`package/module.py`) that are in the archive without; how many.
+    """Add bytecode of the modules (`package/module.py`) without bytecode to the archive; return how many were added.
 
-    What is in it stays where it is, so processes that use the archive are not disturbed. The bytecode names the source
-    by its time and size, as Python's own files do: it is not used with another one.
+    Existing entries keep their place, so processes that use the archive are not disturbed. The bytecode contains time
+    and size of its source, like Python's `.pyc` files, and Python ignores it if the source differs.
 
     Raises:
         OSError: the archive cannot be written.
     """
     with TemporaryDirectory(dir=archive.parent) as folder:
-        # Replaced as a whole, so that nobody ever finds half of it.
+        # The archive is replaced as a whole, so that no process ever reads a half-written one.
         whole = Path(folder, archive.name)
         shutil.copy2(archive, whole)
         with zipfile.ZipFile(whole, "a") as opened:
@@ -101,6 +102,6 @@ def _add(opened: zipfile.ZipFile, name: str, archive: Path, folder: str) -> bool
             invalidation_mode=PycInvalidationMode.TIMESTAMP,
         )  # fmt: skip
     except PyCompileError:
-        return False  # whoever imports it gets the error
+        return False  # the import of the module reports the error
     opened.write(f"{source}c", f"{name}c")
     return True

@@ -1,4 +1,4 @@
-"""How a record is printed: by a template as kcat's, or as a line of JSON."""
+"""Formats in which `tiered-stream cat` prints a record: a template like kcat's, or a line of JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import orjson
 from tiered_stream.errors import ConfigurationError
 
 Record = Mapping[str, Any]
-"""A row of `scan`; the timestamp in milliseconds."""
+"""A row of `scan` as a mapping, with the timestamp in milliseconds since 1970."""
 
 _TOKENS: dict[str, Callable[[Record], bytes]] = {
     "t": lambda record: record["topic"].encode(),
@@ -36,10 +36,10 @@ _PARTS = re.compile(r"%(?P<token>.?)|\\(?P<escape>.?)|(?P<text>[^%\\]+)", re.DOT
 
 
 def by_template(template: str) -> Callable[[Record], bytes]:
-    """What prints a record by the template; a null is printed as NULL, its length as -1.
+    """Return a function that formats a record by the template; a null is shown as NULL and its length as -1.
 
     Raises:
-        ConfigurationError: names what the template says and nobody knows.
+        ConfigurationError: the template has an unknown token or escape; the message names it.
     """
     parts: list[bytes | Callable[[Record], bytes]] = []
     for found in _PARTS.finditer(template):
@@ -56,7 +56,7 @@ def by_template(template: str) -> Callable[[Record], bytes]:
 
 
 def as_json(record: Record) -> bytes:
-    """A line of JSON; bytes that are no UTF-8 become `{"base64": …}`."""
+    """Return the record as a line of JSON; bytes that are not UTF-8 become `{"base64": …}`."""
     headers = record.get("headers")
     shown = {
         **record,

@@ -1,4 +1,4 @@
-"""`tiered-stream redrive`: dead letters that decode by now, into their tables."""
+"""`tiered-stream redrive`: decode dead letters again, and land the records that now decode in their tables."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ def redrive(
     properties_file: PropertiesFile = None,
     spark_conf: SparkConf = None,
 ) -> None:
-    """Decode the job's dead letters again, by the settings as they are today, and land the records that decode, once.
+    """Decode the job's dead letters again with the current settings, and land each record that decodes, once.
 
-    The settings name the tables: ingest.deadLetterTable and ingest.table. Letters that still do not decode stay, and
-    are reported by topic and reason. Letters of a batch that is not finished stay, and are reported as pending.
+    The settings name the tables: ingest.deadLetterTable and ingest.table. Dead letters that still do not decode stay,
+    and are reported by topic and reason. Dead letters of a micro-batch that is not finished stay, and are reported as
+    pending.
     """
-    # Imported late: other commands need no Spark.
+    # Imported late, because other commands do not need Spark.
     from tiered_stream.delta.redrive import Chosen
     from tiered_stream.delta.redrive import redrive as bring_in
     from tiered_stream.replay.programs import Command

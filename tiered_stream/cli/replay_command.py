@@ -1,4 +1,4 @@
-"""`tiered-stream replay`: what topics held from one time to another, into a table, a topic, or a folder."""
+"""`tiered-stream replay`: copy the records of topics between two times into a table, a topic, or a folder."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def replay(
     properties_file: PropertiesFile = None,
     spark_conf: SparkConf = None,
 ) -> None:
-    """Replay what topics held from one time to another into a table, a topic, or a folder, each record once.
+    """Copy the records of topics between two times into a table, a topic, or a folder, each record once.
 
-    Stopped at any moment, the same command goes on. A partition begins at its first offset whose timestamp is at or
-    after --from and ends before the first at or after --to, as Kafka's offsetsForTimes has it.
+    If the command is stopped, the same command continues the replay. A partition is read from its first offset with a
+    timestamp at or after --from, up to its first offset with a timestamp at or after --to (Kafka: offsetsForTimes).
     """
-    # Imported late: other commands need no Spark.
+    # Imported late, because other commands do not need Spark.
     from tiered_stream.replay.programs import ReplayCommand, run_replay
 
     command = ReplayCommand(

@@ -1,4 +1,4 @@
-"""`tiered-stream segments`: what is tiered, segment by segment, and whether it counts for the log."""
+"""`tiered-stream segments`: list tiered segments, and whether each counts for the log."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def segments(
     assign: Assign = None,
     json: Json = False,
 ) -> None:
-    """List what is tiered of topics: offsets, sizes, leader epochs, states, and segments that do not count.
+    """List the tiered segments of topics: offsets, sizes, leader epochs, states, and whether they count for the log.
 
-    Segments count whose copy is finished and whose leader epochs are those of the log. What is there besides, or
-    overlaps, does no harm to readers; it takes place. Where a broker or gateway says what is tiered, only segments
-    that count are known.
+    A segment counts if its copy is finished and its leader epochs belong to the log's lineage. Other segments, and
+    segments that overlap, do not harm readers, but take up storage. If a broker or gateway locates the segments, only
+    segments that count are listed.
     """
     with exit_codes():
         given = without(source_settings(settings, option, reads(subscribe, subscribe_pattern, assign)), STARTS + ENDS)
-        # Imported late: other commands need no Kafka.
+        # Imported late, because other commands do not need Kafka.
         from tiered_stream.inspect.segment_report import SegmentReport, render_segments
         from tiered_stream.inspect.tier_contents import tier_contents
         from tiered_stream.options.parsing import parse_options

@@ -1,4 +1,4 @@
-"""`tiered-stream verify`: whether a Delta table, or the storage, has what the topics have, each record once."""
+"""`tiered-stream verify`: check that a Delta table, or the storage, holds each record of the topics exactly once."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ def verify(
     properties_file: PropertiesFile = None,
     spark_conf: SparkConf = None,
 ) -> None:
-    """Compare a Delta table with the topics that it was ingested from, whoever did that.
+    """Compare a Delta table with the topics that it was ingested from, by any tool.
 
-    What lies between starting and ending options must be in the table; without them each partition is compared from
-    the table's first to its last offset. The first offset that is missing, extra, doubled or different is named.
+    All records between the starting and ending options must be in the table. Without these options, each partition is
+    compared from the table's first to its last offset. The first offset that is missing, extra, duplicate or different
+    is named.
 
-    With --storage, what is tiered is read from the storage and through the brokers, range by range, without Spark.
+    With --storage, tiered offsets are read from the storage and from the brokers and compared, without Spark.
     """
     given = reads(subscribe, subscribe_pattern, assign)
     if storage:
@@ -55,7 +56,7 @@ def verify(
             if table is not None:
                 raise ConfigurationError("--storage compares no table: take --table or --storage away")
             raise typer.Exit(_storage(source_settings(settings, option, given), json=json))
-    # Imported late: other commands need no Spark.
+    # Imported late, because other commands do not need Spark.
     from tiered_stream.replay.programs import VerifyCommand, run_verify
 
     command = VerifyCommand(

@@ -1,4 +1,4 @@
-"""`tiered-stream warm`: compile what Python processes of Spark would else compile at their start."""
+"""`tiered-stream warm`: compile ahead what Spark's Python processes would otherwise compile at their start."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tiered_stream.cli.arguments import FAILED, exit_codes
 def warm(
     pyspark: Annotated[bool, typer.Option("--pyspark", help="Compile Spark's pyspark.zip and py4j, too.")] = False,
 ) -> None:
-    """Compile the decoder now, beside its code, so that a packed environment carries it and no executor compiles.
+    """Compile the decoder now and store the result next to its code, so that no executor has to compile it.
 
-    Run it in the environment before you pack it, on the kind of machine that the executors are.
+    Run this in the environment before you pack it, on the same kind of machine as the executors.
     """
     with exit_codes():
         _compile_kernels()
@@ -24,7 +24,7 @@ def warm(
 
 
 def _compile_kernels() -> None:
-    # Imported late: other commands need no numba.
+    # Imported late, because other commands do not need numba.
     from tiered_stream.records import compiled
 
     folder = compiled.packaged_folder()
@@ -33,7 +33,7 @@ def _compile_kernels() -> None:
     except OSError as error:
         why = f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
         raise _failed(why) from error
-    # Later still: the kernels find their folder when they are first imported.
+    # Imported only after the folder exists, because the kernels look for their folder when they are first imported.
     from tiered_stream.formats import avro_decoder, json_decoder
     from tiered_stream.records.decoder import ONE_RECORD, compile_kernels
     from tiered_stream.records.row_hash import row_hashes

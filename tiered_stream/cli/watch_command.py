@@ -1,4 +1,4 @@
-"""`tiered-stream watch`: the streaming queries of a driver, as they run."""
+"""`tiered-stream watch`: show the streaming queries of a driver while they run."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SECONDS, _LARGEST = 10.0, 64 << 20
 _MIB, _OK = 1 << 20, 200
 
 Figures = dict[str, dict[str, float]]
-"""By the query's name: its figures by their names."""
+"""Figures of each streaming query, by query name and then by the figure's name."""
 
 
 class NoAnswerError(TieredStreamError):
-    """Nobody answers there, or it is no driver with `report_queries`."""
+    """No response comes from the address, or it is not a driver with `report_queries`."""
 
 
 def watch(
@@ -61,7 +61,7 @@ def _print_json(url: str, interval: float, *, once: bool) -> None:
 
 def _show(url: str, interval: float, *, once: bool) -> None:
     console = open_console(soft_wrap=False)
-    if once or not console.is_terminal:  # where nothing can be drawn over, each look is a table of its own
+    if once or not console.is_terminal:  # output that cannot be redrawn gets a new table for each look
         console.print(_table(look(url)))
         while not (once or console.quiet):
             sleep(interval)
@@ -74,10 +74,10 @@ def _show(url: str, interval: float, *, once: bool) -> None:
 
 
 def look(url: str) -> Figures:
-    """What the queries' figures are now.
+    """Request the driver's metrics at `url`, and return the current figures of its streaming queries.
 
     Raises:
-        NoAnswerError: nobody answers there, or not with metrics.
+        NoAnswerError: no response comes, or it has no metrics.
     """
     import urllib3
     from prometheus_client.parser import text_string_to_metric_families

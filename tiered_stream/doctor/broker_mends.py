@@ -1,4 +1,4 @@
-"""Advice for refusals of the brokers, by the way in which the job logs in."""
+"""Advice on how to fix refused logins and requests at the brokers, depending on the job's SASL mechanism."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _OF_LOGINS = {
 
 
 def login_mends(kafka: Mapping[str, str]) -> Mends:
-    """Return the advice for a failed login. `kafka`: the client properties, without the prefix `kafka.`."""
+    """Return advice on a failed login by error class; `kafka` are the client properties without the prefix `kafka.`."""
     mechanism = _mechanism(kafka)
-    # Without SASL, a certificate is what the broker refuses.
+    # Without SASL, the broker refuses the client's certificate.
     refused = _OF_LOGINS.get(mechanism or "", "give a client certificate that brokers accept, in kafka.ssl.keystore.*")
     return {
         BrokerAuthorizationError: f"{refused}; if that is right, kafka.security.protocol and kafka.sasl.mechanism",
@@ -35,7 +35,7 @@ def login_mends(kafka: Mapping[str, str]) -> Mends:
 
 
 def asking_mends(kafka: Mapping[str, str]) -> Mends:
-    """Return the advice for failed requests for topics and records."""
+    """Return advice on failed requests for topics and records, by error class."""
     acl = kafka_tool("kafka-acls", kafka, "--add --allow-principal User:NAME --operation READ --operation DESCRIBE "
                      "--topic NAME")  # fmt: skip
     granted = f"grant it, e.g. {acl}"
@@ -51,7 +51,10 @@ def asking_mends(kafka: Mapping[str, str]) -> Mends:
 
 
 def kafka_tool(tool: str, kafka: Mapping[str, str], arguments: str) -> str:
-    """Return a command line of one of Kafka's tools for the job's cluster; the user's FILE has the login."""
+    """Return a command line of one of Kafka's tools for the job's cluster.
+
+    If the cluster needs a login, the command names the placeholder FILE, the user's file with the login.
+    """
     servers = kafka.get("bootstrap.servers", "").replace(" ", "") or "HOST:PORT"
     login = "" if _protocol(kafka) == "PLAINTEXT" else " --command-config FILE"
     return f"{tool} --bootstrap-server {servers}{login} {arguments}"

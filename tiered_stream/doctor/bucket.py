@@ -1,4 +1,4 @@
-"""A bucket as it answers one listing of one key: is it reached, whose clock and region are right, who may what."""
+"""Checks of a bucket with one listing of one key: endpoint, credentials, clock, region and the right to list."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, credential_prov
 
 _SECONDS_TO_WARN_AT = 60
 _REFUSED_BY_S3 = 15 * 60
-"""Seconds by which a signature may be off. Other services take more or less of it."""
+"""Maximum clock difference in seconds that S3 accepts in a signature. Other services accept more or less."""
 _CONNECT_SECONDS, _READ_SECONDS = 10, 30
 _REGION_CODES = frozenset(("AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"))
 _CREDENTIAL_MENDS = {
@@ -36,7 +36,7 @@ _NO_CREDENTIALS = (
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket and how to reach it. `option` is the prefix of the settings that say so, for what mends a fault."""
+    """A bucket, a key prefix and how to access them. `option` is the prefix of the access settings, for advice."""
 
     name: str
     prefix: str
@@ -47,21 +47,24 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class BucketAnswer:
-    """What a bucket answers to a listing of one key: S3's error `code` (empty: it listed), and what the head says."""
+    """Response of a bucket to a listing of one key: S3's error `code` (empty on success), and facts from the headers.
+
+    `keys` has the listed key, if the bucket holds one.
+    """
 
     endpoint: str
     status: int
     code: str
     asked_region: str
     region: str | None
-    """The bucket's own, where it says so."""
+    """Region of the bucket, None if the service does not report it."""
     seconds_ahead: float | None
-    """By how much this machine's clock is ahead of the service's; None: it does not say its time."""
+    """Seconds by which this machine's clock is ahead of the service's; None if the service does not send its time."""
     keys: tuple[str, ...] = ()
 
 
 def s3_config(access: S3Access, *, anonymous: bool) -> Config:
-    """Asked once, without patience."""
+    """Return boto3's configuration for the doctor: short timeouts and no retries."""
     return Config(
         signature_version=UNSIGNED if anonymous else "s3v4",
         connect_timeout=_CONNECT_SECONDS,
@@ -74,7 +77,11 @@ def s3_config(access: S3Access, *, anonymous: bool) -> Config:
 
 
 def look_at_credentials(bucket: Bucket) -> Seen[bool]:
-    """Raises FaultError: there are none."""
+    """Check that there are credentials for the bucket, and report where they come from.
+
+    Raises:
+        FaultError: there are no credentials.
+    """
     if bucket.anonymous:
         return Seen(True, "none: requests are not signed, as the settings say")
     mend = f"set {bucket.option}aws.access.key.id and .secret.access.key, or give this machine a role or a profile"
@@ -88,7 +95,11 @@ def look_at_credentials(bucket: Bucket) -> Seen[bool]:
 
 
 def ask_bucket(bucket: Bucket) -> Seen[BucketAnswer]:
-    """Whatever a service answers is an answer. Raises FaultError: nobody answers."""
+    """List one key of the bucket, and return the service's response, even if it is an error.
+
+    Raises:
+        FaultError: no response comes, or no request can be made.
+    """
     access, option = bucket.access, bucket.option
     with muted(*LOGGERS_WITH_SECRETS):
         try:
@@ -133,7 +144,11 @@ def _seconds_ahead(date: str | None) -> float | None:
 
 
 def look_at_clock(answer: BucketAnswer) -> Seen[bool]:
-    """Raises FaultError: the service refuses signatures of such a time."""
+    """Compare this machine's clock with the storage service's, and warn if they differ by more than 60 s.
+
+    Raises:
+        FaultError: the service refuses requests because of the difference.
+    """
     if answer.seconds_ahead is None:
         raise NotNeededError("the service does not say its time, and Kafka has none to tell")
     seconds = round(abs(answer.seconds_ahead))
@@ -147,7 +162,11 @@ def look_at_clock(answer: BucketAnswer) -> Seen[bool]:
 
 
 def look_at_listing(bucket: Bucket, answer: BucketAnswer) -> Seen[bool]:
-    """Whether the user may list the bucket. Raises FaultError: the bucket cannot be used as it is configured."""
+    """Return whether the user is authorized to list the bucket.
+
+    Raises:
+        FaultError: the bucket cannot be used with these settings.
+    """
     said, where = f"{answer.status} {answer.code}".strip(), f"the bucket {bucket.name} at {answer.endpoint}"
     region = answer.region or "another region"
     mend = f"set {bucket.option}s3.region={answer.region or 'that of the bucket'}"

@@ -1,4 +1,4 @@
-"""The brokers: reached, logged in to, their advertised addresses, the topics, and who locates tiered segments."""
+"""Checks of the Kafka cluster: bootstrap servers, login, advertised listeners, topics, locator and offsets."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _RESTORE = "restore objects that are missing (from the bucket's versions); name 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the later checks need."""
+    """Log source and offset ranges, which the later checks of tier and table need."""
 
     source: Known[LogSource]
     ranges: Known[PartitionRanges]
-    """Of each partition that is to be read, its log's start and end."""
+    """Range from start to end of the log of each partition that the job reads."""
 
 
 def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
@@ -89,7 +89,7 @@ def check_cluster(examination: Examination, job: Known[Job]) -> Cluster:
 
 
 def _check_archive(examination: Examination, job: Known[Job]) -> Cluster:
-    """Topics and offsets come from the storage."""
+    """Check locator and offsets of an archive, whose topics and offsets come from the storage instead of brokers."""
 
     def ranges_of(job: Job, source: LogSource) -> Seen[PartitionRanges]:
         with warnings_of_ours() as warned:
@@ -138,7 +138,7 @@ def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
 
 
 def _log_in(options: Options) -> Seen[Any]:
-    """The answer to a request for no topic: the brokers of the cluster."""
+    """Log in with a Metadata request for no topic, and return the response, which lists the brokers."""
     client = open_client(options.kafka)
     _look_for_login(client.config)
     answer = client.ask_any_broker(lambda: metadata_request(()))
@@ -148,7 +148,11 @@ def _log_in(options: Options) -> Seen[Any]:
 
 
 def _look_for_login(config: BrokerConfig) -> None:
-    """Before the login that shows a token or credentials: what is wrong with them is then not the brokers."""
+    """Get the token or credentials before the login, so that their errors are not taken for errors of the brokers.
+
+    Raises:
+        FaultError: the token or the credentials cannot be got.
+    """
     login = config.held_login
     if login is None:
         return
@@ -159,7 +163,7 @@ def _look_for_login(config: BrokerConfig) -> None:
         raise FaultError(found, f"open the way to the {login.source}") from error
     except BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error
-    except ConfigurationError as error:  # of what is shown, and not of TLS to the brokers
+    except ConfigurationError as error:  # an error of the token or credentials, not of TLS to the brokers
         raise FaultError(str(error), "correct what the message names") from error
 
 
@@ -180,7 +184,7 @@ def _look_at_versions(options: Options) -> Seen[bool]:
 def _reach_advertised(job: Job, answer: Any) -> Seen[bool]:
     config = BrokerConfig.parse(job.options.kafka)
     brokers = answer.brokers[:_MOST_BROKERS]
-    with ThreadPoolExecutor(_AT_ONCE) as threads:  # each may take until a timeout
+    with ThreadPoolExecutor(_AT_ONCE) as threads:  # each connection may wait until its timeout
         faults = threads.map(lambda broker: _unreached(config, broker.host, broker.port), brokers)
         unreached = [(broker, fault) for broker, fault in zip(brokers, faults, strict=True) if fault]
     if unreached:
@@ -246,7 +250,7 @@ def _look_at_tiering(job: Job, topics: Mapping[str, TopicMetadata]) -> Seen[bool
 
 
 def _seen_lags(lags: Mapping[str, CopyLag], options: Options) -> Seen[bool]:
-    """That the topics are tiered, and which of them only later than their segments close."""
+    """Return the finding that all topics are tiered, with the topics whose segments are copied with a delay."""
     shown = [f"{topic}: {lags[topic]}" for topic in sorted(lags)[:_SHOWN]]
     more = [f"and {len(lags) - _SHOWN} more topics"] if len(lags) > _SHOWN else []
     found = "; ".join([f"{_TIERED}=true", *shown, *more])
@@ -257,7 +261,11 @@ def _seen_lags(lags: Mapping[str, CopyLag], options: Options) -> Seen[bool]:
 
 
 def _probe_topics(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> Seen[bool]:
-    """A Fetch at the end of one partition of each: only who may READ gets an answer, and it brings nothing."""
+    """Check the right to READ each topic with a Fetch at the end of one partition, which returns no records.
+
+    Raises:
+        BrokerAuthorizationError: the user is not authorized to READ a topic.
+    """
     client = open_client(job.options.kafka)
     reader = BrokerOffsetReader(client, job.options.isolation_level)
     refused = {}
@@ -266,7 +274,7 @@ def _probe_topics(job: Job, topics: Mapping[str, TopicMetadata], _: bool) -> See
         for partition in [TopicPartition(topic, led[0])] if led else ():
             try:
                 end = reader.latest([partition])[partition]
-                with suppress(OffsetOutOfRangeError):  # said to who may read
+                with suppress(OffsetOutOfRangeError):  # only an authorized user gets this error
                     fetch_records(client, partition, end, isolation=job.options.isolation_level, max_bytes=1,
                                   max_wait_ms=0)  # fmt: skip
             except BrokerAuthorizationError as error:

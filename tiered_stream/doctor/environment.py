@@ -1,4 +1,4 @@
-"""Settings, versions, Java, the compiled kernels: what can be seen without asking anybody."""
+"""Checks that need no network: settings, Python and package versions, Java, and the compiled kernels."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _DISTRIBUTION = "tiered-stream"
 _OLDEST_JAVA = 17
 _ENDINGS = (spark.ENDING_OFFSETS.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name)
 _API_TIMEOUT, _API_TIMEOUT_MS = "default.api.timeout.ms", "15000"
-"""Unless the settings say how long a broker is waited for: who looks for a fault does not wait for a minute."""
+"""Client property, and its default value in the doctor: the wait for a broker is 15 s instead of Kafka's 60 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is examined. `tables` are pairs of table and checkpoint, as the ingest job would make them."""
+    """Job to check: its options, settings and tables. `tables` are the pairs (table, checkpoint) of the ingest job."""
 
     options: Options
     settings: Mapping[str, str]
-    """As given, `ingest.*` among them."""
+    """Settings as the user gave them, including `ingest.*`."""
     tables: tuple[tuple[str | None, str | None], ...]
 
 
 def check_environment(examination: Examination, settings: Mapping[str, str]) -> Known[Job]:
-    """The job that the settings describe."""
+    """Check settings, packages, Java and kernels, and return the job that the settings describe."""
     mends: Mends = {ConfigurationError: "correct the setting that the message names"}
     job = examination.check(SETTINGS, lambda: _parse(settings), mends=mends)
     lands = gives(settings, (TABLE,))
@@ -86,7 +86,7 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
         if "@" in urlsplit(path or "").netloc:
             raise ConfigurationError(f"{name} has credentials in it: give them by spark.hadoop.fs.s3a.*, or by a role")
     if TOPIC not in (checkpoint or ""):
-        return ((table, checkpoint),)  # of many tables their common place is looked at
+        return ((table, checkpoint),)  # many tables share one checkpoint, so only their common place is checked
     topics = GivenOptions(source_options(settings)).read(spark.SUBSCRIBE)
     if not topics or TOPIC not in (table or ""):
         raise ConfigurationError(f"with {TOPIC} in {CHECKPOINT}, {TABLE} needs it too, and topics come by subscribe")
@@ -95,7 +95,7 @@ def _tables(settings: Mapping[str, str]) -> tuple[tuple[str | None, str | None],
 
 
 def _check_packages(lands: bool) -> Seen[bool]:
-    """As the package's own metadata declare them, those of `delta` where a table is written."""
+    """Check Python and packages against this package's metadata; if `lands`, packages of the extra `delta` too."""
     python = platform.python_version()
     try:
         metadata = importlib.metadata.metadata(_DISTRIBUTION)
@@ -149,7 +149,7 @@ def _check_java(lands: bool) -> Seen[bool]:
 
 
 def _check_kernels() -> Seen[bool]:
-    # Imported late: numba takes half a second.
+    # Imported late, because importing numba takes 0.5 s.
     from tiered_stream.records import compiled
 
     folder = compiled.cache_folder(compiled.kernel_key(*compiled.KERNELS))

@@ -1,4 +1,4 @@
-"""All checks of a job, in order."""
+"""Run all checks of `tiered-stream doctor` for a job, in order."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ WELL, FAILED, REFUSED = 0, 1, 2
 def examine(
     settings: Mapping[str, str], spark: SparkConf, tell: Callable[[Finding], None], *, write: bool
 ) -> list[Finding]:
-    """Look at everything that a job with these settings needs; `tell` hears each finding at once.
+    """Check everything that a job with these settings needs, pass each finding to `tell` at once, and return all.
 
-    Nothing is changed anywhere, but with `write`, which puts and deletes an empty object in the table's store.
+    Nothing is changed, except that `write` puts an empty object into the table's store and deletes it.
     """
     examination = Examination(tell)
     job = check_environment(examination, settings)
@@ -34,6 +34,6 @@ def examine(
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """0: all is well, warnings or not; 2: the settings are refused; 1: something else failed."""
+    """Return the exit code: 0 if no check failed (warnings allowed), 2 if the settings are invalid, else 1."""
     failed = [each.check for each in findings if each.status is Status.FAILED]
     return REFUSED if SETTINGS in failed else FAILED if failed else WELL

@@ -1,4 +1,7 @@
-"""What a check found, and how checks are run: one after the other, each whatever became of those it does not need."""
+"""Findings of the doctor's checks, and the runner that runs the checks one after another.
+
+A check that fails stops only the checks that need its value.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ from tiered_stream.errors import TieredStreamError
 T = TypeVar("T")
 
 Mends = Mapping[type[TieredStreamError], str]
-"""What mends an error, by its class; the first class that fits counts."""
+"""Advice on how to fix an error, by the error's class; the first class that matches is used."""
 
 _PACKAGE = "tiered_stream"
 _MOST_CHARACTERS = 2_000
 
 
 class Status(StrEnum):
-    """How a check ended. A warning does not keep a job from its work; what is skipped was not looked at."""
+    """Result of a check. A job can run in spite of a warning. A skipped check was not run."""
 
     OK = "ok"
     WARNING = "warning"
@@ -31,7 +34,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report; without a secret or a signed URL. `mend` is empty where nothing is to be done."""
+    """One line of the doctor's report, without secrets and signed URLs. `mend` is advice, empty if none is needed."""
 
     check: str
     status: Status
@@ -41,7 +44,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[T]):
-    """What a check saw, with the `value` that other checks need; with a `mend` it is a warning."""
+    """Result of a check that did not fail: text, and the `value` that other checks need.
+
+    If `mend` (advice) is not empty, the finding is a warning.
+    """
 
     value: T
     found: str
@@ -50,14 +56,14 @@ class Seen(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """The value that a check gave, None where it failed or was skipped."""
+    """Value that a check returned; None if the check failed or was skipped."""
 
     check: str
     value: T | None
 
 
 class FaultError(Exception):
-    """What a check looked for is wrong."""
+    """A check failed; `mend` is the advice on how to fix the fault."""
 
     def __init__(self, found: str, mend: str) -> None:
         super().__init__(found)
@@ -65,11 +71,11 @@ class FaultError(Exception):
 
 
 class NotNeededError(Exception):
-    """There is nothing to look at; the message says why."""
+    """There is nothing to check. The message gives the reason."""
 
 
 class Examination:
-    """Runs checks, and tells each one's finding at once."""
+    """Runner of the doctor's checks, which passes each finding to `tell` at once and collects all findings."""
 
     def __init__(self, tell: Callable[[Finding], None]) -> None:
         self._tell = tell
@@ -78,9 +84,10 @@ class Examination:
     def check(
         self, name: str, look: Callable[..., Seen[T]], *needs: Known[Any], mends: Mends | None = None
     ) -> Known[T]:
-        """Run `look` with the values of `needs`, unless one of them is not known.
+        """Run the check `look` with the values of `needs`, and return its value; skip it if a needed value is None.
 
-        `look` raises FaultError, NotNeededError, or an error of the package's tree, which `mends` says how to mend.
+        `look` may raise FaultError, NotNeededError, or an error of this package, for which `mends` has the advice. An
+        exception becomes a finding and is not raised.
         """
         lacking = next((need.check for need in needs if need.value is None), None)
         if lacking is not None:
@@ -108,14 +115,20 @@ class Examination:
 
 
 def _line(text: str) -> str:
-    """Names come from brokers and services too: nothing in them may steer a terminal, or fill it."""
+    """Return the text in one line, shortened and without control characters.
+
+    Names in it may come from brokers and services, and must neither control nor flood a terminal.
+    """
     shown = " ".join(text[:_MOST_CHARACTERS].split())
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in shown)
 
 
 @contextmanager
 def warnings_of_ours() -> Iterator[list[str]]:
-    """What the package's own modules warn of meanwhile: to be part of a finding, and not printed beside it."""
+    """Collect the warnings that this package logs during the block, so that a finding can show them.
+
+    The collected warnings are not logged elsewhere.
+    """
     heard: list[str] = []
     logger = logging.getLogger(_PACKAGE)
     handler = _Listening(heard)

@@ -1,4 +1,4 @@
-"""Whether an address answers: by name, by TCP, and by TLS where it is to speak that."""
+"""Check that an address is reachable: DNS, TCP and, if required, TLS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNKNOWN_AUTHORITY = (18, 19, 20, 21)
 
 @dataclass(frozen=True, slots=True)
 class Unreached:
-    """Why an address does not answer; `of_tls`: somebody listens there."""
+    """Reason why an address is not reachable, with advice (`mend`); `of_tls`: TCP works, but TLS fails."""
 
     why: str
     mend: str
@@ -21,7 +21,7 @@ class Unreached:
 
 
 def find_unreached(host: str, port: int, timeout_s: float, context: ssl.SSLContext | None) -> Unreached | None:
-    """What keeps this machine from `host:port`, with TLS where there is a context; None: nothing does."""
+    """Connect to `host:port`, with TLS if `context` is given; return why that fails, or None if it succeeds."""
     try:
         with socket.create_connection((host, port), timeout_s) as connection:
             if context is not None:

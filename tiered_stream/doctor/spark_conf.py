@@ -1,4 +1,4 @@
-"""Spark's configuration as spark-submit would put it together, read from its files: no Spark is started."""
+"""Spark's configuration as spark-submit would build it, read from Spark's files without starting Spark."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _JAR_LISTS = ("spark.jars", "spark.driver.extraClassPath")
 
 @dataclass(frozen=True)
 class SparkConf:
-    """`values` by name; `home` is Spark's folder, None where none is found."""
+    """Spark settings by name (`values`), and Spark's folder (`home`), None if it was not found."""
 
     values: Mapping[str, str]
     home: Path | None
 
     def hadoop(self, name: str) -> str | None:
-        """A setting of Hadoop's; what is in its own files (core-site.xml) is not known here."""
+        """Return a Hadoop setting from Spark's `spark.hadoop.*`; Hadoop's own files (core-site.xml) are not read."""
         return self.values.get(_HADOOP + name)
 
     def default_fs(self) -> str:
-        """Where paths without a scheme are."""
+        """Return the file system of paths without a scheme (Hadoop: `fs.defaultFS`)."""
         return self.hadoop("fs.defaultFS") or "file:///"
 
     def s3a(self, bucket: str) -> S3aSettings:
-        """How Spark reaches a bucket."""
+        """Return the s3a settings with which Spark accesses a bucket."""
         prefix = _HADOOP + S3A_PREFIX
         names = [name[len(prefix) :] for name in self.values if name.startswith(prefix)]
         return S3aSettings(
@@ -44,14 +44,14 @@ class SparkConf:
 
     @cached_property
     def has_hadoop_aws(self) -> bool:
-        """Whether hadoop-aws is among Spark's own jars, or among those that it is told to fetch."""
+        """True if hadoop-aws is among Spark's own jars, or among the jars and packages that the settings name."""
         lists = (self.values.get(name, "") for name in _JAR_LISTS)
         packages = self.values.get("spark.jars.packages", "")
         return bool(self._jars("hadoop-aws")) or "hadoop-aws-" in ",".join(lists) or f"{_HADOOP_AWS}:" in packages
 
     @property
     def missing_package(self) -> str:
-        """The hadoop-aws of Spark's own Hadoop, as `spark.jars.packages` has it."""
+        """Maven coordinates of the hadoop-aws that fits Spark's own Hadoop, for `spark.jars.packages`."""
         version = next((found[1] for jar in self._jars("hadoop-client-api")
                         if (found := re.search(r"-api-(\d[\w.]*)\.jar", jar.name))), "3.5.0")  # fmt: skip
         return f"{_HADOOP_AWS}:{version}"
@@ -61,7 +61,7 @@ class SparkConf:
 
 
 def read_spark_conf(file: Path | None, assignments: Sequence[str] | None) -> SparkConf:
-    """`file` in place of Spark's own `spark-defaults.conf`, `name=value` texts on top.
+    """Read Spark's settings from `file` (None: Spark's own `spark-defaults.conf`), and apply `name=value` texts on top.
 
     Raises:
         ConfigurationError: the file cannot be read, or a text has no `=`.

@@ -1,4 +1,4 @@
-"""Where the rows go: the table and its store, what Spark needs to reach them, and the query's checkpoint."""
+"""Checks of an ingest job's tables: the store, Spark's access to it, the Delta table, and the query's checkpoint."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _MENDS = {
 
 
 def check_table(examination: Examination, job: Known[Job], cluster: Cluster, spark: SparkConf, *, write: bool) -> None:
-    """Each pair of table and checkpoint, where the settings are an ingest job's."""
+    """Check each pair of table and checkpoint, if the settings describe an ingest job."""
     if job.value is None:
         examination.check("table", lambda _: Seen(True, ""), job)
         return
@@ -105,7 +105,12 @@ def _reach_table(job: Job, table: str | None, spark: SparkConf) -> Seen[TableFil
 
 
 def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
-    """How to reach a folder, what its store said, and what is to be mended."""
+    """Check that a folder in a store can be reached; return how to reach it, the finding's text, and advice.
+
+    Raises:
+        FaultError: the folder cannot be used.
+        NotNeededError: only Spark can reach the store.
+    """
     parts, files = urlsplit(uri), table_files(job.settings)
     if parts.scheme == "file":
         folder = Path(unquote(parts.path))
@@ -120,7 +125,7 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
     storage, why_not = find_storage(job.settings, spark.s3a(parts.netloc))
     if why_not:
         raise NotNeededError(f"only Spark can reach it: {why_not}")
-    # What Spark takes from its own settings is mended there.
+    # Access settings may come from Spark's settings, so the advice names both prefixes.
     bucket = Bucket(
         parts.netloc, parts.path.strip("/"), storage, "spark.hadoop.fs.s3a or ingest.storage.", storage.anonymous
     )
@@ -154,14 +159,14 @@ def _look_at_table(job: Job, files: TableFiles) -> Seen[bool]:
 
 
 def _try_to_write(job: Job, files: TableFiles, *, write: bool) -> Seen[bool]:
-    """A small object beside the table's log, made and deleted. Delta passes over names that begin with `_` or a dot."""
+    """Create an empty object in the table's folder and delete it. Delta ignores names that begin with `_` or a dot."""
     if not write:
         raise NotNeededError("nothing is written without --write")
     name = f".tiered-stream-doctor-{uuid.uuid4().hex}"
     if urlsplit(files.uri).scheme == "s3":
         return _try_s3(job, files, name)
     folder = Path(unquote(urlsplit(files.uri).path))
-    # The table's folder is the table's to make.
+    # A missing table folder is not created here; the nearest existing parent folder is used.
     place = next(each for each in (folder, *folder.parents) if each.is_dir()) / name
     try:
         place.write_bytes(b"")
@@ -206,7 +211,7 @@ def _try_s3(job: Job, files: TableFiles, name: str) -> Seen[bool]:
 
 
 def _refuses_second(client: object, bucket: str, key: str) -> bool:
-    """Whether a put that must not overwrite is refused (S3: `If-None-Match: *`)."""
+    """Return true if the store refuses a put on an existing key that must not be overwritten (`If-None-Match: *`)."""
     try:
         client.put_object(Bucket=bucket, Key=key, Body=b"", IfNoneMatch="*")  # type: ignore[attr-defined]
     except aws.ClientError as error:
@@ -226,7 +231,11 @@ Positions = dict[TopicPartition, int]
 
 
 def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Seen[Positions]:
-    """Where the query goes on; nothing where it has not committed a micro-batch yet."""
+    """Return the offsets at which the query continues by its checkpoint; empty if no micro-batch is committed yet.
+
+    Raises:
+        FaultError: the checkpoint is missing in the settings, cannot be read, or belongs to another query.
+    """
     if not checkpoint:
         raise FaultError("there is a table, but no checkpoint", "set ingest.checkpointLocation")
     uri = path_uri(checkpoint, spark.default_fs)
@@ -253,10 +262,14 @@ def _read_checkpoint(job: Job, checkpoint: str | None, spark: SparkConf) -> Seen
 
 
 def _compare(job: Job, positions: Positions, ranges: PartitionRanges, source: LogSource) -> Seen[bool]:
-    """Whether the query finds the offsets at which it goes on."""
+    """Check that the logs still hold the offsets at which the query continues.
+
+    Raises:
+        FaultError: an offset is below the log start offset or above the high watermark.
+    """
     lost = {each: at for each, at in positions.items() if each in ranges and at < ranges[each].start}
     beyond = {each: at for each, at in positions.items() if each in ranges and at > ranges[each].end}
-    if beyond:  # Spark's own source goes on to the high watermark, and waits there for the last stable offset
+    if beyond:  # Spark's own source plans up to the high watermark, above the last stable offset
         marks = source.offset_reader.high_watermarks(beyond)
         beyond = {each: at for each, at in beyond.items() if at > marks[each]}
     gone = sorted(positions.keys() - ranges.keys())

@@ -1,4 +1,4 @@
-"""The tier: its bucket, and real segments that whoever locates them names."""
+"""Checks of the tier: its bucket, and a sample of the segments that the locator names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _S3_SCHEMES = ("s3", "s3a")
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Tiered segments, by partition and offset; `signed` is a location among them whose URL is signed."""
+    """Tiered segments, sorted by partition and offset; `signed` is one location with a signed URL, if there is any."""
 
     segments: tuple[RemoteLogSegment, ...]
     signed: SegmentLocation | None = None
@@ -44,7 +44,7 @@ class Located:
 
 @dataclass(slots=True)
 class _Fetched:
-    """What became of the segments that were asked for."""
+    """Segments of the sample that could be fetched (`given`), and the errors of the others (`failed`)."""
 
     given: list[RemoteLogSegment] = field(default_factory=list)
     failed: dict[RemoteLogSegment, TieredStreamError] = field(default_factory=dict)
@@ -68,14 +68,14 @@ def check_tier(examination: Examination, job: Known[Job], cluster: Cluster) -> N
 
 
 def _check_bucket(examination: Examination, job: Known[Job], fetcher: Known[RemoteStorageFetcher]) -> Known[bool]:
-    """Whether the bucket may be listed; a folder always may."""
+    """Check the tier's bucket, and return whether the user is authorized to list it; true for a folder."""
     storage = job.value.options.storage if job.value else None
     if storage is None or job.value is None or job.value.options.fetcher_class or storage.uri is None:
         return Known("storage settings", True if fetcher.value else None)
     parts = urlsplit(storage.uri)
     if parts.scheme not in _S3_SCHEMES:
         return Known("storage settings", True if fetcher.value else None)
-    # Imported late: boto3 takes long to import, and a folder does without it.
+    # Imported late, because importing boto3 takes long and a folder does not need it.
     from tiered_stream.doctor import bucket as of_bucket
 
     bucket = of_bucket.Bucket(parts.netloc, parts.path.strip("/"), storage, _OPTION)
@@ -104,7 +104,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Seen[Located]:
             visible = locator.visible_of(list(ranges))
             located = Located(tuple(each.segment for partition in sorted(visible) for each in visible[partition]))
             from_brokers = _not_tiered(ranges, visible)
-        else:  # it is asked of a cluster's every segment by many requests: the first of each partition will do
+        else:  # all segments of a cluster would take many requests, so only the first of each partition is located
             first = {each: OffsetRange(of.start, of.start + 1) for each, of in ranges.items() if len(of)}
             locations = [location for found in locator.locate(first).values() for location in found]
             signed = next((each for each in locations if each.signed_url), None)
@@ -122,7 +122,7 @@ def _locate(source: LogSource, ranges: PartitionRanges) -> Seen[Located]:
 
 
 def _not_tiered(ranges: PartitionRanges, visible: Mapping[TopicPartition, Visible]) -> str:
-    """How many of the offsets are not tiered, and so come from the brokers."""
+    """Return text that says how many offsets are not tiered and come from the brokers; empty if all are tiered."""
     total = sum(map(len, ranges.values()))
     tiered = sum(
         len(each.offsets.intersect(wanted))
@@ -141,7 +141,11 @@ def _innermost(locator: Locator) -> Locator:
 
 
 def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, located: Located) -> Seen[bool]:
-    """A byte of the log and the offset index of segments from all over the topics."""
+    """Fetch one byte of the log and the offset index of a sample of segments from all partitions.
+
+    Raises:
+        FaultError: a segment cannot be fetched.
+    """
     if not located.segments:
         raise NotNeededError("no segment is known")
     asked = _spread(located.segments)
@@ -160,7 +164,7 @@ def fetch_segments(job: Job, fetcher: RemoteStorageFetcher, listable: bool, loca
 
 
 def _spread(segments: Sequence[RemoteLogSegment]) -> list[RemoteLogSegment]:
-    """At most so many, the first and the last among them."""
+    """Return an even sample of at most `_MOST_SEGMENTS` segments, including the first and the last."""
     count = min(len(segments), _MOST_SEGMENTS)
     return [segments[at * (len(segments) - 1) // max(1, count - 1)] for at in range(count)]
 
@@ -196,7 +200,7 @@ def _fault(storage: StorageOptions, fetched: _Fetched, listable: bool) -> FaultE
 def _misplaced(
     storage: StorageOptions, missing: Sequence[RemoteLogSegment], fetched: _Fetched, error: TieredStreamError
 ) -> FaultError | None:
-    """Some segments, or all, are not where the settings say: the settings may be wrong. None: they may be right."""
+    """Return a fault that blames wrong storage settings for the missing segments; None if the settings may be right."""
     asked = len(fetched.failed) + len(fetched.given)
     which = f"{len(missing)} of {asked} segments are not" if fetched.given else "no segment is"
     for segment in dict.fromkeys((missing[0], missing[-1]) if missing and storage.uri else ()):
@@ -216,7 +220,7 @@ def _follow_signed(job: Job, located: Located) -> Seen[bool]:
     location = located.signed
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")
-    # Imported late: urllib3 is needed for signed locations alone.
+    # Imported late, because only signed locations need urllib3.
     from tiered_stream.storage.presigned import PresignedFetcher, signed_requests
     from tiered_stream.storage.signed_hosts import parse_signed_url
 

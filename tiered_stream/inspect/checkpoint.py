@@ -1,4 +1,4 @@
-"""How far a streaming query has come: the last micro-batch that its checkpoint says is committed."""
+"""Progress of a streaming query: the last committed micro-batch in its checkpoint."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from tiered_stream.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A query's last committed micro-batch, and the next offset to read of each partition."""
+    """Last committed micro-batch of a streaming query, with the next offset to read of each partition."""
 
     batch_id: int
     offsets: dict[TopicPartition, int]
 
 
 def committed_batch(checkpoint: str, storage: TableStorage) -> CommittedBatch:
-    """What the checkpoint says; `checkpoint` is a folder's path, `file:///folder` or `s3a://bucket/prefix`.
+    """Return the last committed micro-batch of the streaming query with this checkpoint.
+
+    `checkpoint` is the path of a folder, `file:///folder` or `s3a://bucket/prefix`.
 
     Raises:
         ConfigurationError: there is no such checkpoint, nothing is committed, or the query reads no topic.
         StorageError: the folder cannot be read.
-        CorruptDataError, UnsupportedDataError: a file is not what Spark writes, or of another version.
+        CorruptDataError: a file of the checkpoint is missing or malformed.
+        UnsupportedDataError: a file has a version that is not supported.
     """
     uri = uri_of(checkpoint) or local_uri(checkpoint)
     if urlsplit(uri).scheme not in ("file", "s3"):

@@ -1,9 +1,9 @@
-"""For how long brokers keep a closed segment before they copy it to the tier (KIP-1241, Kafka 4.4).
+"""Delay after which brokers copy a closed segment to the tier (KIP-1241, Kafka 4.4).
 
-Until then its offsets are read through the brokers. A topic's `remote.copy.lag.ms` and `remote.copy.lag.bytes` say how
-long that is: 0 copies the segment at once, -1 when the brokers would delete it from their own disks. A segment is
-copied when it is old enough or when enough newer log lies behind it, whichever comes first. Brokers before 4.4 know
-neither setting, and copy at once.
+Until a segment is copied, its offsets are read from the brokers. A topic's `remote.copy.lag.ms` and
+`remote.copy.lag.bytes` set the delay: 0 copies the segment at once, -1 copies it when the brokers would delete it from
+their own disks. A segment is copied when it is old enough, or when enough newer log follows it, whichever comes first.
+Brokers before 4.4 have neither setting, and copy at once.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1
 
 @dataclass(frozen=True, slots=True)
 class CopyLag:
-    """Age (ms) and bytes of log at which a topic's closed segments are copied; None: without that bound.
+    """Age (ms), or bytes of newer log, at which a topic's closed segments are copied; None means no such bound.
 
-    `settings` are the topic's own that say it.
+    `settings` are the topic's settings that define the bounds, as text.
     """
 
     ms: int | None
@@ -35,7 +35,7 @@ class CopyLag:
 
     @property
     def is_for_ever(self) -> bool:
-        """Whether no segment is ever copied."""
+        """True if the brokers never copy a segment of the topic."""
         return self.ms is None and self.bytes is None
 
     def __str__(self) -> str:
@@ -47,7 +47,10 @@ class CopyLag:
 
 
 def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
-    """What a topic's settings say; None: closed segments are copied at once, as by brokers that do not know them."""
+    """Return the copy lag that a topic's settings define; None if closed segments are copied at once.
+
+    Brokers that do not have the settings copy at once too.
+    """
     raw_ms, raw_bytes = (_number(configs, name) for name in (LAG_MS, LAG_BYTES))
     if raw_ms is None or raw_bytes is None:
         return None
@@ -59,7 +62,10 @@ def copy_lag(configs: Mapping[str, str]) -> CopyLag | None:
 
 
 def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLag]:
-    """Of those topics whose segments wait, as far as the user may know: no job needs DESCRIBE_CONFIGS."""
+    """Return the copy lags of the topics whose closed segments are not copied at once.
+
+    If the brokers refuse (a job does not need the right DESCRIBE_CONFIGS), the result is empty.
+    """
     try:
         configs = reader.topic_configs(topics, COPY_LAG_CONFIGS)
     except BrokerError:
@@ -68,7 +74,7 @@ def copy_lags(reader: OffsetReader, topics: Collection[str]) -> dict[str, CopyLa
 
 
 def _effective(lag: int, configs: Mapping[str, str], unit: str) -> int:
-    """Below 0: without a bound."""
+    """Return the real bound of a lag setting, with -1 resolved through the topic's retention; negative: no bound."""
     if lag != _AS_KEPT_LOCALLY:
         return lag
     local = _number(configs, f"local.retention.{unit}")
@@ -85,6 +91,6 @@ def _number(configs: Mapping[str, str], name: str) -> int | None:
 
 
 def _duration(ms: int) -> str:
-    """In the largest unit that it is whole in."""
+    """Format milliseconds as a whole number of the largest unit that divides them."""
     size, unit = next((size, unit) for size, unit in _UNITS if not ms % size)
     return f"{ms // size:,} {unit}"

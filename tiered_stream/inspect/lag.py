@@ -1,4 +1,4 @@
-"""How far a streaming query is behind its topics: in offsets, in seconds, and how much of that is tiered."""
+"""Lag of a streaming query behind its topics: in offsets, in seconds, and how many of the offsets are tiered."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ from tiered_stream.read import read_split
 
 _AT_ONCE = 16
 _LOOK_BYTES = 1 << 16
-"""Of one request for the next record: no more than that is wanted."""
+"""Maximum bytes of one request for the next record of a partition, because only that record is needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """The timestamp (ms) of the next record to read, or the `fault` for which it cannot be had; neither: no record."""
+    """Timestamp (ms) of the next record to read, or the `fault` that prevents reading it.
+
+    Both are None if there is no next record.
+    """
 
     timestamp_ms: int | None = None
     fault: str | None = None
@@ -42,10 +45,11 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """Of one partition. `committed` is None where it came after the last micro-batch: it is read from its start.
+    """Lag of a streaming query in one partition.
 
-    `end` is where the query can read to: the last stable offset under read_committed, else the high watermark. `unread`
-    is what reading up to there takes; `lost` offsets are below the log start offset.
+    `committed` is the next offset to read, or None if the partition was added after the last micro-batch and so is read
+    from its start. `end` is the offset up to which the query can read: the last stable offset under read_committed,
+    else the high watermark. `unread` is the cost of reading up to `end`.
     """
 
     partition: TopicPartition
@@ -59,28 +63,28 @@ class PartitionLag:
 
     @property
     def offsets(self) -> int:
-        """How far it is behind."""
+        """Number of offsets that the query has still to read in this partition."""
         return self.unread.offsets
 
     @property
     def tiered(self) -> int:
-        """How much of that comes from storage."""
+        """Number of unread offsets that are read from storage."""
         return self.offsets - self.unread.broker_offsets - self.unread.skipped
 
     @property
     def lost(self) -> int:
-        """Offsets that retention has deleted before they were read."""
+        """Number of offsets that retention deleted before the query read them."""
         return 0 if self.committed is None else max(0, self.log_start - self.committed)
 
     @property
     def seconds(self) -> float | None:
-        """For how long the next record has waited; None: that is not known, or nothing but markers is left."""
+        """Age of the next record in seconds; 0 without lag; None if it is unknown or only markers are left."""
         if not self.offsets:
             return 0.0
         return None if self.next.timestamp_ms is None else max(0, self.now_ms - self.next.timestamp_ms) / 1000
 
     def figures(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the partition's lag as a dictionary for JSON."""
         return {
             **self.partition._asdict(),
             "committed_offset": self.committed,
@@ -100,7 +104,10 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class LagReport:
-    """Of a query after micro-batch `batch_id`; `gone` partitions are in its checkpoint, and do not exist any more."""
+    """Lag of a streaming query after micro-batch `batch_id`, its last committed one.
+
+    `gone` are partitions that are in the query's checkpoint but do not exist any more.
+    """
 
     checkpoint: str
     batch_id: int
@@ -110,26 +117,26 @@ class LagReport:
 
     @property
     def seconds(self) -> float | None:
-        """The longest of all; None where one is not known."""
+        """Largest lag of all partitions in seconds; None if the lag of a partition is unknown."""
         known = [each.seconds for each in self.partitions if each.seconds is not None]
         return max(known, default=0.0) if len(known) == len(self.partitions) else None
 
     def total(self, name: str) -> int:
-        """The sum of one of the partitions' figures."""
+        """Return the sum over all partitions of the figure (attribute of `PartitionLag`) with this name."""
         return sum(getattr(each, name) for each in self.partitions)
 
     @property
     def tiered_bytes(self) -> int:
-        """Bytes of the log that are to come from storage."""
+        """Number of unread bytes of the log that will be read from storage."""
         return sum(each.unread.storage_bytes for each in self.partitions)
 
     @property
     def faults(self) -> list[str]:
-        """Why not all of it is known."""
+        """Errors of partitions whose next record could not be read, one line for each partition."""
         return [f"{each.partition}: {each.next.fault}" for each in self.partitions if each.next.fault]
 
     def to_json(self) -> str:
-        """The whole of it, for programs."""
+        """Return the whole report as JSON."""
         found = {
             "checkpoint": self.checkpoint,
             "batch_id": self.batch_id,
@@ -148,9 +155,9 @@ class LagReport:
 
 
 def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int) -> LagReport:
-    """How far the query is behind the partitions that the options choose; `now_ms` is the present.
+    """Return the lag of the query after `batch`, in the partitions that the options choose.
 
-    The next record of each partition is read for its timestamp.
+    The next record of each partition is read to get its timestamp. `now_ms` is the current time.
 
     Raises:
         UnknownTopicError: a topic does not exist.
@@ -207,7 +214,7 @@ def _next_record(splits: Sequence[Split], options: Options) -> Next:
 
 
 def render_lag(report: LagReport) -> RenderableType:
-    """The report for a terminal."""
+    """Render the lag report as a table and lines for a terminal."""
     table = Table("partition", title=f"{report.checkpoint}, after micro-batch {report.batch_id}")
     for column in ("committed", "log end", "lag", "seconds", "next record of", "tiered", "MiB"):
         table.add_column(column, justify="right")

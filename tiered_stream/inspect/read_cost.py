@@ -1,6 +1,6 @@
-"""What a read takes, said before anything is read: splits, segments, bytes, GETs, time and money.
+"""Estimate of the cost of a read before anything is read: splits, segments, bytes, GETs, time and money.
 
-Added up from the splits that a run's own planner makes, so that bytes and GETs are what the run then takes.
+The figures are sums over the splits of the real planner, so a run then fetches the same bytes with the same GETs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tiered_stream.read import split_fetcher
 from tiered_stream.storage.read_ahead import requests_of
 
 STORAGE_BYTES_PER_SECOND = 60 << 20
-"""That one task reads, decodes and writes: half of what it does on a quiet machine, for an estimate that holds."""
+"""Assumed rate at which one task reads, decodes and writes data from storage: half of the rate on an idle machine, so
+that the estimate of the time is rarely too short."""
 BROKER_BYTES_PER_SECOND = 15 << 20
 
 NOT_TIERED_YET = "not tiered yet: the active segment, or one that waits for it"
@@ -36,8 +37,10 @@ NO_SEGMENT = "no tiered segment holds them"
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What the storage charges, in US dollars. The defaults are S3 Standard's in us-east-1 on the day of `as_of`;
-    reading within the region costs nothing but the requests.
+    """Prices of the storage in US dollars, for 1,000 GETs and for a GiB read.
+
+    The defaults are the prices of S3 Standard in us-east-1 on the day `as_of`, where reading within the region costs
+    only the requests.
     """
 
     per_1000_gets: float = 0.0004
@@ -46,7 +49,7 @@ class Prices:
 
 
 def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
-    """The prices that are given, the others as they are known."""
+    """Return the given prices; a price that is None has the default of `Prices`."""
     prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
     given = {name: price for name, price in prices.items() if price is not None}
     return replace(Prices(), **given, as_of="the command line") if given else Prices()
@@ -54,8 +57,10 @@ def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
 
 @dataclass(slots=True)
 class PartitionCost:
-    """Of one partition, added up by splits. `storage_bytes` are of the log; `skipped` offsets are in segments that
-    need not be read.
+    """Cost of reading one partition, added up split by split.
+
+    `storage_bytes` are bytes of the log. `broker_offsets` are read from the brokers for `broker_reason`. `skipped`
+    offsets are in segments that need not be read.
     """
 
     topic: str
@@ -72,11 +77,14 @@ class PartitionCost:
 
     @property
     def offsets(self) -> int:
-        """At most so many records."""
+        """Number of offsets in the partition's range, which is an upper bound of its number of records."""
         return self.end_offset - self.start_offset
 
     def add(self, split: Split, options: Options, source: LogSource, known: set[UUID]) -> None:
-        """One more split, which is not `skipped`; `known` are the segments that were counted, and gets the new ones."""
+        """Add the cost of one split, and subtract its offsets from `skipped`.
+
+        `known` are the ids of segments that were counted before; this call adds the split's segments to it.
+        """
         self.splits += 1
         self.skipped -= len(split.offsets)
         if not split.locations:
@@ -98,7 +106,10 @@ Cost = TypeVar("Cost", bound=PartitionCost)
 def add_up(
     costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
 ) -> tuple[Cost, ...]:
-    """The costs, of which all offsets were taken to be skipped, with what the splits take, by partition."""
+    """Add the splits to the costs of their partitions, and return the costs sorted by partition.
+
+    `costs` start with all their offsets as `skipped`.
+    """
     segments: set[UUID] = set()
     for split in splits:
         costs[split.topic_partition].add(split, options, source, segments)
@@ -111,7 +122,7 @@ def add_up(
 
 
 def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
-    """How many of the offsets come from brokers, a line for each reason."""
+    """Return one line for each reason why offsets are read from brokers, with their number and share."""
     total = 0
     reasons: Counter[str] = Counter()
     for each in costs:
@@ -134,7 +145,7 @@ def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCost:
-    """Of a whole read; `tasks` run at once, and fetch no more than `max_bytes_per_second` together."""
+    """Cost of a whole read. `tasks` run at the same time, and together fetch at most `max_bytes_per_second`."""
 
     partitions: Sequence[PartitionCost]
     tasks: int
@@ -145,12 +156,12 @@ class ReadCost:
     )  # fmt: skip
 
     def total(self, name: str) -> int:
-        """The sum of one of the partitions' figures."""
+        """Return the sum over all partitions of the figure (attribute of `PartitionCost`) with this name."""
         return sum(getattr(each, name) for each in self.partitions)
 
     @property
     def seconds(self) -> float:
-        """About how long it takes."""
+        """Estimated duration of the read in seconds."""
         storage = self.total("storage_bytes")
         located = self.total("offsets") - self.total("broker_offsets") - self.total("skipped")
         record_bytes = storage / located if located > 0 else ASSUMED_RECORD_BYTES
@@ -160,12 +171,12 @@ class ReadCost:
 
     @property
     def dollars(self) -> float:
-        """What the storage charges."""
+        """Estimated charge of the storage in US dollars."""
         per_get = self.prices.per_1000_gets / 1000
         return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
 
     def figures(self) -> dict[str, Any]:
-        """The whole of it, for programs."""
+        """Return the whole estimate as a dictionary for JSON."""
         return {
             "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
             "total": {name: self.total(name) for name in self.TOTALS},
@@ -176,12 +187,12 @@ class ReadCost:
         }
 
     def to_json(self) -> str:
-        """The same as text."""
+        """Return the whole estimate as JSON."""
         return orjson.dumps(self.figures(), option=orjson.OPT_INDENT_2).decode()
 
 
 def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> RenderableType:
-    """The figures of each partition, their sums, and what they mean, for a terminal."""
+    """Render the cost of each partition, the sums, the notes, and the estimated time and price for a terminal."""
     table = Table("partition", title=title)
     for column in ("offsets", "records at most", "splits", "segments", "MiB", "GETs", "from brokers"):
         table.add_column(column, justify="right")

@@ -1,4 +1,4 @@
-"""What a batch query would read, planned and not read."""
+"""Plan of a batch query without reading it: the cost of the read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tiered_stream.plan.splits import splits_for
 
 
 def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
-    """What the query would read and what that costs, with so many tasks at once.
+    """Plan the batch query and return the cost of its read when `tasks` tasks run at the same time.
 
     Raises: as `plan.batch.plan_batch`.
     """
@@ -27,7 +27,7 @@ def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
 def cost_of(
     ranges: PartitionRanges, splits: list[Split], options: Options, source: LogSource
 ) -> tuple[PartitionCost, ...]:
-    """What each partition takes of a read of the ranges in these splits."""
+    """Return the cost of reading each partition's offset range with these splits, sorted by partition."""
     costs = {
         at: PartitionCost(at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets))
         for at, offsets in ranges.items()

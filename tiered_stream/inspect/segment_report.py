@@ -1,4 +1,4 @@
-"""The segments of a tier, whether and why they count for the log, and their sums; as text, and as JSON."""
+"""Report of `tiered-stream segments`: tiered segments, whether each counts for the log and why not, and their sums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tiered_stream.options.positions import show_time
 
 
 class NotCounted(StrEnum):
-    """Why offsets of a segment are not read from it."""
+    """Reason why offsets of a segment are not read from that segment."""
 
     COPYING = "its copy is not finished"
     DELETING = "its deletion has begun"
@@ -31,9 +31,10 @@ class NotCounted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedSegment:
-    """One segment: the offset ranges for which it counts, and why it does not count for the others.
+    """One tiered segment in the report.
 
-    `overlaps`: another finished segment has some of its offsets.
+    `counts` are the offset ranges that are read from this segment, and `not_counted` are the reasons why its other
+    offsets are not. `overlaps` is true if another finished segment has some of the same offsets.
     """
 
     segment: RemoteLogSegment
@@ -44,11 +45,11 @@ class ListedSegment:
 
     @property
     def orphan(self) -> bool:
-        """Whether it counts for nothing."""
+        """True if no offset is read from this segment."""
         return not self.counts
 
     def figures(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the segment's fields and figures as a dictionary for JSON."""
         segment = self.segment
         return {
             "segment_id": uuid_to_text(segment.segment_id),
@@ -66,7 +67,7 @@ class ListedSegment:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSums:
-    """Added up over segments; orphans are among `segments`, and count for nothing."""
+    """Number and bytes of segments, of orphans among them (no offset is read from an orphan), and of overlaps."""
 
     segments: int
     bytes: int
@@ -76,7 +77,7 @@ class SegmentSums:
 
     @classmethod
     def of(cls, listed: Sequence[ListedSegment]) -> SegmentSums:
-        """The sums of these."""
+        """Add up the listed segments."""
         orphans = [each for each in listed if each.orphan]
         return cls(
             len(listed),
@@ -95,7 +96,7 @@ class SegmentSums:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """A partition's segments by offset; `not_tiered` are the ranges of its `log` that no segment has."""
+    """Segments of one partition, sorted by base offset; `not_tiered` are the ranges of `log` that no segment holds."""
 
     partition: TopicPartition
     log: OffsetRange
@@ -104,13 +105,17 @@ class ListedPartition:
 
     @classmethod
     def of(cls, partition: TopicPartition, tier: PartitionTier) -> ListedPartition:
-        """What the tier holds of the partition."""
+        """Build the list of one partition's segments from the partition's tier."""
         return cls(partition, tier.log, tuple(_gaps(tier)), tuple(_listed(tier)))
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """All of it. `faults` says of which partitions it cannot be had, and why."""
+    """Report on the tiered segments of all chosen partitions.
+
+    `told_by` names the locator that listed the segments. If `only_what_counts` is true, that locator lists only
+    segments that are read. `faults` are the partitions that could not be listed, with the reasons.
+    """
 
     told_by: str
     only_what_counts: bool
@@ -119,7 +124,7 @@ class SegmentReport:
 
     @classmethod
     def of(cls, contents: TierContents) -> SegmentReport:
-        """What there is to say of a tier."""
+        """Build the report from the contents of a tier."""
         found, faults = contents.tiers.found, contents.tiers.faults
         return cls(
             str(contents.told_by),
@@ -129,13 +134,13 @@ class SegmentReport:
         )
 
     def topics(self) -> Iterator[tuple[str, SegmentSums]]:
-        """The sums by topic."""
+        """Yield each topic with the sums over its segments."""
         for topic in sorted({each.partition.topic for each in self.partitions}):
             of_topic = [each for each in self.partitions if each.partition.topic == topic]
             yield topic, SegmentSums.of([segment for each in of_topic for segment in each.segments])
 
     def to_json(self) -> str:
-        """The whole of it, for programs."""
+        """Return the whole report as JSON."""
         found = {
             "told_by": self.told_by,
             "only_what_counts": self.only_what_counts,
@@ -201,7 +206,7 @@ def _size(parts: Iterable[VisibleSegment]) -> int:
 
 
 def _overlapping(tier: PartitionTier) -> set[Any]:
-    """The ids of finished segments that have offsets in common with another."""
+    """Return the ids of finished segments that share offsets with another finished segment."""
     finished = [each for each, state in tier.segments if state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
     found: set[Any] = set()
     furthest: RemoteLogSegment | None = None
@@ -214,7 +219,7 @@ def _overlapping(tier: PartitionTier) -> set[Any]:
 
 
 def render_segments(report: SegmentReport) -> RenderableType:
-    """The report for a terminal."""
+    """Render the segment report as a table and lines for a terminal."""
     table = Table("partition", title=f"tiered segments, as told by {report.told_by}")
     for column in ("base offset", "last offset", "MiB"):
         table.add_column(column, justify="right")

@@ -1,8 +1,9 @@
-"""What the storage gives of tiered offsets against what the brokers give of them, both decoded here.
+"""Comparison of the records of tiered offsets, read from the storage and read from the brokers.
 
-Both sides of a split are read once, to sums of the rows' hashes by 65,536 offsets; where those differ, the first of
-these buckets is read again row by row, and then one record. Brokers give what is on their own disks, and fetch the
-rest from the storage themselves: then it is their reading, indexes and leader epochs that ours is held against.
+Each split is read once from both sides, and the rows' hashes are summed in buckets of 65,536 offsets. If sums differ,
+the first differing bucket is read again row by row, and then the first differing record. Brokers serve offsets from
+their own disks, and fetch the others from the storage themselves. For those, the comparison checks our reading against
+the brokers' reading, indexes and leader epochs.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ from tiered_stream.records.hashed_columns import BUCKET, HASHED
 from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
 
 _UNREADABLE = (StorageObjectNotFoundError, StorageFormatError, CorruptDataError, UnsupportedDataError)
-"""What is wrong with a segment, not with the way to it."""
+"""Errors of one segment, not of the connection to the storage."""
 _NOT_ONE_SEGMENT = (StorageBucketNotFoundError, DataLimitError)
-"""Of these, what the user has to mend."""
+"""Subclasses of the errors in `_UNREADABLE` that the user has to fix, so that the comparison stops."""
 _SHOWN = 60
 
 Sums = dict[int, tuple[int, int, int]]
@@ -57,16 +58,16 @@ Found = tuple[PartitionComparison, ...]
 
 
 def compare_storage(options: Options) -> StorageReport:
-    """Compare what is tiered of the offsets that the options of a batch query choose.
+    """Compare storage and brokers for the tiered part of the offsets that the options of a batch query choose.
 
     Raises:
-        ConfigurationError: there are no brokers to compare with, or nobody says what is tiered; or as `plan_batch`.
+        ConfigurationError: there are no brokers to compare with, or no locator says what is tiered; or as `plan_batch`.
         StorageError: the storage as a whole cannot be read.
-        BrokerError: the brokers cannot be asked, or do not give what they have.
+        BrokerError: the brokers cannot be reached, or do not serve records that they have.
     """
     if options.locator is LocatorName.ARCHIVE:
         raise ConfigurationError(f"option {LOCATOR.name}: an archive has no brokers to compare it with")
-    # Whatever would let one side stand in for the other, or pass over something, is out of place.
+    # Neither side may replace the other, and no record may be skipped.
     options = replace(
         options, fallback=Fallback.FAIL, prefer=Prefer.TIERED, fail_on_data_loss=True, include_headers=True
     )
@@ -82,7 +83,7 @@ def compare_storage(options: Options) -> StorageReport:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What was found of one split; `offsets` are those that were compared."""
+    """Result of comparing one split; `offsets` are the offsets that were compared."""
 
     offsets: OffsetRange
     records: int = 0
@@ -96,7 +97,7 @@ class _Comparison:
         self._reader = BrokerOffsetReader(open_client(options.kafka), options.isolation_level)
 
     def partitions(self, source: LogSource, locator: Locator) -> Iterator[PartitionComparison]:
-        """All partitions, one after the other; the splits of each side by side."""
+        """Compare all partitions, one after another; the splits of a partition are compared in parallel."""
         ranges, topic_ids = batch_offsets(self._options, source)
         local = self._reader.earliest_local(ranges)
         executor = ThreadPoolExecutor(usable_cores(), thread_name_prefix="compare")
@@ -110,7 +111,7 @@ class _Comparison:
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _compared(self, split: Split | _Compared) -> list[_Compared]:
-        """What is found of a split; nothing, if retention has deleted all of it meanwhile."""
+        """Compare a split and return the results; the list is empty if retention has deleted the whole split."""
         if isinstance(split, _Compared):
             return [split]
         left: Split | None = split
@@ -127,7 +128,7 @@ class _Comparison:
         return []
 
     def _segment_by_segment(self, split: Split, error: TieredStreamError) -> list[_Compared]:
-        """Which of the split's segments cannot be read, the others compared."""
+        """Compare each segment of a split separately, so that only the unreadable segments are reported as such."""
         if len(split.locations) <= 1:
             return [_unreadable(split.offsets.start, error)]
         parts = (part_of(split, location.offsets) for location in split.locations)
@@ -159,7 +160,7 @@ class _Comparison:
             yield numbers(batch["offset"]), row_hashes(batch, HASHED)
 
     def _first_difference(self, split: Split, bucket: int) -> StorageDifference | None:
-        """None: nothing differs any more."""
+        """Read the bucket again and return its first difference; None if there is no difference any more."""
         here = part_of(split, OffsetRange(bucket * BUCKET, (bucket + 1) * BUCKET))
         ours, theirs = (self._rows(each) for each in (here, replace(here, locations=())))
         found = first_difference(ours, theirs)
@@ -194,13 +195,16 @@ class _Comparison:
 
 
 def part_of(split: Split, offsets: OffsetRange) -> Split:
-    """What of the split lies in the offsets."""
+    """Return the split cut to the offset range."""
     common = split.offsets.intersect(offsets)
     return replace(split, offsets=common, locations=tuple(within(split.locations, common)))
 
 
 def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbers]) -> tuple[int, Kind] | None:
-    """The first offset at which (offsets, hashes) differ, both by offset; None: they are equal."""
+    """Return the first offset at which two pairs of (offsets, hashes) differ, and how; None if they are equal.
+
+    Both pairs must be sorted by offset.
+    """
     common = min(len(ours[0]), len(theirs[0]))
     same = (ours[0][:common] == theirs[0][:common]) & (ours[1][:common] == theirs[1][:common])
     at = common if same.all() else int(np.argmin(same))
@@ -216,7 +220,11 @@ def first_difference(ours: tuple[Numbers, Numbers], theirs: tuple[Numbers, Numbe
 
 
 def _unreadable(start: int, error: TieredStreamError) -> _Compared:
-    """The storage does not give what is at `start`; raises the error again where it is the broker that does not."""
+    """Return the result that the storage cannot be read from `start` on because of `error`.
+
+    Raises:
+        DataLossError: `error` is one, which means that the broker, not the storage, lacks the records.
+    """
     if isinstance(error, DataLossError):
         raise error
     return _Compared(OffsetRange(start, start), 0, 0, StorageDifference(start, Kind.UNREADABLE, str(error)))
@@ -225,7 +233,10 @@ def _unreadable(start: int, error: TieredStreamError) -> _Compared:
 def _planned(
     partition: TopicPartition, offsets: OffsetRange, plan: Callable[[PartitionRanges], list[Split]], locator: Locator
 ) -> Iterator[Split | _Compared]:
-    """The splits from storage. Where that fails, halves of the offsets are planned, down to the segment at fault."""
+    """Yield the splits that are read from storage; if planning fails, an unreadable result for the segment at fault.
+
+    The segment is found by planning halves of the offsets again and again.
+    """
     try:
         yield from [split for split in plan({partition: offsets}) if split.locations]
     except _NOT_ONE_SEGMENT:
@@ -257,7 +268,7 @@ def _together(
 
 
 def _joined(ranges: list[OffsetRange]) -> Iterator[OffsetRange]:
-    """Neighbours in one."""
+    """Yield the ranges with adjacent ones joined into one."""
     joined: OffsetRange | None = None
     for each in ranges:
         if joined is not None and joined.end == each.start:

@@ -1,4 +1,4 @@
-"""What a comparison of the storage with the brokers found; as text, and as JSON."""
+"""Report of a comparison of records from the storage with records from the brokers, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 
 
 class Kind(StrEnum):
-    """What is wrong with a record that the storage gives, the broker being right."""
+    """Kind of difference between a record from the storage and the broker's record, which is taken as correct."""
 
     MISSING = "missing"
     EXTRA = "extra"
@@ -25,8 +25,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StorageDifference:
-    """The first offset of a partition at which storage and broker differ, or from which on one segment part does not
-    come from the storage at all.
+    """First difference between storage and broker in a partition.
+
+    `offset` is the first offset that differs, or the first offset that cannot be read from the storage (`UNREADABLE`).
     """
 
     offset: int
@@ -46,10 +47,10 @@ class StorageDifference:
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """Of one partition: what was `asked` for, and what of it is tiered and was compared.
+    """Result of comparing one partition: `asked` are the requested offsets, `compared` the tiered part of them.
 
-    `on_disk` of these offsets the broker has on its own disk; the others it fetches from the storage itself. `records`
-    are the broker's; `differing_buckets` are of 65,536 offsets each.
+    The broker has `on_disk` of the compared offsets on its own disk, and fetches the others from the storage itself.
+    `records` is the number of the broker's records. `differing_buckets` counts buckets of 65,536 offsets.
     """
 
     partition: TopicPartition
@@ -62,51 +63,51 @@ class PartitionComparison:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """True if no difference was found in this partition."""
         return not self.differing_buckets and self.first is None
 
     @property
     def offsets(self) -> int:
-        """How many offsets were compared."""
+        """Number of offsets that were compared."""
         return sum(map(len, self.compared))
 
     def found(self) -> str:
-        """What differs."""
+        """Return a description of the difference in this partition."""
         return str(self.first or f"{self.differing_buckets} buckets differed when they were first read, and then not")
 
 
 @dataclass(frozen=True, slots=True)
 class StorageReport:
-    """Of all partitions."""
+    """Results of comparing the storage with the brokers, for all partitions."""
 
     partitions: tuple[PartitionComparison, ...]
 
     @property
     def equal(self) -> bool:
-        """Whether no partition differs."""
+        """True if no difference was found in any partition."""
         return all(each.equal for each in self.partitions)
 
     @property
     def records(self) -> int:
-        """How many of the brokers' records were compared."""
+        """Number of the brokers' records that were compared."""
         return sum(each.records for each in self.partitions)
 
     def summary(self) -> str:
-        """The verdict in one line."""
+        """Return the verdict in one line."""
         if self.equal:
             return f"the storage gives what the brokers give: {self.records:,} records compared"
         wrong = ", ".join(str(each.partition) for each in self.partitions if not each.equal)
         return f"the storage differs from the brokers in {wrong}: {self.records:,} records compared"
 
     def to_json(self) -> str:
-        """The whole of it, for programs."""
+        """Return the whole report as JSON."""
         partitions = [asdict(each) | {"equal": each.equal} for each in self.partitions]
         found = {"partitions": partitions, "equal": self.equal, "records": self.records}
         return orjson.dumps(found, default=TopicPartition._asdict, option=orjson.OPT_INDENT_2).decode()
 
 
 def render_storage(report: StorageReport) -> RenderableType:
-    """The report for a terminal."""
+    """Render the comparison of storage and brokers as a table and lines for a terminal."""
     table = Table("partition", "offsets compared", title="the storage against the brokers")
     for column in ("records", "offsets on brokers' disks"):
         table.add_column(column, justify="right")

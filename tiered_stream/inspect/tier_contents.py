@@ -1,8 +1,9 @@
-"""What is tiered of the chosen partitions, and which of it counts: by whoever knows it best.
+"""Tiered segments of the chosen partitions, and which of their offsets are read.
 
-The metadata topic knows every copy, also those that are not finished, are being deleted, or are of a history that was
-lost. The manifests of an archive know the finished ones. A broker or gateway that speaks KIP-1248 names only what
-counts. The storage itself is not asked, but for an archive's.
+The list comes from the locator that `remote.log.locator` chooses. The metadata topic knows every copy, including copies
+that are not finished, are being deleted, or belong to a lineage that was lost. The manifests of an archive list
+finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
+for an archive.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ from tiered_stream.options.remote_options import LOCATOR
 from tiered_stream.plan.lookup import OffsetLookup
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_ISOLATION = IsolationLevel.READ_UNCOMMITTED  # what is tiered does not depend on it, and logs end at the high watermark
+_ISOLATION = IsolationLevel.READ_UNCOMMITTED  # the tier does not depend on it, and the log ends at the high watermark
 
 Partitions = Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTier:
-    """What is tiered of one partition: its segments, in no order, and those offsets of them that count.
+    """Tiered segments of one partition, in no order, and the parts of them (`visible`) that are read.
 
-    `log` is from the log start offset to the high watermark, in an archive to the last segment's end. `lineage` is None
-    where only segments are known that count.
+    `log` is the range from the log start offset to the high watermark, or in an archive to the last segment's end.
+    `lineage` is None if the locator names only segments that are read.
     """
 
     segments: tuple[TrackedSegment, ...]
@@ -60,24 +61,25 @@ class PartitionTier:
 
 @dataclass(frozen=True, slots=True)
 class TierContents:
-    """What is tiered, by partition, or why that cannot be had; `told_by` is a value of `remote.log.locator`."""
+    """Tiered segments by partition, or the error of a partition; `told_by` is the value of `remote.log.locator`."""
 
     told_by: str
     tiers: PartialAnswer[TopicPartition, PartitionTier]
 
     @property
     def only_what_counts(self) -> bool:
-        """Whether who told it does not know of segments that do not count."""
+        """True if the locator names only segments that are read, because it is a broker (KIP-1248)."""
         return self.told_by == LocatorName.BROKER
 
 
 def tier_contents(options: Options) -> TierContents:
-    """What is tiered of the partitions that the options choose; positions do not matter.
+    """Return the tiered segments of the partitions that the options choose; start and end positions are ignored.
 
     Raises:
-        ConfigurationError: nobody can be asked by these options.
-        UnknownTopicError: a topic that is named does not exist.
-        BrokerError, StorageError: the brokers, or the archive, cannot be asked.
+        ConfigurationError: the options name no locator that can be used.
+        UnknownTopicError: a topic that the options name does not exist.
+        BrokerError: the brokers cannot be reached.
+        StorageError: the archive cannot be read.
     """
     match options.locator:
         case LocatorName.ARCHIVE:
@@ -100,7 +102,7 @@ def _assigned(options: Options, reader: OffsetReader) -> Partitions:
 
 
 def _logs(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, OffsetRange]:
-    """From the log start offset to the high watermark."""
+    """Return the range from the log start offset to the high watermark of each partition."""
     reader = BrokerOffsetReader(client, _ISOLATION)
     starts = reader.each(EARLIEST, partitions, None)
     ends = reader.each(LATEST, starts.found, None)
@@ -141,7 +143,7 @@ def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRang
 
 
 def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, PartitionTier]:
-    """One partition at a time: what one of them lacks does not keep the others from their answers."""
+    """Ask the brokers (KIP-1248) for the segments of one partition at a time, so that an error affects one only."""
     logs = _logs(client, partitions)
     answer: PartialAnswer[TopicPartition, PartitionTier] = PartialAnswer({}, dict(logs.faults))
     locator = BrokerLocator(client, _ISOLATION, part_bytes=0)
@@ -157,7 +159,7 @@ def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer
 
 
 def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
-    """What each segment counts for, though the broker names it in parts."""
+    """Yield each segment once with the offsets that are read from it, although the broker names it in several parts."""
     for _, parts in groupby(locations, key=lambda location: location.segment.segment_id):
         first, *others = parts
         last = others[-1] if others else first
@@ -165,7 +167,7 @@ def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
 
 
 def _from_archive(options: Options) -> dict[TopicPartition, PartitionTier]:
-    # Imported here: who has a cluster needs no cryptography.
+    # Imported here, because a read from a cluster does not need the package `cryptography`.
     from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
     from tiered_stream.locate.archive.archived_partitions import open_archive
     from tiered_stream.storage.open_fetcher import fetcher_for
