@@ -103,7 +103,7 @@ def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
     """Let the context trust the certificates in `ssl.truststore.*`, or the system's authorities if none are given.
 
     Raises:
-        ConfigurationError: the trust store cannot be read, or is given both as a file and in place.
+        ConfigurationError: the trust store cannot be read, or is given both as a file and as PEM text.
     """
     certificates, store = values.secret("ssl.truststore.certificates"), store_file(values, "truststore")
     if certificates and store:
@@ -148,7 +148,7 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
-    """Return the private key and certificate chain that are given in place as PEM texts; None: they are not given.
+    """Return the private key and certificate chain that the settings contain as PEM texts; None: there are none.
 
     Raises:
         ConfigurationError: only one of them is given, or `ssl.keystore.type` is not PEM.
@@ -163,7 +163,7 @@ def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
 
 
 def check_is_pem(values: ConfigValues, name: str) -> None:
-    """Check that the type of a store whose content is given in the settings is PEM, the only type for that.
+    """Check that a store whose content stands in the settings itself has the type PEM, the only one for that.
 
     `name` is `keystore` or `truststore`.
 
@@ -177,7 +177,7 @@ def check_is_pem(values: ConfigValues, name: str) -> None:
 
 @contextmanager
 def _file_of(secret: bytes) -> Iterator[str]:
-    """Give OpenSSL a path to a secret: a file in memory if the system has them, else a file that only we can read."""
+    """Yield a path to a temporary file with the secret for OpenSSL, in memory or readable only by us."""
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("tiered-stream"), "wb") as file:
             file.write(secret)
