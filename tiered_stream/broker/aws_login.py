@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from botocore.session import Session
 
 _LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
-"""At debug level botocore logs requests and responses of STS, with keys and web-identity tokens."""
+"""Loggers to mute: at DEBUG, botocore logs requests and responses of STS, with keys and web-identity tokens."""
 _REFRESH = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
 _CHECKED_EVERY = 300.0
 """Seconds between requests to botocore, which renews credentials of its chain 10 to 15 minutes before they expire."""
@@ -215,7 +215,7 @@ class AwsCredentialSource:
 
 
 class _NoCredentialsError(ConfigurationError):
-    """AWS's chain found no credentials. The search is repeated: botocore takes a silent service for a missing one."""
+    """Missing credentials; retried, because botocore does not distinguish a silent service from a missing one."""
 
 
 _NONE = (

@@ -79,7 +79,7 @@ class BrokerClient:
         return self.run(lambda: self.fetch_metadata(topics, self.deadline()))
 
     def ask_any_broker(self, build: Callable[[], Any]) -> Any:
-        """Send a request to one broker after the other, and return the first response. `build` makes each new request.
+        """Ask one broker after the other until one responds, and return its response. `build` makes each request.
 
         Raises: as `metadata`, without UnknownTopicError.
         """
@@ -119,8 +119,8 @@ class BrokerClient:
     ) -> dict[TopicPartition, PartitionMetadata]:
         """Return the leader of each partition from the metadata cache, with new metadata if that is needed.
 
-        New metadata is requested with `refresh`, after `metadata.max.age.ms`, and for an unknown partition: it may be
-        new.
+        New metadata is requested with `refresh`, after `metadata.max.age.ms`, and if a partition is unknown, because it
+        may be new.
 
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
@@ -212,7 +212,7 @@ class BrokerClient:
 
 
 def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
-    """Raise an error if a topic's error code will not pass, or has no time left to pass."""
+    """Raise an error if a topic's error code is permanent, or if there is no time left to try again."""
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
         if code != _UNKNOWN_TOPIC_CODE and not is_retriable(code):

@@ -53,7 +53,10 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
 
 
 def _topic(topic: Any, epochs_hold: bool) -> TopicMetadata:
-    """Return a topic's metadata. Without `epochs_hold` (Kafka before 2.4: KAFKA-9212) leader epochs may be old: -1."""
+    """Return a topic's metadata. Unless `epochs_hold`, leader epochs are -1.
+
+    Brokers older than Kafka 2.4 (Metadata version 9) may return outdated leader epochs (KAFKA-9212).
+    """
     partitions = {
         partition.partition_index: PartitionMetadata(
             partition.partition_index, partition.leader_id, partition.leader_epoch if epochs_hold else -1

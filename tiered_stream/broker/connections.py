@@ -54,12 +54,12 @@ class Connections:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        # A warning of slow steps would mean nothing: to decode a Fetch response of many MiB is one.
+        # No warnings of slow steps, because it is normal that a Fetch response of many MiB takes long to decode.
         self._net = _QuietSelector(client_id=config.net["client_id"], slow_task_threshold_secs=0)
         with muted("kafka"):
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
-        self._closing = threading.RLock()  # the garbage collector may close us in this very thread
+        self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
         """Held from the check of `_closed` until the loop has the work: after its end, the loop would never run it."""
         self._last_fault: dict[Any, str] = {}  # by node; removed when a request to the node succeeds
         self._net.start()

@@ -92,7 +92,10 @@ class Reader:
         return [read(self) for _ in range(self._count(least_bytes))]
 
     def structs(self, layout: Struct) -> Iterable[tuple[Any, ...]]:
-        """Read a compact array of structs of fixed size. Tagged fields are skipped: `layout` ends with `x` for them."""
+        """Read a compact array of structs of fixed size, and skip their tagged fields.
+
+        `layout` ends with `x`, the byte of a struct without tagged fields.
+        """
         count = self._count(layout.size)
         if not count:
             return ()

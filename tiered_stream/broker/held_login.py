@@ -24,7 +24,7 @@ _PATIENCE = 120.0
 
 
 class Ending(Protocol):
-    """A token or credentials that expire at a time, in seconds since the epoch; None: unknown."""
+    """Token or credentials with an expiry time `expires_at`, in seconds since the epoch; None: unknown."""
 
     @property
     def expires_at(self) -> float | None: ...
@@ -69,9 +69,9 @@ class HeldLogin(Generic[T]):
     """
 
     shows = "login"
-    """The noun for the token or the credentials, in errors."""
+    """Noun for the token or the credentials, in errors."""
     source = "source of logins"
-    """The noun for the service that hands them out."""
+    """Noun for the service that issues the tokens or credentials, in messages."""
 
     def __init__(
         self, origin: str, obtain: Callable[[], T], refresh: Refresh, clock: Callable[[], float] = time.monotonic
@@ -85,7 +85,7 @@ class HeldLogin(Generic[T]):
 
     @property
     def usable(self) -> bool:
-        """Whether there is a token, or credentials, that has not expired."""
+        """Whether there is a token (or credentials) that has not expired."""
         held = self._held
         return held is not None and self._clock() < held.ends
 

@@ -85,8 +85,8 @@ async def ask_each_leader(
 ) -> PartialAnswer[TopicPartition, A]:
     """Send the request to the leaders of all partitions, and return results by partition, and errors for the rest.
 
-    Other than `ask_leaders`, an error of one partition does not stop the others. If `patience_ms` is given (None:
-    `default.api.timeout.ms`), a partition that has no leader at the second attempt either is not waited for.
+    Unlike in `ask_leaders`, an error of one partition does not stop the others. If `patience_ms` is given (None:
+    `default.api.timeout.ms`), a partition without a leader is given up after the second attempt.
 
     Raises:
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `BrokerClient.metadata`.
@@ -190,7 +190,7 @@ async def _ask_once(
 
 
 def _joined(now: Mapping[TopicPartition, str], before: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """Return the reasons to ask again, each with the reason before: the last attempt may only have run out of time."""
+    """Return, by partition, the reason to ask again and an earlier one: the last may only be that time ran out."""
     joined: dict[TopicPartition, str] = {}
     for partition, why in now.items():
         known = before[partition]

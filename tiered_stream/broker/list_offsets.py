@@ -50,7 +50,7 @@ class BrokerOffsetReader(OffsetReader):
         return {topic: _described(metadata) for topic, metadata in self._client.metadata(topics).items()}
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return matching topics from one Metadata request: its response has their names and their descriptions."""
+        """Return id and partitions of each non-internal topic whose name `wanted` accepts, by one Metadata request."""
         found = self._client.metadata()
         return {topic: _described(each) for topic, each in found.items() if not each.internal and wanted(topic)}
 
@@ -101,7 +101,7 @@ class BrokerOffsetReader(OffsetReader):
     def each(
         self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
     ) -> PartialAnswer[TopicPartition, int]:
-        """Request one special offset (EARLIEST, LATEST or EARLIEST_LOCAL) of all partitions; errors stay by partition.
+        """Request the EARLIEST, LATEST or EARLIEST_LOCAL offset of each partition; return offsets, and errors if any.
 
         `patience_ms` None: `default.api.timeout.ms`.
 

@@ -28,7 +28,7 @@ class OffsetReader(ABC):
         """
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return the id and the partitions of each topic, not internal, whose name `wanted` accepts."""
+        """Return the id and the partitions of each non-internal topic whose name `wanted` accepts."""
         found = {topic for topic in self.topics() if wanted(topic)}
         return self.partitions(found) if found else {}
 

@@ -121,7 +121,7 @@ class _Position:
             time.sleep(config.retry_backoff_ms / 1000)
             return
         largest = int(config.net["receive_message_max_bytes"]) // 2
-        if self.terms.max_bytes >= largest:  # a larger response cannot be received, and no batch fits in it
+        if self.terms.max_bytes >= largest:  # even the largest possible response has no whole batch
             raise _corrupt(fetched, f"no whole batch in {self.terms.max_bytes} bytes")
         self.terms = replace(self.terms, max_bytes=min(2 * self.terms.max_bytes, largest))
 

@@ -1,8 +1,8 @@
 """Metrics of streaming queries for OpenTelemetry: its SDK observes the sums and sends them by OTLP/HTTP.
 
-The sums and their names are the same as for Prometheus. OpenTelemetry's environment variables have their effect: for
-the exporter (`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), for the
-reader (`OTEL_METRIC_EXPORT_INTERVAL`) and for the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
+The sums and their names are the same as for Prometheus. OpenTelemetry's environment variables apply: for the exporter
+(`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), for the reader
+(`OTEL_METRIC_EXPORT_INTERVAL`) and for the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class OtlpSender:
     def _observe(self) -> Histogram:
         """Register a callback for each sum, and return the histogram in which latencies are recorded."""
         meter = self._provider.get_meter(_SERVICE)
-        begin: list[_Observer] = [self._begin]  # only the first metric has it: it runs once, before all sums
+        begin: list[_Observer] = [self._begin]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
             name, text = family.name, family.documentation
             asks: list[_Observer] = [*begin, partial(self._observed, name)]

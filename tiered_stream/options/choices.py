@@ -30,7 +30,7 @@ class Prefer(StrEnum):
 
 
 class Fallback(StrEnum):
-    """`remote.fallback`: the way on if the storage fails for a split: read from the broker, or fail."""
+    """`remote.fallback`: what to do with a split whose storage fails: read it from the broker, or fail."""
 
     BROKER = "broker"
     FAIL = "fail"

@@ -28,7 +28,7 @@ def is_known(name: str) -> bool:
 
 
 class GivenOptions:
-    """Options that the user gave, as text. A value is parsed when it is read; as in Spark, others are not checked."""
+    """Options that the user gave, as text. A value is parsed, and so checked, only when it is read, as in Spark."""
 
     def __init__(self, raw: Mapping[str, str]) -> None:
         self._values = {name.lower(): str(raw[name]) for name in raw if raw[name] is not None}

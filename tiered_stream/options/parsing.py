@@ -167,7 +167,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
 
 
 def check_for_any_query(raw: Mapping[str, str]) -> None:
-    """Check options that Spark passes before it says whether the query is a batch or a stream. Logs no warning.
+    """Check options before Spark says whether the query is a batch or a stream. Log no warnings.
 
     Raises:
         ConfigurationError: the options are valid neither for a batch query nor for a stream.
@@ -340,7 +340,7 @@ def _check_order(starting: Position, ending: Position) -> None:
 def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
     """Check minOffsetsPerTrigger and maxOffsetsPerTrigger against each other, as Spark does, in batch queries too.
 
-    Other than in Spark, a stream's maximum must be at least 1, or the query would never read anything.
+    Unlike in Spark, a stream's maximum must be at least 1, or the query would never read anything.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
     if queries is Queries.STREAMING and (most := given.read(high)) is not None and most < 1:

@@ -1,4 +1,4 @@
-"""Finds the storage layout and the place of the segments from the storage plugin's own properties. No I/O."""
+"""Detection of the storage layout and the place of the segments from the storage plugin's properties. No I/O."""
 
 from __future__ import annotations
 

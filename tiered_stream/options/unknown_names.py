@@ -1,4 +1,4 @@
-"""Finds the known name that the user probably meant by an unknown one. No I/O."""
+"""Search for the known name that the user probably meant by an unknown name. No I/O."""
 
 from __future__ import annotations
 

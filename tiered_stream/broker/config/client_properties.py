@@ -25,7 +25,7 @@ from tiered_stream.options.types import INT_MAX, LONG_MIN
 if TYPE_CHECKING:
     from tiered_stream.broker.held_login import HeldLogin
 
-_SMALLEST_RECEIVE_LIMIT = 256 << 20  # less than 0x15030100, the length that the first bytes of a TLS alert seem to be
+_SMALLEST_RECEIVE_LIMIT = 256 << 20  # less than 0x15030100, the first bytes of a TLS alert read as a length
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")

@@ -97,7 +97,7 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
 
 
 def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
-    """Check that callback handlers are Java classes whose work we do here. Raises ConfigurationError for other classes.
+    """Check that a given callback handler is a Java class that we replace. Raises ConfigurationError for other classes.
 
     Only the last part of a class name counts, because the classes have moved between packages.
     """
@@ -145,7 +145,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Return the text's tokens, each with whether it is a mark (`=` or `;` outside quotes) and not a word."""
+    """Split the text into tokens. The flag is true for a mark (`=` or `;` outside quotes), false for a word."""
     tokens, position = [], _after_space(text, 0)
     while position < len(text):
         match = _TOKEN.match(text, position)

@@ -85,7 +85,7 @@ def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
 def _openssl_name(suite: str) -> str:
     """Return OpenSSL's name of a cipher suite (ECDHE-RSA-AES128-GCM-SHA256) for its name in Java and the RFCs.
 
-    An example of the latter is TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.
+    The name of this suite in Java and the RFCs is TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.
 
     Raises:
         ConfigurationError: the suite is unknown.
