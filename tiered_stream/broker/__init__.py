@@ -1,1 +1,1 @@
-"""The Kafka wire, on kafka-python's protocol and net layers: connect, security, metadata, offsets, raw fetch."""
+"""Kafka client on kafka-python's protocol and net layers: connections, security, metadata, offsets, raw fetches."""

@@ -1,6 +1,6 @@
-"""AWS credentials for AWS_MSK_IAM logins: from AWS's chain, a profile, or a role that is assumed.
+"""AWS credentials for AWS_MSK_IAM logins: from AWS's credential chain, a profile, or an assumed role.
 
-No login falls back to another identity: if the configured identity cannot be had, the login fails.
+No login falls back to another identity. If there are no credentials for the configured identity, the login fails.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from botocore.session import Session
 
 _LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
-"""At debug level botocore logs requests and responses of STS, with keys and web-identity tokens."""
+"""Loggers to mute: at DEBUG, botocore logs requests and responses of STS, with keys and web-identity tokens."""
 _REFRESH = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
 _CHECKED_EVERY = 300.0
-"""Seconds. botocore renews credentials of its chain 10 to 15 minutes before they end, when it is asked for them."""
+"""Seconds between requests to botocore, which renews credentials of its chain 10 to 15 minutes before they expire."""
 _FIRST_WAIT = 0.5
 _STS_SECONDS = 10
 _REGION = re.compile(
@@ -45,7 +45,7 @@ _REGION = re.compile(
 _HOPEFUL = re.compile(
     r"Throttl|RequestLimit|ServiceUnavailable|InternalError|InternalFailure|IDPCommunicationError|5\d\d"
 )
-"""Error codes after which the same request may succeed."""
+"""AWS error codes after which the same request may succeed."""
 _UNREACHED = (aws.HTTPClientError, aws.ConnectionError, aws.EndpointConnectionError)
 _NOT_GIVEN = (
     aws.CredentialRetrievalError, aws.TokenRetrievalError, aws.MetadataRetrievalError, aws.SSOError,
@@ -56,13 +56,13 @@ _TOLD = (
     aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
     aws.PartialCredentialsError, aws.UnknownCredentialError, aws.InvalidRegionError,
 )  # fmt: skip
-"""Errors whose texts name settings and no secret. Texts of other errors may contain a part of a response."""
+"""Errors whose texts we may show: they name settings and no secret. Other texts may contain a part of a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssumedRole:
-    """The role to log in as. `keys`: access key id, secret access key and session token that may assume it, instead of
-    AWS's chain. `sts_region` None: the global endpoint of STS."""
+    """Role to log in as. `keys` are the access key id, secret access key and session token that assume the role; None:
+    AWS's chain gives them. `sts_region`: region of STS's endpoint; None: the global endpoint."""
 
     arn: str
     session_name: str
@@ -74,7 +74,10 @@ class AssumedRole:
 
 @dataclass(frozen=True, slots=True)
 class AwsIdentity:
-    """Identity to log in as. Without a profile and a role, it is the one that AWS's chain finds. Times in seconds."""
+    """AWS identity to log in as: a profile, a role, or without both the one that AWS's chain finds.
+
+    `retries` is how often a failed request for credentials is repeated, `longest_wait` the longest wait in seconds.
+    """
 
     profile: str | None = None
     role: AssumedRole | None = None
@@ -89,7 +92,10 @@ class AwsIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """Credentials, and the region that the environment or the profile names. `expires_at`: as `held_login.Ending`."""
+    """AWS credentials, and the region that the environment or the profile names.
+
+    `expires_at` is in seconds since the epoch; None: unknown.
+    """
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -99,7 +105,7 @@ class AwsCredentials:
 
 
 class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
-    """The AWS_MSK_IAM logins of one client."""
+    """Source of login messages for the AWS_MSK_IAM logins of one client."""
 
     shows, source = "credentials", "services that hand out AWS credentials"
 
@@ -107,11 +113,11 @@ class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
         super().__init__(str(identity), AwsCredentialSource(identity).obtain, _REFRESH, clock)
 
     def message(self, host: str) -> bytes:
-        """As the base says.
+        """Return the only message of a login at `host`, from the current credentials, without waiting.
 
         Raises:
-            BrokerUnavailableError: as `held`.
-            ConfigurationError: neither the host's name nor the environment says in which region it is.
+            BrokerUnavailableError: there are no credentials, or they have expired.
+            ConfigurationError: neither the host's name nor the environment names the host's AWS region.
         """
         credentials = self.held()
         region = region_of(host) or credentials.region
@@ -124,13 +130,13 @@ class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
 
 
 def region_of(host: str) -> str | None:
-    """Return the last AWS region in a broker's name, as `….kafka.eu-west-1.amazonaws.com` has it, or None."""
+    """Return the last AWS region in a broker's name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
     found = _REGION.findall(host.lower())
     return found[-1] if found else None
 
 
 class AwsCredentialSource:
-    """Hands out credentials of one identity; asks AWS only if the last credentials are about to end."""
+    """Source of credentials for one identity. It asks AWS only if the last credentials are about to expire."""
 
     def __init__(self, identity: AwsIdentity) -> None:
         self._identity = identity
@@ -138,11 +144,11 @@ class AwsCredentialSource:
         self._renewed: RefreshableCredentials | None = None
 
     def obtain(self) -> AwsCredentials:
-        """Return credentials; repeats the request as often as the identity says, with waits that double.
+        """Return current credentials. Failed requests are repeated `retries` times, with waits that double.
 
         Raises:
-            BrokerAuthorizationError: AWS refuses them, or the role.
-            BrokerUnavailableError: AWS was not reached, or could not answer.
+            BrokerAuthorizationError: AWS refuses the credentials or the role.
+            BrokerUnavailableError: AWS was not reached, or could not respond.
             ConfigurationError: there are no credentials, or a setting for them is wrong.
         """
         wait = _FIRST_WAIT
@@ -161,14 +167,14 @@ class AwsCredentialSource:
         except TieredStreamError:
             raise
         except Exception as error:  # noqa: BLE001 - botocore raises what it likes
-            raise _fault(str(self._identity), error) from None  # its text may have secrets
+            raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
 
     def _of_chain(self, profile: str | None) -> AwsCredentials:
         session, found = self._chain(profile)
         return _as_held(found, _region(session), time.time() + _CHECKED_EVERY)
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
-        """Find credentials by AWS's chain. Files may change, so it looks again unless botocore renews what it found."""
+        """Return a session and credentials of AWS's chain; search again if botocore does not renew them by itself."""
         session, credentials = self._session, self._renewed
         if session is None or credentials is None:
             session = _open_session(profile)
@@ -209,7 +215,7 @@ class AwsCredentialSource:
 
 
 class _NoCredentialsError(ConfigurationError):
-    """Raised to try again: botocore does not distinguish a service that is silent from one that does not exist."""
+    """Missing credentials; retried, because botocore does not distinguish a silent service from a missing one."""
 
 
 _NONE = (
@@ -220,7 +226,7 @@ _NONE = (
 
 def _open_session(profile: str | None) -> Session:
     session = botocore.session.Session(profile=profile)
-    if region := os.environ.get("AWS_REGION"):  # which AWS's other SDKs read, and Lambda, EKS and ECS set
+    if region := os.environ.get("AWS_REGION"):  # AWS's other SDKs read it; Lambda, EKS and ECS set it
         session.set_config_variable("region", region)
     return session
 

@@ -1,4 +1,4 @@
-"""The broker client: metadata, and requests to any broker or to partitions' leaders, retried until a deadline."""
+"""The broker client: metadata, and requests to any broker or to partition leaders, retried until a deadline."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 _UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
 _QUESTIONS = 4
-"""What a query asks of topics, again and again: whether there are more, its own, and the metadata topic."""
-_UNKNOWN_TOPIC_GRACE_MS = 1_000  # a topic made a moment ago is not known to every broker at once
+"""Number of parsed Metadata responses to keep. A query repeats few requests: all topics, its own, metadata topic."""
+_UNKNOWN_TOPIC_GRACE_MS = 1_000  # not every broker knows a new topic at once
 
 
 class BrokerClient:
-    """Talks to one Kafka cluster. Safe to share between threads; connects when first asked.
+    """Client of one Kafka cluster. Safe to share between threads; connects at the first request.
 
     `properties` are Kafka's client properties without the `kafka.` prefix. Every call ends within
-    `default.api.timeout.ms`, with an error of `tiered_stream.errors`.
+    `default.api.timeout.ms`; its errors are those of `tiered_stream.errors`.
 
     Raises:
-        ConfigurationError: a property is missing, malformed or asks for what is not supported.
+        ConfigurationError: a property is missing, malformed or not supported.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
@@ -49,9 +49,9 @@ class BrokerClient:
         self._described: deque[tuple[Any, tuple[dict[str, TopicMetadata], dict[str, int]]]] = deque(maxlen=_QUESTIONS)
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.cluster_id: str | None = None
-        """As the brokers last told it; None: not asked yet, or they have none."""
+        """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
         self.read_replicas: dict[TopicPartition, int] = {}
-        """Brokers to fetch from in a leader's stead, as leaders told us (KIP-392). Of the network thread."""
+        """Replicas to fetch from instead of the leader, as leaders named them (KIP-392). Network thread only."""
 
     def __repr__(self) -> str:
         return f"BrokerClient({self.config.bootstrap_servers})"
@@ -65,51 +65,51 @@ class BrokerClient:
         self.close()
 
     def close(self) -> None:
-        """Closes all connections; calls under way fail with BrokerUnavailableError."""
+        """Close all connections; calls under way fail with BrokerUnavailableError."""
         self._connections.close()
 
     def metadata(self, topics: Collection[str] | None = None) -> dict[str, TopicMetadata]:
-        """The topics as the brokers know them now; None: all that the user may see. No topic is ever created.
+        """Return current metadata of the topics (None: of all that the user may describe). Never creates a topic.
 
         Raises:
             UnknownTopicError: a named topic does not exist.
-            BrokerAuthorizationError: the login was refused, or a named topic may not be described.
-            BrokerUnavailableError: no broker answered in time.
+            BrokerAuthorizationError: the login was refused, or the user is not authorized to describe a named topic.
+            BrokerUnavailableError: no broker responded in time.
         """
         return self.run(lambda: self.fetch_metadata(topics, self.deadline()))
 
     def ask_any_broker(self, build: Callable[[], Any]) -> Any:
-        """The response of whichever broker answers first to a request made by `build` (anew for each attempt).
+        """Ask one broker after the other until one responds, and return its response. `build` makes each request.
 
         Raises: as `metadata`, without UnknownTopicError.
         """
         return self.run(lambda: self.ask_any(build, self.deadline()))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs a coroutine on the network thread and waits for its result."""
+        """Run a coroutine on the network thread, and wait for its result."""
         return self._connections.run(work)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Runs a coroutine on the network thread while the caller goes on."""
+        """Start a coroutine on the network thread, and return a future of its result at once."""
         return self._connections.start(work)
 
-    # What follows runs on the network thread.
+    # The methods below run on the network thread.
 
     async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Runs coroutines at once; their results in order."""
+        """Run coroutines concurrently, and return their results in order."""
         return await self._connections.together(works)
 
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
-        """One attempt at one broker; raises as `Connections.request`."""
+        """Send a message to one broker once, and return its response. Raises: as `Connections.request`."""
         return await self._connections.request(node_id, message, deadline)
 
     def deadline(self, patience_ms: int | None = None, extra_ms: int = 0) -> Deadline:
-        """`default.api.timeout.ms` from now, or `patience_ms` where that is less, and `extra_ms`."""
+        """Return a deadline from now: `default.api.timeout.ms`, or `patience_ms` if that is less, plus `extra_ms`."""
         timeout_ms = self.config.api_timeout_ms
         return Deadline((timeout_ms if patience_ms is None else min(patience_ms, timeout_ms)) + extra_ms)
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
-        """Sleeps before attempt number `attempt` + 2 (Kafka: `ExponentialBackoff` with 20 % jitter)."""
+        """Sleep before attempt number `attempt` + 2 (Kafka: `ExponentialBackoff` with 20 % jitter)."""
         longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         wait = min(self.config.retry_backoff_ms * 2 ** min(attempt, 16), longest) * random.uniform(0.8, 1.2)
         await self._connections.pause(min(wait, deadline.remaining_ms) / 1000)
@@ -117,9 +117,10 @@ class BrokerClient:
     async def leaders(
         self, partitions: Collection[TopicPartition], deadline: Deadline, refresh: bool = False
     ) -> dict[TopicPartition, PartitionMetadata]:
-        """Who leads each partition, as last heard; asked anew after `metadata.max.age.ms` or with `refresh`.
+        """Return the leader of each partition from the metadata cache, with new metadata if that is needed.
 
-        A partition that was not heard of may be new: it is asked for before it is believed not to be there.
+        New metadata is requested with `refresh`, after `metadata.max.age.ms`, and if a partition is unknown, because it
+        may be new.
 
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
@@ -131,7 +132,7 @@ class BrokerClient:
         return {partition: self._partition(partition) for partition in partitions}
 
     async def expect_topic(self, topic: str, topic_id: UUID, deadline: Deadline) -> None:
-        """Ask for the topic anew where it was last heard of with another id: it may have been made again since.
+        """Refresh the topic's metadata if the cached topic id is not `topic_id`: the topic may have been recreated.
 
         Raises: as `metadata`.
         """
@@ -140,11 +141,11 @@ class BrokerClient:
             await self.fetch_metadata([topic], deadline)
 
     def topic(self, topic: str) -> TopicMetadata | None:
-        """A topic as last heard of."""
+        """Return the topic's cached metadata, or None if no response has described it yet."""
         return self._topics[topic][1] if topic in self._topics else None
 
     def _known_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionMetadata]:
-        """Of those partitions that were heard of, and lately."""
+        """Return cached leaders of the partitions; leave out partitions that are unknown or past the maximum age."""
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
         lately = {name: topic.partitions for name, (heard, topic) in self._topics.items() if heard >= oldest}
         found = ((each, lately.get(each.topic, {}).get(each.partition)) for each in partitions)
@@ -159,7 +160,10 @@ class BrokerClient:
         return known[partition.partition]
 
     async def fetch_metadata(self, topics: Collection[str] | None, deadline: Deadline) -> dict[str, TopicMetadata]:
-        """What `metadata` does."""
+        """Return current metadata of the topics (None: of all), and cache it. Runs on the network thread.
+
+        Raises: as `metadata`.
+        """
         grace = Deadline(min(_UNKNOWN_TOPIC_GRACE_MS, deadline.remaining_ms))
         attempt = 0
         while True:
@@ -178,7 +182,7 @@ class BrokerClient:
             attempt += 1
 
     def _read_topics(self, response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
-        """As `read_topics`; a response that is given again was read before."""
+        """Return topics and error codes of a Metadata response, from the cache if this very object was read before."""
         known = next((read for before, read in self._described if before is response), None)
         if known is None:
             known = read_topics(response)
@@ -189,7 +193,7 @@ class BrokerClient:
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
         attempt = 0
         reason: BrokerUnavailableError | None = None
-        # One attempt in any case: what the brokers have said before is a better reason than that time is up.
+        # Make at least one attempt, because its error is a better reason than that time is up.
         while reason is None or deadline.remaining_ms:
             for node_id in self._connections.nodes():
                 if reason is not None and not deadline.remaining_ms:
@@ -208,7 +212,7 @@ class BrokerClient:
 
 
 def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
-    """Raises unless every error may pass in the time left."""
+    """Raise an error if a topic's error code is permanent, or if there is no time left to try again."""
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
         if code != _UNKNOWN_TOPIC_CODE and not is_retriable(code):
@@ -227,10 +231,10 @@ _FIRST_WITH_FEATURES = 3
 
 
 def supported_feature(client: BrokerClient, name: str) -> int:
-    """The newest version of the feature that the broker which answers first supports; 0: it does not know it.
+    """Return the feature's newest version on the first broker that responds; 0: the broker does not have the feature.
 
     Raises:
-        BrokerError: no broker answers.
+        BrokerError: no broker responds.
     """
     response = client.ask_any_broker(
         lambda: ApiVersionsRequest(client_software_name="tiered-stream", client_software_version="1")
@@ -246,9 +250,9 @@ _clients: PerProcess[BrokerClient] = PerProcess()
 
 
 def open_client(properties: Mapping[str, str]) -> BrokerClient:
-    """The process's client for these properties, so that Spark's Python workers keep their connections.
+    """Return the process's client for these properties, so that Spark's Python workers keep their connections.
 
-    It is never closed by its user, but when nobody has it any more.
+    The caller must not close the client. It closes when nothing refers to it any more.
 
     Raises:
         ConfigurationError: as `BrokerClient`.
@@ -257,9 +261,10 @@ def open_client(properties: Mapping[str, str]) -> BrokerClient:
 
 
 def _close(connections: Connections, opened_by: int) -> None:
-    """Those of a client that nobody has any more; they are not a forked process's to close.
+    """Close the connections of a client that nothing refers to any more, except in a forked process.
 
-    In a thread of their own: who had the client last may be their network thread, which cannot wait for its own end.
+    This runs in a new thread: the last reference may have been on the network thread, which cannot wait for its own
+    end.
     """
     if os.getpid() == opened_by:
         threading.Thread(target=connections.close, name="tiered-stream-close", daemon=True).start()

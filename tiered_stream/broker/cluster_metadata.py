@@ -1,4 +1,4 @@
-"""Topics, partitions and leaders as the brokers describe them (Kafka: MetadataRequest, MetadataResponse)."""
+"""Metadata of topics, partitions and leaders, as brokers describe them (Kafka: MetadataRequest, MetadataResponse)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_TOPIC_ID = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """Who leads a partition. `leader_id` is -1 while there is none, `leader_epoch` -1 where it is not known."""
+    """Leader of a partition. `leader_id` is -1 while there is no leader; `leader_epoch` is -1 if it is unknown."""
 
     partition: int
     leader_id: int
@@ -23,7 +23,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic. `topic_id` is all zeros where the broker has none (before Kafka 2.8); `internal` as the broker says."""
+    """Metadata of a topic; partitions by number. `topic_id` is all zeros if brokers have no ids (before Kafka 2.8)."""
 
     topic: str
     topic_id: UUID
@@ -32,18 +32,18 @@ class TopicMetadata:
 
 
 def metadata_request(topics: Collection[str] | None) -> Any:
-    """Asks for the given topics, None: for all; never makes a broker create one."""
+    """Return a request for metadata of the topics, or of all topics if None. It never makes a broker create a topic."""
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in sorted(topics)]
-    # Before version 4 a broker may create the topics that it is asked for.
+    # In versions below 4, a broker may create the topics that the request names.
     return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4)
 
 
 def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
-    """The topics that the response describes, and the error codes of those it does not."""
+    """Return metadata by topic from a Metadata response, and error codes by topic for topics with an error."""
     topics: dict[str, TopicMetadata] = {}
     error_codes: dict[str, int] = {}
     for topic in response.topics or ():
-        if topic.name is None:  # as of ids that nobody asked for
+        if topic.name is None:  # only a request by topic id, which we never send, leads to this
             continue
         if topic.error_code:
             error_codes[topic.name] = topic.error_code
@@ -53,7 +53,10 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
 
 
 def _topic(topic: Any, epochs_hold: bool) -> TopicMetadata:
-    """Brokers older than Kafka 2.4 (version 9) may give a leader epoch of the past (KAFKA-9212)."""
+    """Return a topic's metadata. Unless `epochs_hold`, leader epochs are -1.
+
+    Brokers older than Kafka 2.4 (Metadata version 9) may return outdated leader epochs (KAFKA-9212).
+    """
     partitions = {
         partition.partition_index: PartitionMetadata(
             partition.partition_index, partition.leader_id, partition.leader_epoch if epochs_hold else -1

@@ -1,6 +1,6 @@
-"""Connections to the brokers of one cluster: kafka-python's event loop on a thread of its own.
+"""Connections to the brokers of one cluster: kafka-python's event loop on a separate network thread.
 
-Callers hand coroutines to that thread (`start`, `run`). Only there are connections touched, so no lock is needed.
+Callers hand coroutines to that thread (`start`, `run`). Only that thread uses connections, so they need no lock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """A point in time `timeout_ms` from now; `option` is what sets it, for errors."""
+    """Point in time that is `timeout_ms` from now. `option` names the option that sets the timeout, for errors."""
 
     def __init__(self, timeout_ms: int, option: str = "kafka.default.api.timeout.ms") -> None:
         self.timeout_ms = timeout_ms
@@ -34,7 +34,7 @@ class Deadline:
 
     @property
     def remaining_ms(self) -> int:
-        """Milliseconds left; 0 when it has passed."""
+        """Milliseconds left; 0 if the deadline has passed."""
         return max(0, int((self._at - time.monotonic()) * 1000))
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Deadline:
 
 
 class _QuietSelector(NetworkSelector):  # type: ignore[misc]
-    """An event loop that logs nothing: each failed attempt, and at DEBUG the bytes of a login. We raise one error."""
+    """Event loop without kafka-python's log, which has each failed attempt and, at DEBUG, the bytes of a login."""
 
     def run_forever(self) -> None:
         with muted("kafka"):
@@ -50,22 +50,22 @@ class _QuietSelector(NetworkSelector):  # type: ignore[misc]
 
 
 class Connections:
-    """Sends requests to brokers by node id; the bootstrap servers have ids of their own until Metadata is known."""
+    """Connections to one cluster's brokers, by node id. Bootstrap servers have own ids until Metadata is known."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
-        # A slow step is no news: decoding a Fetch answer of many MiB takes one.
+        # No warnings of slow steps, because it is normal that a Fetch response of many MiB takes long to decode.
         self._net = _QuietSelector(client_id=config.net["client_id"], slow_task_threshold_secs=0)
         with muted("kafka"):
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
-        self._closing = threading.RLock()  # the garbage collector may close us in this very thread
-        """Held from the look at `_closed` until the loop has the work: what comes after its end is never run."""
-        self._last_fault: dict[Any, str] = {}  # by node, while no request to it has succeeded since
+        self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
+        """Held from the check of `_closed` until the loop has the work: after its end, the loop would never run it."""
+        self._last_fault: dict[Any, str] = {}  # by node; removed when a request to the node succeeds
         self._net.start()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Runs `work` on the network thread; the future holds its result or error."""
+        """Start `work` on the network thread, and return a future of its result or error."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         async def settle() -> None:
@@ -86,22 +86,22 @@ class Connections:
         return future
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs `work` on the network thread and waits for it; `work` keeps its own deadline."""
+        """Run `work` on the network thread, and wait for its result. `work` must end by itself at its deadline."""
         return self.start(work).result()
 
     async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Runs all at once, on the network thread; the first error ends the wait."""
+        """Run coroutines concurrently on the network thread, and return their results in order, or raise an error."""
         futures: list[Awaitable[T]] = [self._manager.call_soon(work) for work in works]
         return [await future for future in futures]
 
     async def pause(self, seconds: float) -> None:
-        """Sleeps, unless the client was closed: that is an error."""
+        """Sleep. Raises BrokerUnavailableError if the client was closed."""
         if self._closed:
             raise _closed()
         await self._net.sleep(seconds)
 
     def nodes(self) -> list[Any]:
-        """Node ids to try, best first: a connected one, the others of the cluster, the bootstrap servers."""
+        """Return node ids in the order to try: the least loaded broker, the other brokers, the bootstrap servers."""
         cluster = self._manager.cluster
         known = [broker.node_id for broker in cluster.brokers()]
         bootstrap = [broker.node_id for broker in cluster.bootstrap_brokers()]
@@ -112,25 +112,25 @@ class Connections:
         return known + bootstrap
 
     def learn(self, metadata_response: Any) -> None:
-        """Takes over the cluster's brokers from a MetadataResponse, and lets go of the bootstrap connections."""
+        """Take the cluster's brokers from a MetadataResponse, and close the connections to bootstrap servers."""
         brokers = copy.copy(metadata_response)
-        brokers.topics = []  # which may be many; `BrokerClient` keeps what we need of them
+        brokers.topics = []  # there may be many; `BrokerClient` keeps what we need of them
         self._manager.cluster.update_metadata(brokers)
         for broker in self._manager.cluster.bootstrap_brokers():
             self._manager.close(broker.node_id)
 
     async def request(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
-        """One request and its response, in the highest version both sides speak.
+        """Send one request, in the highest version that both sides support, and return its response.
 
         Raises:
-            BrokerUnavailableError: no connection or no answer in time; may be tried again.
-            BrokerAuthorizationError, ConfigurationError, BrokerError: trying again would not help.
+            BrokerUnavailableError: no connection or no response in time; the request may be repeated.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: to repeat the request would not help.
         """
         if self._closed:
             raise _closed()
         try:
             response = await self._exchange(node_id, message, deadline)
-        except NodeNotReadyError as error:  # no attempt was made: the last one was a moment ago, or quota forbids it
+        except NodeNotReadyError as error:  # no attempt was made: too soon after the last one, or beyond the quota
             reason = self._last_fault.get(node_id, f"{self._describe(node_id)}: not ready, or throttled by its quota")
             raise BrokerUnavailableError(reason) from error
         except Exception as error:
@@ -155,7 +155,7 @@ class Connections:
             raise
 
     async def _have_login(self, node_id: Any, deadline: Deadline) -> None:
-        """Before a login that shows a token or credentials: to get them may take longer than a connection's set-up."""
+        """Get a token or credentials before a login needs them: that may take longer than a connection's set-up."""
         login = self._config.held_login
         if login is None or login.usable or self._manager.is_open(node_id):
             return
@@ -173,7 +173,7 @@ class Connections:
         return f"broker {node_id} at {broker.host}:{broker.port}"
 
     def close(self) -> None:
-        """Closes all connections and ends the network thread; what still waits fails."""
+        """Close all connections and end the network thread; calls that still wait fail."""
         with self._closing:
             if self._closed:
                 return

@@ -1,4 +1,4 @@
-"""Kafka's error codes and kafka-python's exceptions as errors of our own tree."""
+"""Conversion of Kafka's error codes and kafka-python's exceptions into errors of `tiered_stream.errors`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tiered_stream import errors
 
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _TOO_MANY = "Too many connects"
-"""What MSK answers a login by AWS_MSK_IAM that is one too many in this second; a right one, else."""
+"""Text in MSK's error when it refuses an AWS_MSK_IAM login only because of too many connections in this second."""
 _REFUSALS = (
     kafka_errors.SaslAuthenticationFailedError,
     kafka_errors.UnsupportedSaslMechanismError,
@@ -21,7 +21,7 @@ _REFUSALS = (
 
 
 def code_name(error_code: int) -> str:
-    """Kafka's name of an error code, as `NOT_LEADER_OR_FOLLOWER`; the number where it has none here."""
+    """Return Kafka's name of an error code, such as `NOT_LEADER_OR_FOLLOWER`, or its number if the name is unknown."""
     if error_code == kafka_errors.NotLeaderForPartitionError.errno:
         return "NOT_LEADER_OR_FOLLOWER"  # its name since Kafka 2.6
     if error_code == kafka_errors.UnknownError.errno:
@@ -31,21 +31,21 @@ def code_name(error_code: int) -> str:
 
 
 def is_retriable(error_code: int) -> bool:
-    """Whether the same request may succeed later, perhaps at another broker."""
+    """Return whether a request with this error code may succeed later, perhaps at another broker."""
     return bool(kafka_errors.for_code(error_code).retriable) or is_unknown(error_code)
 
 
 def is_unknown(error_code: int) -> bool:
-    """Whether the code is UNKNOWN_SERVER_ERROR, or one that is not known here and stands for it (Kafka: `Errors`).
+    """Return whether the code is UNKNOWN_SERVER_ERROR, or a code we do not know, which counts as it (Kafka: `Errors`).
 
-    A broker whose read from remote storage failed answers so. Kafka's consumer asks again (`FetchCollector`,
-    `OffsetFetcherUtils`, `OffsetsForLeaderEpochUtils`).
+    A broker responds with it when its read from remote storage failed. Kafka's consumer repeats the request
+    (`FetchCollector`, `OffsetFetcherUtils`, `OffsetsForLeaderEpochUtils`).
     """
     return issubclass(kafka_errors.for_code(error_code), kafka_errors.UnknownError)
 
 
 def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:
-    """The error for an answer that says `error_code` of `subject` (a topic, a partition and an offset)."""
+    """Return the error for a response with `error_code` about `subject` (a topic, or a partition and an offset)."""
     name = code_name(error_code)
     kind = kafka_errors.for_code(error_code)
     if issubclass(kind, kafka_errors.AuthorizationError):
@@ -58,8 +58,8 @@ def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.Broke
 
 
 def connection_fault(error: BaseException, broker: str, security: str) -> errors.TieredStreamError:
-    """The error for a request to `broker` that got no answer; `security` names the properties that may be wrong."""
-    if isinstance(error, errors.TieredStreamError):  # of what a login needs
+    """Return the error for a request to `broker` without a response; `security` names settings that may be wrong."""
+    if isinstance(error, errors.TieredStreamError):  # raised while a token or credentials for a login were obtained
         return type(error)(f"for the login at {broker}: {error}")
     tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
@@ -76,7 +76,7 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
         )
     if isinstance(error, kafka_errors.UnsupportedVersionError):
         return errors.BrokerError(f"{broker} is too old or too new: {error}")
-    if isinstance(error, kafka_errors.UnknownBrokerIdError):  # it has left the cluster, or has not joined it yet
+    if isinstance(error, kafka_errors.UnknownBrokerIdError):  # the broker left the cluster, or has not joined yet
         return errors.BrokerUnavailableError(f"{broker}: not among the brokers of the cluster")
     if isinstance(error, kafka_errors.KafkaError) and error.retriable:
         return errors.BrokerUnavailableError(f"{broker}: {_reason(error)}")
@@ -88,7 +88,7 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The exception, what it wraps as its argument, and what it was raised from, a few levels deep."""
+    """Yield the exception and its causes, at most 8: the exception in its arguments, its `__cause__` or context."""
     for _ in range(8):
         if error is None:
             return

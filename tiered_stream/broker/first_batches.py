@@ -1,4 +1,4 @@
-"""The first record batch at an offset, of many partitions in one Fetch to each leader, as far as it is small."""
+"""Fetch of small first record batches at given offsets, from many partitions in one request to each leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tiered_stream.model import PartialAnswer, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 
 _MOST_BYTES = 16 << 20
-"""Of one answer."""
+"""Maximum number of record bytes in one response."""
 
 
 def fetch_first_batches(
@@ -28,9 +28,10 @@ def fetch_first_batches(
     isolation: IsolationLevel,
     patience_ms: int | None = None,
 ) -> PartialAnswer[TopicPartition, FetchedRecords]:
-    """By partition what a Fetch at its offset brings of it at once, at most `max_bytes`: of a larger batch nothing.
+    """Fetch the records at each partition's offset, at most `max_bytes` per partition, without waiting for new ones.
 
-    As few requests to each leader as the answers' size allows.
+    A first batch that is larger than `max_bytes` gives no records. Each leader gets as few requests as the limit of
+    16 MiB for a response allows. `patience_ms` None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
     """

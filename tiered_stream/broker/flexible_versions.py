@@ -1,9 +1,9 @@
-"""The types of Kafka's flexible versions (KIP-482), read from bytes that nobody vouches for, and written.
+"""Encoding and decoding of the types in Kafka's flexible versions (KIP-482). The input of the decoder is not trusted.
 
 uvarint         seven bits a byte, lowest first; at most five bytes
-compact string  uvarint of its bytes + 1, 0: null; compact bytes likewise
-compact array   uvarint of its items + 1, 0: null
-tagged fields   uvarint of how many there are; of each its tag, its bytes as uvarints, and these bytes
+compact string  uvarint of the number of bytes + 1 (0: null), then the bytes; compact bytes likewise
+compact array   uvarint of the number of items + 1 (0: null), then the items
+tagged fields   uvarint of the number of fields; for each field its tag and its size as uvarints, then its bytes
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _NO_UUID = bytes(16)
 
 
 class Reader:
-    """Reads on from `position`. Nothing is allocated for a length or a count that exceeds the bytes that are there.
+    """Decoder of bytes, from `position` on. It allocates nothing for a length or a count beyond the available bytes.
 
     Raises (all methods):
-        ValueError: the bytes end too early or do not have that form.
+        ValueError: the bytes end too early or are malformed.
     """
 
     def __init__(self, data: bytes, position: int = 0) -> None:
@@ -34,19 +34,19 @@ class Reader:
         self.position = position
 
     def take(self, size: int, what: str = "a field") -> bytes:
-        """So many bytes."""
+        """Read the next `size` bytes; `what` names them in an error."""
         start = self.position
         self.skip(size, what)
         return self.data[start : self.position]
 
     def skip(self, size: int, what: str = "a field") -> None:
-        """Pass over so many bytes."""
+        """Skip the next `size` bytes; `what` names them in an error."""
         if self.position + size > len(self.data):
             raise ValueError(f"{what} is cut off")
         self.position += size
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """Fields of fixed size."""
+        """Read fields of fixed size, as `layout` describes them."""
         try:
             fields = layout.unpack_from(self.data, self.position)
         except struct.error as error:
@@ -83,16 +83,19 @@ class Reader:
         return value
 
     def uuid(self) -> UUID | None:
-        """None: all zeros, which stand for no id."""
+        """Read a UUID; None: it is all zeros, which stand for no id."""
         value = self.take(16)
         return None if value == _NO_UUID else UUID(bytes=value)
 
     def array(self, least_bytes: int, read: Callable[[Reader], T]) -> list[T]:
-        """Items of at least so many bytes each; null has none."""
+        """Read a compact array whose items have at least `least_bytes` each; a null array gives an empty list."""
         return [read(self) for _ in range(self._count(least_bytes))]
 
     def structs(self, layout: Struct) -> Iterable[tuple[Any, ...]]:
-        """An array of structs of fixed size, whose layout ends with `x` for no tagged fields; such are passed over."""
+        """Read a compact array of structs of fixed size, and skip their tagged fields.
+
+        `layout` ends with `x`, the byte of a struct without tagged fields.
+        """
         count = self._count(layout.size)
         if not count:
             return ()
@@ -116,8 +119,8 @@ class Reader:
         return size and size - 1
 
     def tags(self) -> dict[int, bytes]:
-        """The bytes of each tagged field."""
-        if self.data[self.position : self.position + 1] == NO_TAGS:  # as almost always
+        """Read a section of tagged fields, and return the bytes of each field by tag."""
+        if self.data[self.position : self.position + 1] == NO_TAGS:  # almost always true
             self.position += 1
             return {}
         found = {}
@@ -147,12 +150,12 @@ def compact_string(value: str | None) -> bytes:
 
 
 def compact_array(items: Collection[bytes]) -> bytes:
-    """Of items that are encoded already."""
+    """Return a compact array of items that are encoded already."""
     return array_length(items) + b"".join(items)
 
 
 def array_length(items: Sized) -> bytes:
-    """What comes before the items of a compact array."""
+    """Return the encoded length of a compact array, which precedes its items."""
     return uvarint(len(items) + 1)
 
 
@@ -161,12 +164,12 @@ def uuid_bytes(value: UUID | None) -> bytes:
 
 
 def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
-    """Of fields that are encoded already, by tag."""
+    """Return a section of tagged fields; `fields` has their encoded values by tag."""
     return b"".join(tagged_field_pieces(fields))
 
 
 def tagged_field_pieces(fields: Mapping[int, bytes]) -> list[bytes]:
-    """What `tagged_fields` joins."""
+    """Return a section of tagged fields in pieces, so that large values are not copied; encoded values by tag."""
     pieces = [uvarint(len(fields))]
     for tag, value in sorted(fields.items()):
         pieces += uvarint(tag), uvarint(len(value)), value

@@ -1,6 +1,7 @@
 """Committed offsets of a consumer group, read and written without joining it (Kafka: `OffsetFetch`, `OffsetCommit`).
 
-A group takes commits from outside while it has no members (Kafka: `GroupMetadataManager.validateOffsetCommit`).
+A group accepts commits from a client that is not a member while the group has no members
+(Kafka: `GroupMetadataManager.validateOffsetCommit`).
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ T = TypeVar("T")
 
 _NO_OFFSET = -1
 _ONE_COORDINATOR, _TOPIC_NAMES, _ONE_GROUP = 3, 9, 7
-"""The last versions of FindCoordinator, OffsetCommit and OffsetFetch that have this."""
+"""Last versions with one coordinator (FindCoordinator), topic names (OffsetCommit) and one group (OffsetFetch)."""
 _PATIENCE_MS = 10_000
 
 
 class GroupOffsets:
-    """Those of one group, asked of its coordinator.
+    """Committed offsets of one consumer group, read from and written to its coordinator.
 
     Raises (all methods):
-        BrokerAuthorizationError: the user may not read the group.
-        BrokerError: the coordinator refuses, as it does a commit while the group has members.
-        BrokerUnavailableError: nobody answered in time.
+        BrokerAuthorizationError: the user is not authorized to read the group.
+        BrokerError: the coordinator refuses the request, for example a commit while the group has members.
+        BrokerUnavailableError: no broker responded in time.
     """
 
     def __init__(self, client: BrokerClient, group: str) -> None:
@@ -46,9 +47,9 @@ class GroupOffsets:
         self._client = client
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """By partition, the next offset that the group would read; None: it has committed none.
+        """Return, by partition, the offset that the group has committed (the next to read); None: it has none.
 
-        A commit in a transaction that is open is waited for.
+        If an open transaction contains a commit, this waits until the transaction ends.
         """
         if not partitions:
             return {}
@@ -56,14 +57,14 @@ class GroupOffsets:
         return client.run(lambda: self._retried(lambda until: self._fetch(partitions, until), client.deadline()))
 
     def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[None]:
-        """Commits in the background; the future has the error, if there is one."""
+        """Commit the offsets in the background. The returned future ends with the error, if there is one."""
         client = self._client
         return client.start(
             lambda: self._retried(lambda until: self._commit(offsets, until), client.deadline(_PATIENCE_MS))
         )
 
     async def _retried(self, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
-        """Its result; a coordinator may be on the move."""
+        """Run `attempt` until it succeeds or the deadline has passed, and return its result: a coordinator may move."""
         attempts = 0
         while True:
             try:
@@ -72,7 +73,7 @@ class GroupOffsets:
                 await self._client.back_off(attempts, deadline)
                 if not deadline.remaining_ms:
                     raise
-            await self._client.fetch_metadata((), deadline)  # it may be on a broker that is new
+            await self._client.fetch_metadata((), deadline)  # the coordinator may be on a new broker
             attempts += 1
 
     async def _coordinator(self, deadline: Deadline) -> int:

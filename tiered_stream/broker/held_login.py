@@ -1,7 +1,7 @@
-"""Tokens and credentials that logins show to brokers: held while they are good, requested again before they end.
+"""Tokens and credentials for logins at brokers: kept while they are valid, and requested again before they expire.
 
-A login happens on the network thread, which must not wait for another service. So the token or the credentials are
-requested in a thread of their own (`renewal`), and `held` returns the last ones.
+A login happens on the network thread, which must not wait for another service. So `renewal` requests the token or the
+credentials in another thread, and `held` returns the last ones.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tiered_stream.errors import BrokerUnavailableError, TieredStreamError
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 120.0
-"""Seconds after which a renewal counts as hung: every source of this package gives up before that."""
+"""Seconds after which a renewal counts as hung. Every source of tokens in this package gives up earlier."""
 
 
 class Ending(Protocol):
-    """Something with an end, in seconds since the epoch; None: nobody knows when."""
+    """Token or credentials with an expiry time `expires_at`, in seconds since the epoch; None: unknown."""
 
     @property
     def expires_at(self) -> float | None: ...
@@ -35,7 +35,10 @@ T = TypeVar("T", bound=Ending)
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Time of the next request (Kafka: `ExpiringCredentialRefreshingLogin.refreshMs`); all times in seconds."""
+    """Rule for the time of the next renewal (Kafka: `ExpiringCredentialRefreshingLogin.refreshMs`).
+
+    `factor` and `jitter` are parts of a token's lifetime; `min_period` and `buffer` are in seconds.
+    """
 
     factor: float
     jitter: float
@@ -43,7 +46,7 @@ class Refresh:
     buffer: float
 
     def after(self, life: float, chance: float) -> float:
-        """Return the seconds from the arrival of a token of this life to the next request; `chance` is from 0 to 1."""
+        """Return the seconds until the renewal of a token that lives for `life` seconds; `chance` is from 0 to 1."""
         proposed = life * (self.factor + self.jitter * chance)
         if self.min_period + self.buffer >= life:
             return proposed
@@ -62,13 +65,13 @@ class HeldLogin(Generic[T]):
 
     Args:
         origin: the setting that names the source, for errors.
-        obtain: get a new token or new credentials; raises an error of the package.
+        obtain: requests a new token or new credentials; raises an error of `tiered_stream.errors`.
     """
 
     shows = "login"
-    """The noun for the token or the credentials, in errors."""
+    """Noun for the token or the credentials, in errors."""
     source = "source of logins"
-    """The noun for the service that hands them out."""
+    """Noun for the service that issues the tokens or credentials, in messages."""
 
     def __init__(
         self, origin: str, obtain: Callable[[], T], refresh: Refresh, clock: Callable[[], float] = time.monotonic
@@ -82,7 +85,7 @@ class HeldLogin(Generic[T]):
 
     @property
     def usable(self) -> bool:
-        """Whether a token or credentials are held that have not ended."""
+        """Whether there is a token (or credentials) that has not expired."""
         held = self._held
         return held is not None and self._clock() < held.ends
 
@@ -90,7 +93,7 @@ class HeldLogin(Generic[T]):
         """Return the token or the credentials without waiting, and start a renewal if one is due.
 
         Raises:
-            BrokerUnavailableError: nothing is held, or it has ended.
+            BrokerUnavailableError: there is no token and no credentials, or they have expired.
         """
         held = self._held
         if held is None or self._clock() >= held.ends:
@@ -100,7 +103,7 @@ class HeldLogin(Generic[T]):
         return held.shown
 
     def renewal(self) -> Future[None]:
-        """Return a future that is done when the new token is there, or fails with an error of the package.
+        """Start to request a new token or credentials, and return a future that ends when they are there, or fails.
 
         One renewal runs at a time. If a source hangs (a user's function, a file on a dead server), it is asked again in
         another thread. The patience doubles each time, so that few threads hang.

@@ -1,11 +1,11 @@
-"""What we use of kafka-python beyond its public interface: its network layer, and how a connection treats a request.
+"""The parts of kafka-python that we use beyond its public interface: its network layer and its connections.
 
-Its generated decoders take a time that grows with the square of an overlong varint, and copy the rest of the message
-for each section of tagged fields: 600 KB took half a minute. Our connections read answers with its plain decoders,
-which do neither.
+kafka-python's generated decoders take time that grows with the square of the length of an overlong varint. They also
+copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
+read responses with kafka-python's plain decoders, which have neither problem.
 
-Nothing of it is patched. `tests/broker/test_kafka_python.py` names each attribute that we rely on and fails when a
-release changes one.
+We patch nothing in kafka-python. `tests/broker/test_kafka_python.py` names each attribute that we rely on, and fails
+when a release changes one of them.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ _HEAD = Struct(">hhi")  # API key, version, correlation id
 _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
 _LARGE = 64 << 10
-"""Bytes that are worth not to be copied; a TLS record is smaller."""
+"""Size in bytes from which a field or a read is not copied; a TLS record is smaller."""
 _MOST_KEPT_BYTES = 4 << 20
 
 Said = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
-"""Answers that may be given again, by their version and bytes: how many these are, and what they say."""
+"""Cache of decoded responses, by version and encoded bytes. A value is the number of bytes and the decoded response."""
 
 
 class OwnRequest(ABC):
-    """A request with a codec of our own, which kafka-python's connections send like any other.
+    """Base of requests that we encode and decode ourselves, and that kafka-python's connections send like any other.
 
-    They choose the version (`BrokerVersionData.api_version`), ask for the bytes (`KafkaProtocol.send_request`), and let
-    the request's header say how its response is read (`KafkaProtocol.receive_bytes`). Flexible versions only.
+    kafka-python's connections choose the version (`BrokerVersionData.api_version`), ask the request for its bytes
+    (`KafkaProtocol.send_request`), and decode the response by the request's header (`KafkaProtocol.receive_bytes`).
+    Flexible versions only (KIP-482).
     """
 
     API_KEY: ClassVar[int]
@@ -76,21 +77,21 @@ class OwnRequest(ABC):
 
     @abstractmethod
     def encode_body(self, version: int) -> bytes:
-        """What follows the header."""
+        """Return the encoded request body: the bytes that follow the header."""
 
     @abstractmethod
     def decode_response(self, body: Reader) -> Any:
-        """The response, of which `body` begins behind the header; has a `throttle_time_ms`.
+        """Decode the response's body, which starts after the header. The result has a `throttle_time_ms`.
 
         Raises:
-            ValueError: the bytes are no such response.
+            ValueError: the bytes are not a response to this request.
         """
 
     def with_header(self, correlation_id: int, client_id: str) -> None:
         self.header = _Header(self, correlation_id, client_id.encode())
 
     def encode(self, framed: bool, header: bool) -> bytes:
-        """The whole request, its size before it; the connections ask for nothing else."""
+        """Return the whole request with its size in front. Connections always pass true for both arguments."""
         assert framed
         assert header
         known, version = self.header, self.API_VERSION
@@ -106,7 +107,7 @@ class OwnRequest(ABC):
 
 @dataclass(frozen=True, slots=True)
 class _Header:
-    """In place of kafka-python's `RequestHeader`, and of the response class and header that it takes from there."""
+    """Header of an `OwnRequest`, in place of kafka-python's `RequestHeader`, its response class and response header."""
 
     request: OwnRequest
     correlation_id: int
@@ -116,31 +117,31 @@ class _Header:
         return self
 
     def parse_header(self, buffer: KafkaBytes) -> _Header:
-        """That of the response."""
+        """Read the response's correlation id, and return a header with that id."""
         return replace(self, correlation_id=int.from_bytes(buffer.read(_CORRELATION_ID_BYTES), "big", signed=True))
 
     def decode(self, buffer: KafkaBytes) -> Any:
-        """The response, from its header's tagged fields on."""
+        """Decode the response, starting at the tagged fields of its header."""
         body = Reader(buffer.read())
         body.tags()
         return self.request.decode_response(body)
 
 
 class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
-    """One whose connections read answers in bounded time."""
+    """Connection manager whose connections decode responses in bounded time."""
 
     def get_connection(self, node_id: Any, **options: Any) -> Any:
         connection = super().get_connection(node_id, **options)
-        connection.__class__ = _Connection  # the manager lets nobody choose it; nothing was sent yet
+        connection.__class__ = _Connection  # the manager has no setting for the class; nothing was sent yet
         return connection
 
     def is_open(self, node_id: Any) -> bool:
-        """Whether there is a connection that needs no login any more."""
+        """Return whether the node has a connection that is set up, login included."""
         connection = self._conns.get(node_id)
         return connection is not None and connection.connected
 
     async def settled(self, work: concurrent.futures.Future[Any], timeout_ms: int) -> Any:
-        """The result of what another thread is at; on the network thread. Raises KafkaTimeoutError, or as the work."""
+        """Wait on the network thread for another thread's `work`. Raises KafkaTimeoutError, or the error of `work`."""
         ours = KafkaFuture()
 
         async def settle() -> None:
@@ -151,7 +152,7 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
                 ours.failure(error)
 
         def tell(_: concurrent.futures.Future[Any]) -> None:
-            with suppress(RuntimeError):  # the network thread has ended: nobody waits
+            with suppress(RuntimeError):  # the network thread has ended, so nobody waits
                 self.call_soon(settle)
 
         work.add_done_callback(tell)
@@ -169,12 +170,12 @@ class _Connection(KafkaConnection):  # type: ignore[misc]
 
 
 def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes, Any]:
-    """Some bytes that came, or an error; in place of a transport's own way, for two reasons.
+    """Read from the socket, and return the received bytes and an error or None. Replaces the transport's own read.
 
-    Most of a large answer goes straight to where it belongs, and is not among the bytes that are told: that way reads 4
-    KiB at a time, and they are copied three times until they are there. And it drops bytes that come together with the
-    connection's end. A broker that refuses a login answers and closes: the reason would be lost whenever this side is
-    the slower one.
+    Most of a large response is received straight into the protocol's buffer, and is not among the returned bytes.
+    kafka-python's own read takes 4 KiB at a time and copies the bytes three times. It also drops bytes that arrive
+    together with the end of the connection. A broker that refuses a login responds and closes, so the reason would be
+    lost whenever this side is slower.
     """
     try:
         while len(room := protocol.room()) >= _LARGE and (size := connection.recv_into(room)):
@@ -188,11 +189,11 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 
 
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
-    """Reads answers with the plain decoders.
+    """Kafka protocol that reads responses with kafka-python's plain decoders, and caches Metadata responses.
 
-    To decode what a broker says of a thousand partitions takes 10 ms, and while no leader moves it says the same, byte
-    for byte: then what was decoded is given again. Nobody may change it. The ends of logs move all the time: those are
-    decoded by `listed_offsets`.
+    To decode Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes are the same, and the
+    response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time:
+    `offset_messages` decodes them.
     """
 
     def __init__(self, **config: Any) -> None:
@@ -200,11 +201,11 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         self._said: Said = SingleFlightCache(_MOST_KEPT_BYTES, size_of=itemgetter(0))
 
     def room(self) -> memoryview:
-        """Where the bytes belong that are still to come of the answer that has begun, but for the last."""
+        """Return the buffer for the missing bytes of the response being received, except the last byte."""
         return memoryview(self._rbuffer)[self._rbuffer.tell() : -1] if self._receiving else memoryview(b"")
 
     def fill(self, size: int) -> None:
-        """So many bytes are there now."""
+        """Count `size` bytes as received into the buffer that `room` returned."""
         self._rbuffer.seek(self._rbuffer.tell() + size)
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
@@ -217,7 +218,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _PlainHeader:
-    """In place of a request's header and of its response's class."""
+    """Header of a kafka-python request that decodes the response with plain decoders; stands for the response class."""
 
     header: Any
     correlation_id: int
@@ -228,18 +229,18 @@ class _PlainHeader:
         return self
 
     def parse_header(self, buffer: KafkaBytes) -> Any:
-        """That of the response."""
+        """Read and return the response's header."""
         return self.header.get_response_class().parse_header(buffer)
 
     def decode(self, buffer: KafkaBytes) -> Any:
-        """The response.
+        """Decode the response's body; a Metadata response may come from the cache, and must not be changed.
 
         Raises:
-            ValueError: the bytes are no such response.
+            ValueError: the bytes are not a response to this request.
         """
         kind, version = self.header.get_response_class()[None], self.api_version
         content = memoryview(buffer).toreadonly()[buffer.tell() :]
-        if kind is ApiVersionsResponse and bytes(content[:2]) != b"\0\0":  # an error comes in version 0
+        if kind is ApiVersionsResponse and bytes(content[:2]) != b"\0\0":  # brokers send an error in version 0
             version = 0
         if kind is not MetadataResponse:
             return self._decoded(kind, content, version)
@@ -252,12 +253,12 @@ class _PlainHeader:
             return kind._struct.decode(
                 _Content(content), version=version, compact=flexible, tagged=flexible, data_class=kind
             )
-        except Exception as error:  # the decoders raise whatever a wrong byte leads to
+        except Exception as error:  # with malformed bytes, the decoders may raise any exception
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 class _Content:
-    """What the plain decoders read an answer from: large fields, which records alone are, stay where they came."""
+    """Input of the plain decoders. A field of 64 KiB or more (only records are that large) is a view, not a copy."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -270,7 +271,7 @@ class _Content:
 
 
 def api_name(api_key: int) -> str:
-    """Kafka's name of the API, or its number where kafka-python does not know it."""
+    """Return the API's name and number for messages, or only the number if kafka-python does not know the API."""
     try:
         return f"{ApiKey(api_key).name} (API {api_key})"
     except ValueError:
@@ -278,15 +279,15 @@ def api_name(api_key: int) -> str:
 
 
 class AbstractHostLogin(ABC):
-    """What logs in by AWS_MSK_IAM, in place of a token provider: the message depends on the broker's host."""
+    """Source of AWS_MSK_IAM login messages, in place of a token provider: the message depends on the broker's host."""
 
     @abstractmethod
     def message(self, host: str) -> bytes:
-        """Return the login's only message. Must not wait. What it raises ends the login."""
+        """Return the only message of a login at `host`. Must not wait. Any exception that it raises ends the login."""
 
 
 class _MskIam(SaslMechanism):  # type: ignore[misc]
-    """kafka-python's own asks AWS for credentials on the network thread, for each connection."""
+    """AWS_MSK_IAM login with ready credentials. kafka-python's own asks AWS on the network thread at each login."""
 
     def __init__(self, login: AbstractHostLogin, host: str) -> None:
         self._login, self._host = login, host
@@ -306,12 +307,12 @@ class _MskIam(SaslMechanism):  # type: ignore[misc]
 
 
 def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
-    """Sign a login at `host` as of now. The message has the session token in it, but not the secret key."""
+    """Return a login message for `host`, signed now. It contains the session token, but not the secret key."""
     return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
 
 
 def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
-    """Ours for our connections; clients of the user's own in this process keep kafka-python's."""
+    """Return our mechanism for our connections, and kafka-python's own for the user's other clients in this process."""
     login = config.get("sasl_oauth_token_provider")
     return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)
 

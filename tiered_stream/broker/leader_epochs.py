@@ -1,4 +1,4 @@
-"""A partition's history of leaders, asked of its present one (Kafka: OffsetForLeaderEpoch, KIP-101, KIP-320)."""
+"""Requests for a partition's leader epochs and their end offsets (Kafka: OffsetForLeaderEpoch, KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ NO_EPOCH = -1
 def leader_epoch_end_offsets(
     client: BrokerClient, epochs: Mapping[TopicPartition, int], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, tuple[int, int]]:
-    """By partition, the largest epoch of its lineage that is not above the given one, and its end offset (exclusive).
+    """Return, by partition, the largest epoch of the lineage up to the given epoch, and its end offset (exclusive).
 
-    The present epoch ends at the log end. (-1, -1): the given epoch is above all of the lineage. For an epoch that
-    lies below all that the leader remembers, the answer is that epoch and the start of the first one remembered.
+    The present epoch ends at the log end. (-1, -1) means that the given epoch is above all epochs of the lineage. For
+    an epoch below all that the leader remembers, the result is that epoch and the start of the first remembered epoch.
 
     Raises: as `leaders.ask_each_leader`.
     """
@@ -31,10 +31,10 @@ def leader_epoch_end_offsets(
 def lineages(
     client: BrokerClient, epochs: Mapping[TopicPartition, Collection[int]], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, dict[int, int]]:
-    """By partition, the end offsets (exclusive) of those of the given epochs that belong to its lineage.
+    """Return, by partition, the end offsets (exclusive) of the given leader epochs, without epochs outside the lineage.
 
-    An epoch that is missing in the result led nothing that is still part of the log. One round of requests for each
-    epoch of the partition with the most of them, each with its own patience. Raises: as `leaders.ask_each_leader`.
+    No record of an epoch outside the lineage is still part of the log. Each round of requests asks for one epoch of
+    each partition, and has its own `patience_ms`. Raises: as `leaders.ask_each_leader`.
     """
     answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
     waiting = {partition: sorted(set(wanted)) for partition, wanted in epochs.items()}

@@ -1,4 +1,4 @@
-"""One request about many partitions, sent to their leaders, again until each has answered or time is up."""
+"""Requests about many partitions: sent to the partitions' leaders, and repeated until all respond or time is up."""
 
 from __future__ import annotations
 
@@ -29,38 +29,39 @@ _BEFORE = "; before that: "
 
 
 class LeaderRequest(ABC, Generic[A]):
-    """A request that is answered partition by partition, by each one's leader."""
+    """Base of requests that each partition's leader answers, with one result per partition."""
 
     needed_acl: str
-    """What the user needs to be allowed, for the error that says so."""
+    """ACL that the user needs for this request, for the error message."""
 
     @abstractmethod
     def message(self, leaders: Leaders) -> Any:
-        """A new request message for these partitions, all of one leader."""
+        """Return a new request message for these partitions, which all have the same leader."""
 
     @abstractmethod
     def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, A]]:
-        """Of each partition in the response: which, its error code, its answer."""
+        """Return, for each partition in the response, the partition, its error code and its result."""
 
     def error_of_all(self, response: Any) -> int:
-        """The error code of the response as a whole, which stands for all partitions that were asked of this node."""
+        """Return the error code of the whole response, which counts for all its partitions; 0: no error."""
         return 0
 
     def subject(self, partition: TopicPartition) -> str:
-        """The partition and what was asked of it, for an error."""
+        """Return a text for errors: the partition, and what was requested of it."""
         return f"partition {partition}"
 
 
 async def ask_leaders(
     client: BrokerClient, request: LeaderRequest[A], partitions: Collection[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, A]:
-    """Every partition's answer; one request to each leader at a time, leaders at once. Runs on the network thread.
+    """Send the request to the leaders of all partitions, and return the result of every partition.
 
-    Errors that may pass (a leader that moved, a lost connection) are tried again with new metadata.
+    Runs on the network thread. All leaders are asked at once, each with one request at a time. After errors that may
+    pass (a leader that moved, a lost connection), the request is repeated with new metadata.
 
     Raises:
-        UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: the brokers say so.
-        BrokerUnavailableError: a partition had no answer when the time was up; names it and the last reason.
+        UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: a broker responded so.
+        BrokerUnavailableError: a partition had no result when the time was up; names it and the last reason.
     """
     answered: dict[TopicPartition, A] = {}
     reasons = dict.fromkeys(partitions, "")
@@ -82,10 +83,10 @@ async def ask_leaders(
 async def ask_each_leader(
     client: BrokerClient, request: LeaderRequest[A], partitions: Collection[TopicPartition], patience_ms: int | None
 ) -> PartialAnswer[TopicPartition, A]:
-    """As `ask_leaders`, but what one partition lacks does not keep the others from their answers.
+    """Send the request to the leaders of all partitions, and return results by partition, and errors for the rest.
 
-    With a `patience_ms` (None: `default.api.timeout.ms`) a partition that still has no leader when the brokers are
-    asked anew is not waited for.
+    Unlike in `ask_leaders`, an error of one partition does not stop the others. If `patience_ms` is given (None:
+    `default.api.timeout.ms`), a partition without a leader is given up after the second attempt.
 
     Raises:
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `BrokerClient.metadata`.
@@ -111,7 +112,7 @@ async def ask_each_leader(
 
 @dataclass(slots=True)
 class NodeAnswers(Generic[A]):
-    """What one attempt gave, by partition: its answer, an error that will not pass, or why to ask again."""
+    """Result of one attempt. A partition is in one field: its result, a permanent error, or the reason to ask again."""
 
     found: dict[TopicPartition, A] = field(default_factory=dict)
     faults: dict[TopicPartition, TieredStreamError] = field(default_factory=dict)
@@ -121,7 +122,7 @@ class NodeAnswers(Generic[A]):
 async def ask_node(
     client: BrokerClient, request: LeaderRequest[A], node_id: int, leaders: Leaders, deadline: Deadline
 ) -> NodeAnswers[A]:
-    """One attempt at one broker."""
+    """Send the request to one broker once, and return its results and errors by partition. Raises no broker error."""
     try:
         response = await client.request(node_id, request.message(leaders), deadline)
     except BrokerUnavailableError as error:
@@ -135,7 +136,7 @@ async def ask_node(
         return answers
     told = list(request.answers(response))
     found = {partition: answer for partition, error_code, answer in told if error_code == 0}
-    if len(told) == len(leaders) and found.keys() == leaders.keys():  # as almost always
+    if len(told) == len(leaders) and found.keys() == leaders.keys():  # almost always true
         return NodeAnswers(found)
     answers = NodeAnswers(waiting=dict.fromkeys(leaders, "left out of the answer"))
     for partition, error_code, answer in told:
@@ -153,10 +154,10 @@ async def ask_node(
 def _add_error(
     answers: NodeAnswers[A], request: LeaderRequest[A], partition: TopicPartition, error_code: int, node_id: int
 ) -> None:
-    """Note what an error code means for a partition: to ask again, or a fault."""
+    """Add a partition's error to `answers`: to `waiting` if the same request may succeed later, else to `faults`."""
     if is_retriable(error_code):
         answers.waiting[partition] = code_name(error_code)
-        if is_unknown(error_code):  # its reason is in the broker's log alone
+        if is_unknown(error_code):  # only the broker's log has the reason
             log.warning("%s: broker %s answered %s, and is asked again",
                         request.subject(partition), node_id, code_name(error_code))  # fmt: skip
     else:
@@ -171,7 +172,7 @@ async def _ask_once(
     *,
     refresh: bool,
 ) -> NodeAnswers[A]:
-    """One attempt at each partition's leader, all at once."""
+    """Send the request once to the leaders of all partitions, all at once; `refresh`: get new metadata first."""
     leaders = await client.leaders(partitions, deadline, refresh=refresh)
     by_node: dict[int, dict[TopicPartition, PartitionMetadata]] = defaultdict(dict)
     answers: NodeAnswers[A] = NodeAnswers()
@@ -189,7 +190,7 @@ async def _ask_once(
 
 
 def _joined(now: Mapping[TopicPartition, str], before: Mapping[TopicPartition, str]) -> dict[TopicPartition, str]:
-    """Why to ask again, and why the time before: the last attempt may have had no time for an answer."""
+    """Return, by partition, the reason to ask again and an earlier one: the last may only be that time ran out."""
     joined: dict[TopicPartition, str] = {}
     for partition, why in now.items():
         known = before[partition]
@@ -199,7 +200,7 @@ def _joined(now: Mapping[TopicPartition, str], before: Mapping[TopicPartition, s
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    """Partitions as requests want them: under their topics, in order."""
+    """Return the partitions grouped by topic, as Kafka's requests have them; topics and partitions in order."""
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(partitions):
         topics[partition.topic].append(partition)

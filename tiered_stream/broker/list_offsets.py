@@ -1,4 +1,4 @@
-"""Where partitions begin and end, asked of their leaders (Kafka: ListOffsets)."""
+"""Requests to partition leaders for first, last and other offsets (Kafka: ListOffsets)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ EARLIEST_LOCAL = -4
 _NO_OFFSET = -1
 _UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
-# ListOffsets versions: 7 = the offset of the latest timestamp (KIP-734), 8 = EARLIEST_LOCAL (KIP-405), 9 = the latest
-# that is tiered (KIP-1005). A user may give them as timestamps.
+# First ListOffsets versions with a special timestamp: -3 = offset of the latest timestamp (KIP-734), EARLIEST_LOCAL
+# (KIP-405), -5 = latest tiered offset (KIP-1005). A user may give these numbers as timestamps.
 _VERSION_OF_TIMESTAMP = {-3: 7, EARLIEST_LOCAL: 8, -5: 9}
 
 
 def isolation_code(isolation: IsolationLevel) -> int:
-    """The isolation level as requests carry it."""
+    """Return the isolation level's number in Kafka's requests."""
     return 1 if isolation is IsolationLevel.READ_COMMITTED else 0
 
 
 class BrokerOffsetReader(OffsetReader):
-    """`OffsetReader` over a cluster; every leader gets one request for all of its partitions.
+    """`OffsetReader` that asks a cluster's brokers; each leader gets one request for all its partitions.
 
-    The client stays its owner's to close.
+    It does not close the client.
     """
 
     def __init__(self, client: BrokerClient, isolation: IsolationLevel) -> None:
@@ -50,7 +50,7 @@ class BrokerOffsetReader(OffsetReader):
         return {topic: _described(metadata) for topic, metadata in self._client.metadata(topics).items()}
 
     def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """By one request: what tells the names describes the topics, too."""
+        """Return id and partitions of each non-internal topic whose name `wanted` accepts, by one Metadata request."""
         found = self._client.metadata()
         return {topic: _described(each) for topic, each in found.items() if not each.internal and wanted(topic)}
 
@@ -67,11 +67,11 @@ class BrokerOffsetReader(OffsetReader):
         return topic_configs(self._client, topics, names) if topics else {}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """As the base says; each answer is asked for twice.
+        """Return, by partition, the first offset with a timestamp (ms) at or after the given one; None: there is none.
 
-        A broker looks for a timestamp in remote storage first and then on its own disk (`RemoteLogOffsetReader`). A
-        segment that it moves in between is found in neither, and the answer is a later offset, or none. By the next
-        request the segment is in remote storage. No answer is ever too early, so that the earlier one holds.
+        Every offset is requested twice. A broker searches for a timestamp in remote storage first and then on its own
+        disk (`RemoteLogOffsetReader`). It misses a segment that moves in between, and then returns a later offset or
+        none. By the next request the segment is in remote storage. No offset is ever too early, so the earlier counts.
         """
         first, second = (_none_where_missing(self._list(timestamps)) for _ in range(2))
         return {
@@ -85,9 +85,10 @@ class BrokerOffsetReader(OffsetReader):
     def earliest_local(
         self, partitions: Collection[TopicPartition], patience_ms: int | None = None
     ) -> dict[TopicPartition, int | None]:
-        """The first offset that the leader still has on its own disk (KIP-405; Kafka 3.6 or newer).
+        """Return, by partition, the first offset that the leader still has on its disk (KIP-405; Kafka 3.6 or newer).
 
-        None: it has none; with a `patience_ms` also where it does not answer for so long, or is not there.
+        None: the leader has none. If `patience_ms` is given, None also means that there is no leader, or that it did
+        not respond in that time.
         """
         if patience_ms is None:
             return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
@@ -100,7 +101,9 @@ class BrokerOffsetReader(OffsetReader):
     def each(
         self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
     ) -> PartialAnswer[TopicPartition, int]:
-        """EARLIEST, LATEST or EARLIEST_LOCAL of those partitions whose leaders answer (None: `default.api.timeout.ms`).
+        """Request the EARLIEST, LATEST or EARLIEST_LOCAL offset of each partition; return offsets, and errors if any.
+
+        `patience_ms` None: `default.api.timeout.ms`.
 
         Raises: as `leaders.ask_each_leader`.
         """
@@ -121,7 +124,10 @@ def _described(topic: TopicMetadata) -> TopicDescription:
 
 
 class ListOffsets(LeaderRequest[int]):
-    """By partition, the offset for a timestamp (ms) or one of the special ones; -1: there is none."""
+    """ListOffsets request to leaders. Its result is a partition's offset for a timestamp (ms), or -1 if there is none.
+
+    EARLIEST, LATEST and EARLIEST_LOCAL may stand for a timestamp.
+    """
 
     needed_acl = "DESCRIBE on the topic"
 
@@ -148,7 +154,7 @@ class ListOffsets(LeaderRequest[int]):
         for topic in response.topics or ():
             for answer in topic.partitions or ():
                 partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # a log without timestamps holds none
+                if answer.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # old log without timestamps: nothing found
                     yield partition, 0, _NO_OFFSET
                 else:
                     yield partition, answer.error_code, answer.offset

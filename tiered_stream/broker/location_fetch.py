@@ -1,4 +1,4 @@
-"""Where the tiered bytes of offset ranges are, asked of the partitions' leaders (KIP-1248, see `location_messages`)."""
+"""Requests to partition leaders for the segment locations of offset ranges (KIP-1248, see `location_messages`)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, Topi
 from tiered_stream.options.choices import IsolationLevel
 
 MAX_SEGMENTS = 100_000
-"""How many segments one answer may name: about 10 MB without signed locations, 60 MB with them."""
+"""Most segments that one response may name: about 10 MB without signed locations, 60 MB with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocationTerms:
-    """What the answer is to say.
+    """Settings of a request for segment locations.
 
-    `local_too`: also segments that the broker still has on its own disk. `part_bytes`: cut larger segments at batch
-    starts into parts of about that many bytes; 0: do not. `offsets_only`: without byte positions, aborted transactions
-    and signed locations.
+    `local_too`: also name segments that the broker still has on its own disk. `part_bytes`: cut larger segments at
+    batch starts into parts of about this many bytes; 0: do not cut. `offsets_only`: leave out byte positions, aborted
+    transactions and signed locations.
     """
 
     isolation: IsolationLevel
@@ -42,8 +42,10 @@ class LocationTerms:
 
 @dataclass(frozen=True, slots=True)
 class LocatedSegments:
-    """One answer for a partition: `segments` (for `location_messages.decode_segments`; None: it names none) are complete up to `located_end`,
-    from where on there may be more; None: the broker does not say where segments are.
+    """Segments of one partition in a response. `segments` are encoded, for `location_messages.decode_segments`; None: the response names none.
+
+    All segments below offset `located_end` are in the response, and there may be more from it on. `located_end` None:
+    the broker does not name segment locations.
     """  # noqa: E501
 
     segments: bytes | None = field(repr=False)
@@ -59,7 +61,10 @@ def locate_segments(
     terms: LocationTerms,
     patience_ms: int | None = None,
 ) -> PartialAnswer[TopicPartition, LocatedSegments]:
-    """One answer for each partition, from its range's start; leaders at once, all partitions of one in one request.
+    """Ask the leaders for the segments of each partition's offset range, and return one response for each partition.
+
+    A response starts at the range's start, and may end before the range's end. All leaders are asked at once, each with
+    one request for all its partitions. `patience_ms` None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
     """

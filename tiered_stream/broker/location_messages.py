@@ -1,27 +1,27 @@
-"""Fetch as it asks for and names locations: Kafka's fields, and KIP-1248's and KIP-1254's on top.
+"""Fetch requests and responses for segment locations: Kafka's fields, and fields of KIP-1248 and KIP-1254.
 
-The KIPs want a Fetch version of their own, but its number went to another KIP. So the fields travel as tagged fields on
-the flexible versions that there are: a broker that does not know them must pass over them. Names with a star are not
-in the KIPs.
+The KIPs define these fields for a new Fetch version, but its number went to another KIP. So we send them as tagged
+fields of the existing flexible versions: a broker that does not know a tagged field must skip it. Names with a star are
+not in the KIPs.
 
     FetchRequest
         1248  RemoteLogSegmentLocationRequested   bool
         1254  SupportedStorageFormatVersions      []string
-        1255  MaxRemoteLogSegments *              int32, how many segments one answer may name
-        1256  LocalSegmentsWanted *               bool, also those that the broker still has on its own disk
-        1257  RemoteLogSegmentPartBytes *         int64, cut larger segments where batches begin into parts of about so
-                                                  many bytes; neighbours may share some of them
+        1255  MaxRemoteLogSegments *              int32, most segments that the response may name
+        1256  LocalSegmentsWanted *               bool, also name segments that the broker still has on its own disk
+        1257  RemoteLogSegmentPartBytes *         int64, cut larger segments at batch starts into parts of about this
+                                                  many bytes; neighbouring parts may share some bytes
         1258  OffsetsOnly *                       bool, no byte positions, aborted transactions or signed locations
     FetchRequest, partition
         1248  RemoteLogSegmentEndOffset *         int64, exclusive
     FetchResponse, partition
         1248  RemoteLogSegments                   array of structs, see `RemoteLogSegmentLocation`
-        1249  LocatedEndOffset *                  int64, exclusive: what lies before it and in no segment is not tiered;
-                                                  from there on, ask again
+        1249  LocatedEndOffset *                  int64, exclusive: an offset below it that is in no segment is not
+                                                  tiered; for offsets from it on, send another request
 
-The codec is our own: kafka-python drops tagged fields that it does not know when it encodes a message, and for each
-section of them that it reads it copies the rest of the message, of which 100,000 segments may be 60 MB. Fetches for
-records are kafka-python's, see `record_fetch`.
+We encode and decode these messages ourselves. kafka-python drops unknown tagged fields when it encodes a message. When
+it decodes one, it copies the rest of the message for each section of tagged fields, and 100,000 segments may be 60 MB.
+Fetches for records use kafka-python's codec, see `record_fetch`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from tiered_stream.broker.flexible_versions import (
 from tiered_stream.broker.kafka_python import OwnRequest
 
 LOCATION_FEATURE = "remote.log.segment.location"
-"""The feature in ApiVersions that says who answers with locations."""
+"""Feature in ApiVersions that shows that a broker answers with segment locations."""
 
 LOCATIONS, SIGNED_LOCATIONS = 1, 2
-"""Its versions: the second signs them, too."""
+"""Versions of the feature: 1 names segment locations, 2 also signs them."""
 
 LOCATION_TAG = 1248
 FIRST_VERSION = 13
-"""Fetch versions with locations: flexible, topics by id."""
+"""First Fetch version with locations: it is flexible, and has topics by id."""
 
 _LAST_VERSION = 17
 _FIRST_WITHOUT_REPLICA_ID = 15
@@ -65,7 +65,7 @@ _KAFKA_TAGS = range(3)  # diverging epoch, current leader, snapshot id
 _NO_END = (1 << 63) - 1
 _NOT_LOCATED = -1
 _BYTES = 1
-"""Of records: a broker that passes over our fields answers with one batch."""
+"""Record bytes to request: a broker that skips our tagged fields returns one batch."""
 
 _BOOL, _INT32, _INT64 = Struct(">?"), Struct(">i"), Struct(">q")
 _WAIT_AND_SIZES = Struct(">iiib")  # max wait ms, min bytes, max bytes, isolation level
@@ -93,14 +93,14 @@ _SEGMENT_BYTES_LEAST = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
 
 
 class SegmentLeaderEpoch(NamedTuple):
-    """A leader epoch in a segment, and where it begins."""
+    """Leader epoch in a segment, and its first offset."""
 
     epoch: int
     start_offset: int
 
 
 class SegmentAbortedTransaction(NamedTuple):
-    """A transaction to leave out; its last offset is that of its marker."""
+    """Aborted transaction whose records are not to be read; `last_offset` is the offset of its abort marker."""
 
     producer_id: int
     first_offset: int
@@ -108,10 +108,13 @@ class SegmentAbortedTransaction(NamedTuple):
 
 
 class RemoteLogSegmentLocation(NamedTuple):
-    """One segment of an answer. (A tuple: a frozen dataclass takes eight times as long to make, and there are 100,000.)
+    """Segment part in a location response: where the bytes of an offset range are.
 
-    Offsets: of the segment (last inclusive), then of the part to read (end exclusive), as its byte positions are. The
-    batch after the part begins at an offset between the following ones, both included; -1: that is not known.
+    `base_offset` to `last_offset` (inclusive) are the segment's offsets. `start_offset` to `end_offset` (exclusive) are
+    the part's offsets, `start_position` to `end_position` (exclusive) its bytes. The batch after the part begins at an
+    offset from `following_offset_min` to `following_offset_max` (both inclusive); -1: unknown.
+
+    A tuple, because a frozen dataclass takes eight times as long to make, and there may be 100,000 of them.
     """
 
     remote_log_segment_id: UUID | None
@@ -134,14 +137,14 @@ class RemoteLogSegmentLocation(NamedTuple):
         return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
 
 
-# As `_make`, in half its time.
+# These do the same as the classes' `_make`, in half the time.
 _leader_epoch = partial(tuple.__new__, SegmentLeaderEpoch)
 _aborted_transaction = partial(tuple.__new__, SegmentAbortedTransaction)
 _location = partial(tuple.__new__, RemoteLogSegmentLocation)
 
 
 def encode_segments(segments: Sequence[RemoteLogSegmentLocation]) -> bytes:
-    """Tag 1248 of a partition in the response."""
+    """Encode segments as the value of tagged field 1248 of a partition in the response."""
     return compact_array([_encoded(segment) for segment in segments])
 
 
@@ -162,10 +165,10 @@ def _encoded(segment: RemoteLogSegmentLocation) -> bytes:
 
 
 def decode_segments(data: bytes) -> list[RemoteLogSegmentLocation]:
-    """Inverse of `encode_segments`.
+    """Decode the segments in tagged field 1248 of a partition in the response. Inverse of `encode_segments`.
 
     Raises:
-        ValueError: the bytes do not have that form.
+        ValueError: the bytes are malformed.
     """
     reader = Reader(data)
     try:
@@ -198,7 +201,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class FetchTopic(Generic[P]):
-    """Partitions of one topic, in a request or a response; the id is None where it is all zeros."""
+    """Partitions of one topic, in a request or a response. `topic_id` None stands for an id of all zeros."""
 
     topic_id: UUID | None
     partitions: Sequence[P]
@@ -206,7 +209,7 @@ class FetchTopic(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class WantedPartition:
-    """A partition in a request; locations of its offsets from `fetch_offset` to the end offset (exclusive)."""
+    """Partition in a location request: asks for offsets from `fetch_offset` to the end offset (exclusive)."""
 
     partition: int
     current_leader_epoch: int
@@ -229,7 +232,7 @@ class WantedPartition:
 
 @dataclass(kw_only=True)
 class LocationFetchRequest(OwnRequest):
-    """A Fetch for next to no records, at once and without a session, and perhaps for locations."""
+    """Fetch request for at most one record batch per response, without waiting, and for segment locations if wanted."""
 
     API_KEY = 1
     name = "FetchRequest"
@@ -265,17 +268,17 @@ class LocationFetchRequest(OwnRequest):
 
     @classmethod
     def decode_body(cls, version: int, body: Reader) -> LocationFetchRequest:
-        """Any client's Fetch, as far as it matters for locations.
+        """Decode a Fetch request of any client; keep only fields that matter for locations.
 
         Raises:
-            ValueError: the bytes are no such request.
+            ValueError: the bytes are not a Fetch request of this version.
         """
         if version < _FIRST_WITHOUT_REPLICA_ID:
             body.unpack(_INT32)
         *_, isolation_level = body.unpack(_WAIT_AND_SIZES)
         _, session_epoch = body.unpack(_SESSION)
         topics = _decode_topics(body, WantedPartition.decode)
-        _decode_topics(body, lambda reader: reader.unpack(_INT32))  # forgotten ones
+        _decode_topics(body, lambda reader: reader.unpack(_INT32))  # forgotten topics
         body.compact_string()  # rack
         tags = body.tags()
         formats = Reader(tags.get(_FORMATS_TAG, compact_array([])))
@@ -293,9 +296,9 @@ class LocationFetchRequest(OwnRequest):
 
 @dataclass(frozen=True, slots=True)
 class LocatedPartition:
-    """A partition in a response; `remote_log_segments` are for `decode_segments`, empty: it names none.
+    """Partition in a response. `remote_log_segments` are encoded, for `decode_segments`; empty: the response has none.
 
-    `kafka_tags` are Kafka's own tagged fields, by tag, as they came.
+    `kafka_tags` are the values of Kafka's own tagged fields, still encoded, by tag.
     """
 
     partition_index: int
@@ -308,7 +311,7 @@ class LocatedPartition:
     located_end_offset: int = _NOT_LOCATED
 
     def pieces(self) -> tuple[bytes, ...]:
-        """The encoded partition; its segments may have many KB, which are not copied here."""
+        """Return the encoded partition in pieces, so that its segments (many KB) are not copied."""
         tags = dict(self.kafka_tags)
         if self.remote_log_segments:
             tags[LOCATION_TAG] = self.remote_log_segments
@@ -341,7 +344,7 @@ class LocatedPartition:
 
 @dataclass(frozen=True, slots=True)
 class LocationFetchResponse:
-    """A Fetch response without records."""
+    """Fetch response with segment locations and without records."""
 
     throttle_time_ms: int
     error_code: int
@@ -349,17 +352,17 @@ class LocationFetchResponse:
     responses: Sequence[FetchTopic[LocatedPartition]]
 
     def pieces(self) -> Iterator[bytes]:
-        """The encoded body, which may have many MB: nothing is copied here."""
+        """Yield the encoded body in pieces, so that its segments (many MB) are not copied."""
         yield _RESPONSE.pack(self.throttle_time_ms, self.error_code, self.session_id)
         yield from _encoded_topics(self.responses)
         yield NO_TAGS
 
     @classmethod
     def decode_body(cls, body: Reader) -> LocationFetchResponse:
-        """Any Fetch response of these versions; its records are passed over.
+        """Decode a Fetch response of version 13 or newer, and skip its records.
 
         Raises:
-            ValueError: the bytes are no such response.
+            ValueError: the bytes are not such a response.
         """
         throttle_time_ms, error_code, session_id = body.unpack(_RESPONSE)
         topics = _decode_topics(body, LocatedPartition.decode)
@@ -368,7 +371,7 @@ class LocationFetchResponse:
 
 
 def _encoded_topics(topics: Sequence[FetchTopic[Any]]) -> Iterator[bytes]:
-    """Their compact array, in pieces."""
+    """Yield the topics as a compact array, in pieces."""
     yield array_length(topics)
     for topic in topics:
         yield uuid_bytes(topic.topic_id)
@@ -388,7 +391,7 @@ def _decode_topics(reader: Reader, partition: Callable[[Reader], P]) -> list[Fet
 
 
 def _number(layout: Struct, value: bytes) -> Any:
-    """A tagged field of fixed size."""
+    """Return the number in a tagged field's value. Raises ValueError if the value's size is wrong."""
     if len(value) != layout.size:
         raise ValueError(f"a tagged field has {len(value)} bytes, not {layout.size}")
     return layout.unpack(value)[0]

@@ -21,17 +21,17 @@ _MOST_CHARACTERS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`expires_at`: in seconds since the epoch; None: nobody knows."""
+    """OAuth token of a login. `expires_at` is in seconds since the epoch; None: unknown."""
 
     text: str = field(repr=False)
     expires_at: float | None
 
 
 def read_token(text: str, expires_at: float | None = None) -> Token:
-    """A token that someone handed out; what a JWT says of its end goes before `expires_at`.
+    """Check a token's text and return the token. The claim `exp` of a JWT takes precedence over `expires_at`.
 
     Raises:
-        ConfigurationError: it cannot be one; it is not shown.
+        ConfigurationError: the text cannot be a token. The message does not contain the text.
     """
     text = text.strip()
     if len(text) > _MOST_CHARACTERS or not _TOKEN.fullmatch(text):
@@ -41,7 +41,7 @@ def read_token(text: str, expires_at: float | None = None) -> Token:
 
 
 def _expiry_claim(text: str) -> float | None:
-    """The claim `exp` of a JWT."""
+    """Return the claim `exp` of a JWT, in seconds since the epoch; None: the text is no JWT or has no such claim."""
     parts = text.split(".")
     if len(parts) != 3:
         return None
@@ -54,12 +54,12 @@ def _expiry_claim(text: str) -> float | None:
 
 
 class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc]
-    """The tokens of one client; what kafka-python asks for one. Safe to share between threads.
+    """Token provider for the OAUTHBEARER logins of one client. Safe to share between threads.
 
     Args:
         origin: the setting that says where tokens come from, for errors.
-        obtain: a new token; raises an error of ours.
-        extensions: SASL extensions that go with each (KIP-342).
+        obtain: requests a new token; raises an error of `tiered_stream.errors`.
+        extensions: SASL extensions to send with each token (KIP-342).
     """
 
     shows, source = "token", "token endpoint"
@@ -76,7 +76,7 @@ class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc
         self._extensions = dict(extensions)
 
     def token(self) -> str:
-        """The token that is held; raises as `held`."""
+        """Return the text of the current token. Raises BrokerUnavailableError if there is none or it has expired."""
         return self.held().text
 
     def extensions(self) -> dict[str, str]:

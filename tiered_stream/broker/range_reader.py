@@ -1,4 +1,4 @@
-"""An offset range of a partition, fetched with one request always in flight ahead of its reader."""
+"""Reading of an offset range from the brokers, with one Fetch always in flight ahead of the reader."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def read_range(
     max_bytes: int | None = None,
     topic_id: UUID | None = None,
 ) -> Iterator[FetchedRecords]:
-    """The records of `offsets`, in order, in answers of about `max_bytes` (None: `max.partition.fetch.bytes`).
+    """Yield the records of `offsets` in order, in responses of about `max_bytes` (None: as the client's settings say).
 
-    Each answer brings at least one whole batch; the next Fetch is under way while the caller holds one, so two answers
-    are in memory at most. The first and the last batch may reach beyond the range. Ends early at the end of the log
-    (high watermark, or last stable offset under read_committed).
+    Each response has at least one whole batch. The next Fetch is under way while the caller holds a response, so at
+    most two responses are in memory. The first and the last batch may reach beyond the range. The iterator ends early
+    at the end of the log (high watermark, or last stable offset under read_committed).
 
     Raises:
-        FetchTimeoutError: no whole batch came in `poll_timeout_ms` of waiting, though the log goes on.
-        CorruptDataError: the answer is not a sequence of batches, or does not reach the offset asked for.
+        FetchTimeoutError: no whole batch came within `poll_timeout_ms` of waiting, although the log goes on.
+        CorruptDataError: a response is not a sequence of batches, or does not reach the requested offset.
         OffsetOutOfRangeError, TopicRecreatedError, UnknownTopicError, BrokerAuthorizationError: as `fetch_records`.
     """
     if not len(offsets):
@@ -60,7 +60,7 @@ def read_range(
 
 @dataclass(slots=True)
 class _Position:
-    """How far a range has been read, and the Fetch that is under way there."""
+    """Position of a reader in a partition: its next offset, and the Fetch that is under way from there."""
 
     client: BrokerClient
     partition: TopicPartition
@@ -73,11 +73,11 @@ class _Position:
         return Deadline(self.poll_timeout_ms, POLL_TIMEOUT_MS.name)
 
     def ask(self, deadline: Deadline) -> None:
-        """Start a Fetch; what may pass is tried again until `deadline`."""
+        """Start a Fetch at the current offset. Errors that may pass are retried until `deadline`."""
         self._answer = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
 
     def poll(self) -> FetchedRecords | None:
-        """Wait for whole batches, and go on behind them; None: the log ends here."""
+        """Wait for a response with whole batches, and move the offset past them; None: the log ends here."""
         patience, reason = self.patience(), BrokerUnavailableError("the answers had no record")
         while True:
             try:
@@ -89,7 +89,7 @@ class _Position:
                 if not fetched.records and self._at_log_end(fetched, patience):
                     return None
             except BrokerUnavailableError as error:
-                # A Fetch that was under way while its reader was busy has used up a time that is not the reader's.
+                # A Fetch that was under way while its reader was busy may have used up its own deadline: try again.
                 reason = error
             else:
                 self._before_asking_again(fetched)
@@ -110,27 +110,27 @@ class _Position:
         committed = isolation is IsolationLevel.READ_COMMITTED
         if self.offset < (fetched.last_stable_offset if committed else fetched.high_watermark):
             return False
-        # A new leader's high watermark lags for a moment; ListOffsets waits until it is right (KIP-207).
+        # A new leader's high watermark lags for a moment; ListOffsets waits until it is up to date (KIP-207).
         request = ListOffsets({partition: LATEST}, isolation, self.client.config.request_timeout_ms)
         ends = self.client.run(lambda: ask_leaders(self.client, request, [partition], patience))
         return ends[partition] <= self.offset
 
     def _before_asking_again(self, fetched: FetchedRecords) -> None:
         config = self.client.config
-        if not fetched.records:  # as when remote storage did not answer the broker in time
+        if not fetched.records:  # for example, remote storage did not respond to the broker in time
             time.sleep(config.retry_backoff_ms / 1000)
             return
         largest = int(config.net["receive_message_max_bytes"]) // 2
-        if self.terms.max_bytes >= largest:  # and yet it is less than a batch
+        if self.terms.max_bytes >= largest:  # even the largest possible response has no whole batch
             raise _corrupt(fetched, f"no whole batch in {self.terms.max_bytes} bytes")
         self.terms = replace(self.terms, max_bytes=min(2 * self.terms.max_bytes, largest))
 
 
 def offset_after(fetched: FetchedRecords) -> int | None:
-    """The offset after the last whole batch, None: there is no whole batch.
+    """Return the offset after the last whole batch; None: there is no whole batch.
 
     Raises:
-        CorruptDataError: the bytes are not batches, or none reaches the offset that was asked for.
+        CorruptDataError: the bytes are not batches, or no batch reaches the requested offset.
     """
     following = None
     try:

@@ -1,7 +1,7 @@
-"""Raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: Fetch, KIP-392).
+"""Fetch of raw record bytes from a partition's leader, or from the replica that the leader names (Kafka: KIP-392).
 
-No fetch session (KIP-227) is used: a split reads one partition, so each Fetch names it in full. Fetches of many
-partitions are in `first_batches`, those that ask where segments are, not for records, in `location_fetch`.
+We use no fetch session (KIP-227): a split reads one partition, so each Fetch names it in full. `first_batches` fetches
+from many partitions at once. `location_fetch` asks for segment locations, not for records.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tiered_stream.model import TopicPartition, uuid_to_text
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 
-# Fetch versions: 4 = isolation level and record batches, 12 = the last one by topic name, 13 = by topic id (KIP-516),
-# 17 = the last one with something for consumers.
+# Fetch versions: 4 = first with isolation level and record batches, 12 = last by topic name, 13 = first by topic id
+# (KIP-516), 17 = last with a change for consumers.
 OLDEST, LAST_BY_NAME, NEWEST = 4, 12, 17
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedRecords:
-    """What one Fetch brought of a partition, from `fetch_offset` on.
+    """Records and log bounds that one Fetch returned for a partition, from `fetch_offset` on.
 
-    `records` are batches as they are in the log: the first may begin below `fetch_offset`, the last may be cut off.
-    Where they are many bytes, they are a view of the broker's answer, which can only be read. Under read_committed they
-    end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
-    (producer id, first offset) for them; under read_uncommitted there are none. `throttled`: a broker may have sent
-    nothing because the client is beyond its quota (KIP-219).
+    `records` are record batches as they are in the log: the first may begin below `fetch_offset`, the last may be cut
+    off. If they are large (64 KiB or more), they are a read-only view of the broker's response. Under read_committed
+    the records end below `last_stable_offset`, and `aborted_transactions` are the broker's pairs
+    (producer id, first offset) for them; under read_uncommitted there are no pairs. `throttled`: the broker may have
+    sent no records because the client is beyond its quota (KIP-219).
     """
 
     topic_partition: TopicPartition
@@ -50,7 +50,7 @@ class FetchedRecords:
 
 
 def fetched_records(partition: TopicPartition, offset: int, answer: Any, *, throttled: bool = False) -> FetchedRecords:
-    """What a Fetch's answer says of a partition that was asked for from the offset on."""
+    """Convert a partition's part of a Fetch response, which was requested from `offset` on, into `FetchedRecords`."""
     return FetchedRecords(
         partition, offset, answer.records or b"",
         answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
@@ -60,8 +60,8 @@ def fetched_records(partition: TopicPartition, offset: int, answer: Any, *, thro
 
 @dataclass(frozen=True, slots=True)
 class FetchTerms:
-    """How to fetch: bytes and milliseconds as in Kafka's `max.partition.fetch.bytes`, `fetch.max.wait.ms`,
-    `fetch.min.bytes`. With a `topic_id`, records of another topic by the same name are refused.
+    """Settings of a Fetch: sizes and waits as in Kafka's `max.partition.fetch.bytes`, `fetch.max.wait.ms` and
+    `fetch.min.bytes`. If `topic_id` is given, records of another topic with the same name are refused.
     """
 
     isolation: IsolationLevel
@@ -83,12 +83,13 @@ def fetch_records(
     topic_id: UUID | None = None,
     patience_ms: int | None = None,
 ) -> FetchedRecords:
-    """One Fetch, given up after `max_wait_ms` and `patience_ms` (None: `default.api.timeout.ms`).
+    """Fetch records of a partition from an offset on, and return the result of one Fetch.
 
-    At least one whole batch comes, however large, when there is one within `max_wait_ms`.
+    The call gives up after `max_wait_ms` plus `patience_ms` (None: `default.api.timeout.ms`). If the log has a batch
+    within `max_wait_ms`, at least one whole batch is returned, however large it is.
 
     Raises:
-        OffsetOutOfRangeError: the offset lies outside the log; the message names where that begins and ends.
+        OffsetOutOfRangeError: the offset lies outside the log; the message names the log's bounds.
         TopicRecreatedError: the topic does not have the id `topic_id` any more.
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `leaders.ask_leaders`.
     """
@@ -99,7 +100,7 @@ def fetch_records(
 async def fetch(
     client: BrokerClient, partition: TopicPartition, offset: int, terms: FetchTerms, deadline: Deadline
 ) -> FetchedRecords:
-    """What `fetch_records` does, on the network thread."""
+    """Fetch records of a partition from an offset on. Runs on the network thread. Raises: as `fetch_records`."""
     request = _Fetch(client, partition, offset, terms, client.config.client_rack)
     if terms.topic_id is not None:
         await client.expect_topic(partition.topic, terms.topic_id, deadline)
@@ -113,7 +114,7 @@ async def fetch(
         fetched = await _from_replica(client, request, replica, deadline)
         if fetched is not None and fetched.records:
             return fetched
-        # The replica is gone or behind. A Fetch without a rack keeps the leader from naming it again.
+        # The replica is gone or behind. To a Fetch without a rack, the leader does not name the replica again.
         client.read_replicas.pop(partition, None)
         request = _Fetch(client, partition, offset, terms, rack="")
         return (await ask_leaders(client, request, [partition], deadline))[partition].fetched

@@ -1,4 +1,4 @@
-"""An OAuth 2 token endpoint, asked with the grant of client credentials (RFC 6749, 4.4; Kafka: `HttpJwtRetriever`)."""
+"""Client of an OAuth 2 token endpoint, with the client credentials grant (RFC 6749, 4.4; Kafka: `HttpJwtRetriever`)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,17 @@ from tiered_stream.timed_answers import read_answer, timed_pools, untrusted_cert
 
 _MOST_BYTES = 1_000_000
 _HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
-"""Statuses after which the same request may succeed."""
+"""HTTP statuses after which the same request may succeed."""
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Times in seconds. `authorization` and `body` are those of the request; `origin` names the setting, for errors."""
+    """A token endpoint and the request to send to it.
+
+    `origin` names the setting of the endpoint, for errors. `authorization` is the header's value, `body` the request's
+    body.
+    """
 
     origin: str
     url: str = field(repr=False)
@@ -37,12 +41,12 @@ class TokenEndpoint:
     tls: ssl.SSLContext | None = field(repr=False)
 
     def obtain(self) -> Token:
-        """A new token; asked for again, after waits that double, until `retry_seconds` have passed.
+        """Request a new token. Failed requests are repeated after waits that double, until `retry_seconds` have passed.
 
         Raises:
             BrokerAuthorizationError: the endpoint refused the client.
-            BrokerUnavailableError: it was not reached, or could not answer.
-            ConfigurationError: it answers with what is no token, or TLS fails.
+            BrokerUnavailableError: the endpoint was not reached, or could not respond.
+            ConfigurationError: the response holds no token, or TLS fails.
         """
         give_up = time.monotonic() + self.retry_seconds
         wait = self.backoff_seconds
@@ -85,7 +89,7 @@ class TokenEndpoint:
 
 
 def token_of(origin: str, status: int, content: bytes) -> Token:
-    """What an answer hands out.
+    """Return the token in a token endpoint's response, given its HTTP status and body.
 
     Raises:
         BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError: as `TokenEndpoint.obtain`.

@@ -1,4 +1,4 @@
-"""Topics' own settings, as far as the user may be told them (Kafka: DescribeConfigs)."""
+"""Topic settings that the user is authorized to read (Kafka: DescribeConfigs)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ _TOPIC_RESOURCE = 2
 
 
 def topic_configs(client: BrokerClient, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str]]:
-    """By topic, the values of the settings that the brokers know; without topics of which they tell the user nothing.
+    """Return, by topic, the values of the named settings that the brokers report.
+
+    Topics whose settings the brokers do not report, because of an error or a missing ACL, are left out.
 
     Raises:
-        BrokerError: no broker answers, or none speaks DescribeConfigs.
+        BrokerError: no broker responds, or none supports DescribeConfigs.
     """
     kind = DescribeConfigsRequest.DescribeConfigsResource
     answer = client.ask_any_broker(

@@ -1,4 +1,4 @@
-"""How far a query is behind its topics, by partition."""
+"""The lag of a query behind its topics, by partition."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from tiered_stream.model import PartitionOffsets, TopicPartition
 
 
 def behind(end: PartitionOffsets, latest: PartitionOffsets) -> dict[TopicPartition, int]:
-    """The offsets between a micro-batch's end and the log's end; a partition that the batch does not have, from 0."""
+    """Return, by partition, the number of offsets from a micro-batch's `end` to the log's end, `latest`.
+
+    A partition that is not in `end` counts from offset 0.
+    """
     return {partition: max(0, log_end - end.get(partition, 0)) for partition, log_end in latest.items()}
 
 
 def describe_lag(lag: Mapping[TopicPartition, int]) -> str:
-    """The sum, and which partition has the most of it, where several are behind."""
+    """Format the sum of the lag, and the partition with the largest lag if several partitions are behind."""
     text = f"lag {sum(lag.values()):,} offsets"
     if sum(map(bool, lag.values())) > 1:
         most = max(lag, key=lambda partition: (lag[partition], partition))

@@ -1,7 +1,7 @@
-"""What the driver's log is told of a query: where its segments come from, and what each micro-batch cost.
+"""Log lines about the cost of each micro-batch, in the driver's log.
 
-Spark plans a Python source in a process of its own beside the driver's JVM, whose stderr is part of the driver's log.
-Nobody sets logging up there, so Python would keep everything below a warning to itself.
+Spark plans a Python source in a separate process next to the driver's JVM. The process's stderr is part of the driver's
+log. Spark does not set up logging in that process, so Python would drop all lines below WARNING (`process.show_log`).
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ _ALL_ADDRESSES = ("0.0.0.0", "::", "[::]")
 
 
 class BatchLog:
-    """Logs what a query's tasks send to `address`, added up over each micro-batch."""
+    """Logger of the counters that a query's tasks send to `address`, added up over each micro-batch."""
 
     def __init__(self) -> None:
         self._receiver = MetricsReceiver(_own_host(), os.environ.get("SPARK_LOCAL_IP") or None)
         self.address = self._receiver.address
         self.lag: Mapping[TopicPartition, int] = {}
-        """Of the query after the last micro-batch, when its topics were last looked at."""
+        """Lag of the query by partition after the last micro-batch, computed when its topics were last checked."""
 
     def tell(self) -> None:
-        """Log what has come in since the last time, if anything has, and `lag`, where that is known."""
+        """Log the sum of the counters received since the last call, if there are any, and `lag` if it is known."""
         spent = self._receiver.take()
         if spent != ReadMetrics():
             lag = f", {describe_lag(self.lag)}" if self.lag else ""
             log.info("the last micro-batch: %s rows, %s%s", f"{spent.records:,}", describe(spent), lag)
 
     def close(self) -> None:
-        """Tell what is left, and listen no more."""
+        """Log the remaining counters, and stop listening."""
         self.tell()
         self._receiver.close()
 
 
 def _own_host() -> str:
-    """Where executors find this machine, by what Spark's driver goes by itself (Spark: `Utils.localHostName`)."""
+    """Return the host by which executors reach this machine, by the rules of Spark's driver (`Utils.localHostName`)."""
     local_ip = os.environ.get("SPARK_LOCAL_IP", "")
     given = os.environ.get("SPARK_LOCAL_HOSTNAME") or ("" if local_ip in _ALL_ADDRESSES else local_ip)
     if given:

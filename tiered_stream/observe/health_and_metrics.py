@@ -1,4 +1,4 @@
-"""Health and Prometheus metrics over HTTP: `/health` answers 200 or 503, `/metrics` the counters."""
+"""HTTP server for health and Prometheus metrics: `/health` returns 200 or 503, `/metrics` the metrics."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ class _Handler(WSGIRequestHandler):
     timeout = _REQUEST_SECONDS
 
     def log_message(self, format: str, *args: object) -> None:
-        """Probes come every second: they are no news."""
+        """Do not log requests, because a probe may send one every second."""
 
 
 class Monitor:
-    """A server in threads of its own; `unhealthy_reason` says what is wrong, or nothing, `faults` what is in part.
+    """HTTP server for `/health` and `/metrics` that runs in its own threads.
+
+    `/health` returns 503 if `unhealthy_reason` returns a text. Else it returns 200 and the lines of `faults`, which
+    describe partial faults.
 
     Raises:
         OSError: the port is taken.
@@ -51,7 +54,7 @@ class Monitor:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,8 +1,8 @@
-"""What reading cost, counted where it happens and sent to who wants to know.
+"""Counters of the cost of reading, kept in each task and sent to the driver.
 
-The counters are those of KIP-1254. Spark gives a Python source no way to report metrics, so a task sends its counters
-as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` when that is set: nothing waits
-for it, and a lost datagram makes a figure too small, never a row wrong. `metrics_receiver` adds them up.
+The counters are those of KIP-1254. Spark gives a Python source no way to report metrics. So a task sends its counters
+as one UDP datagram of JSON to the driver's `BatchLog`, and to `remote.metrics.address` if that is set. Nothing waits
+for a datagram, and a lost one makes a figure too small but no row wrong. `metrics_receiver` adds the counters up.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 import orjson
 
 OBSERVATION = "tiered_stream"
-"""Under this name a query of the direct lane has its counters in `StreamingQueryProgress.observedMetrics`."""
+"""Key of a direct lane query's counters in `StreamingQueryProgress.observedMetrics`."""
 
 LATENCY_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1000, 2500, 10000)
-"""Each has a counter `remote_fetches_within_N_ms` of the requests to storage that took no longer."""
+"""Upper bounds of the latency histogram. Counter `remote_fetches_within_N_ms` counts storage requests up to N ms."""
 
 REPORT_TO = "spark.tiered_stream.report.to"
-"""Spark's session has the address of `report_queries` under this name."""
+"""Setting in Spark's session with the address of `report_queries`, to which tasks send their counters."""
 
 MicroBatchId = tuple[str, int]
-"""Of a streaming query: its id, and the batch's."""
+"""Identity of a micro-batch: the streaming query's id and the batch id."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class ReadMetrics:
                 setattr(self, name, getattr(self, name) + 1)
 
     def on_fallback(self, reason: str) -> None:
-        """`reason` is the rest of the name of one of the counters `fallbacks_*`, which add up to all."""
+        """Count a split that falls back to a broker, in all and by reason: in the counter `fallbacks_<reason>`."""
         self.remote_fetch_fallbacks += 1
         name = f"fallbacks_{reason}"
         setattr(self, name, getattr(self, name) + 1)
@@ -87,12 +87,15 @@ class ReadMetrics:
             setattr(self, each.name, max(ours, theirs) if each.name.endswith("_max") else ours + theirs)
 
     def since(self, before: ReadMetrics) -> ReadMetrics:
-        """What has come on top of `before`; the largest latency and timestamp are those of all."""
+        """Return the counters minus those of `before`. The maximums (latency, timestamp) are not subtracted."""
         ours, theirs = asdict(self), asdict(before)
         return ReadMetrics(**{name: n - (0 if name.endswith("_max") else theirs[name]) for name, n in ours.items()})
 
     def latency_quantile(self, share: float) -> float | None:
-        """The bound, in seconds, within which this share of the requests to storage came; at most the longest."""
+        """Return the latency bound, in seconds, within which this share (0 to 1) of storage requests ended.
+
+        The result is at most the longest latency; None: there was no request.
+        """
         for bound in LATENCY_BOUNDS_MS:
             if self.remote_fetch_requests and getattr(self, within(bound)) >= share * self.remote_fetch_requests:
                 return min(bound / 1000, self.remote_fetch_latency_max)
@@ -100,12 +103,12 @@ class ReadMetrics:
 
 
 def within(bound_ms: int) -> str:
-    """The counter of the requests to storage that took no longer."""
+    """Return the name of the counter of storage requests that took at most `bound_ms` milliseconds."""
     return f"remote_fetches_within_{bound_ms}_ms"
 
 
 def describe(metrics: ReadMetrics) -> str:
-    """The bytes and where they came from, how quick storage was, errors, fallbacks and losses when there were any."""
+    """Format bytes by source, latency of storage, and if there are any, errors, fallbacks and lost offsets."""
     text = f"{_mib(metrics.remote_fetch_bytes)} from storage, {_mib(metrics.broker_fetch_bytes)} from brokers"
     if metrics.remote_fetch_requests:
         average = metrics.remote_fetch_latency_total / metrics.remote_fetch_requests
@@ -132,7 +135,7 @@ def _mib(size: int) -> str:
 
 
 def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
-    """Send the counters of this task to each address (`host:port`); failures are nobody's business."""
+    """Send the counters of this task to each address (`host:port`), one UDP datagram each; ignore failures."""
     datagram = b""
     for address in addresses:
         datagram = datagram or orjson.dumps(asdict(metrics) | {"micro_batch": micro_batch()})
@@ -144,7 +147,7 @@ def send(metrics: ReadMetrics, addresses: Iterable[str]) -> None:
 
 
 def micro_batch() -> MicroBatchId | None:
-    """Query id and batch id of this task, if it is one of a streaming query (Spark: `StreamExecution`)."""
+    """Return this task's query id and batch id (Spark: `StreamExecution`); None: not a task of a streaming query."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -154,10 +157,12 @@ def micro_batch() -> MicroBatchId | None:
 
 
 def addresses_of(host: str, port: int) -> list[tuple[int, Any]]:
-    """Family and address of each that the host has; an IPv6 address may be in brackets, as Spark writes it.
+    """Resolve a host, and return the family and the address of each of its socket addresses.
+
+    An IPv6 address may be in brackets, as Spark writes it.
 
     Raises:
-        OSError, ValueError: it has none.
+        OSError, ValueError: the host has no address.
     """
     found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)
     return [(family, address) for family, _, _, _, address in found]

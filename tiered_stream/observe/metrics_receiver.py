@@ -1,4 +1,4 @@
-"""The driver's side of the counters: adds up the datagrams of tasks, in all and by micro-batch."""
+"""Receiver on the driver that adds up the counters in the tasks' datagrams, in total and by micro-batch."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ log = logging.getLogger(__name__)
 
 _LARGEST_DATAGRAM = 4096
 _MICRO_BATCHES = 1024
-"""Kept until somebody asks for them: whoever can send a datagram can make some up."""
+"""Most micro-batches whose counters wait to be taken. A limit, because anybody can send datagrams with invented ids."""
 _KEYS = asdict(ReadMetrics()).keys() | {"micro_batch"}
 
 
 class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
-    """Adds up the counters that tasks send to `address` (`host:port`), until `close`.
+    """Receiver that adds up the counters that tasks send to `address` (`host:port`), until `close`.
 
-    Metrics never cost a query: where nothing can be listened at, a warning says so, `address` is empty, and the sum
-    stays zero.
+    A query never fails because of metrics. If no address can be bound, a warning is logged, `address` is empty, and the
+    sum stays zero.
 
     Args:
-        host: the name or address by which tasks find this machine (Spark: `spark.driver.host`).
-        bind: which of this machine's addresses to listen at (Spark: `spark.driver.bindAddress`), None: `host`. Where
-            it is none of this machine's, as behind NAT, all of them.
+        host: the name or address by which tasks reach this machine (Spark: `spark.driver.host`).
+        bind: the address of this machine to listen at (Spark: `spark.driver.bindAddress`); None: `host`. If it is not
+            an address of this machine, as behind NAT, the receiver listens at all addresses.
     """
 
     def __init__(self, host: str = "127.0.0.1", bind: str | None = None) -> None:
@@ -43,7 +43,7 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         self._sockets: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run, name="metrics-receiver", daemon=True)
         try:
-            self._sockets += socket.socketpair()  # a byte wakes the thread: closing a socket does not
+            self._sockets += socket.socketpair()  # a byte in it wakes the thread; to close a socket does not
             self._sockets.append(listening := _bound(bind or host))
             self._thread.start()
         except (OSError, RuntimeError) as error:
@@ -54,23 +54,23 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
         self.address = f"{f'[{name}]' if ':' in name else name}:{listening.getsockname()[1]}"
 
     def total(self) -> ReadMetrics:
-        """The sum so far."""
+        """Return the sum of the counters so far."""
         with self._lock:
             return replace(self._total)
 
     def take(self) -> ReadMetrics:
-        """The sum so far; from now on it is summed up anew."""
+        """Return the sum of the counters since the last call, and reset it to zero."""
         with self._lock:
             taken, self._total = self._total, ReadMetrics()
             return taken
 
     def take_micro_batch(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """The sum of what its tasks have sent since this was last asked for."""
+        """Return the sum of the counters of a micro-batch's tasks since the last call, and reset it to zero."""
         with self._lock:
             return self._micro_batches.pop(micro_batch, ReadMetrics())
 
     def later_than(self, micro_batch: MicroBatchId) -> ReadMetrics:
-        """The sum of what tasks of the query's later micro-batches have sent, as far as nobody took it."""
+        """Return the sum of the counters of the query's later micro-batches that were not taken yet."""
         query_id, batch_id = micro_batch
         later = ReadMetrics()
         with self._lock:
@@ -108,10 +108,10 @@ class MetricsReceiver(AbstractContextManager["MetricsReceiver"]):
 
 
 def _bound(host: str) -> socket.socket:
-    """A socket at the host's address; where that is none of this machine's, at all of this machine's.
+    """Return a socket bound to the host's address, or to all addresses if the host's is not one of this machine.
 
     Raises:
-        OSError: there is no address at all.
+        OSError: no address can be bound.
     """
     candidates: list[tuple[int, Any]] = [(socket.AF_INET6, ("::", 0))]
     with suppress(OSError, ValueError):
@@ -125,7 +125,7 @@ def _bound(host: str) -> socket.socket:
 def _listening(family: int, address: Any) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_DGRAM)
     try:
-        if family == socket.AF_INET6:  # where that is all addresses, those of IPv4 too
+        if family == socket.AF_INET6:  # so that `::` also listens at all IPv4 addresses
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.bind(address)
     except OSError:
@@ -135,7 +135,10 @@ def _listening(family: int, address: Any) -> socket.socket:
 
 
 def parse_datagram(datagram: bytes) -> tuple[MicroBatchId | None, ReadMetrics] | None:
-    """Which micro-batch's they are, if any's, and the counters; None when it is not one of ours."""
+    """Parse a task's datagram into its micro-batch (None: not a streaming query's) and its counters.
+
+    Return None if the datagram does not have our form.
+    """
     try:
         values = orjson.loads(datagram)
     except ValueError:

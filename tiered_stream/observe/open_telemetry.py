@@ -1,8 +1,8 @@
 """Metrics of streaming queries for OpenTelemetry: its SDK observes the sums and sends them by OTLP/HTTP.
 
-The sums and their names are the same as for Prometheus. OpenTelemetry's own variables hold: those of the exporter
-(`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), of the reader
-(`OTEL_METRIC_EXPORT_INTERVAL`) and of the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
+The sums and their names are the same as for Prometheus. OpenTelemetry's environment variables apply: for the exporter
+(`OTEL_EXPORTER_OTLP_HEADERS`, `_CERTIFICATE`, `_TIMEOUT`, `_METRICS_TEMPORALITY_PREFERENCE`, …), for the reader
+(`OTEL_METRIC_EXPORT_INTERVAL`) and for the resource (`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ log = logging.getLogger(__name__)
 _PATH = "/v1/metrics"
 _SERVICE = "tiered_stream"
 _SERIES: CardinalityLimits = {ObservableCounter: 100_000, ObservableGauge: 100_000}
-"""Most series of one name: the lag has a series for each partition. The SDK's own limit is 2,000."""
+"""Most series per metric. The lag has a series for each partition, and the SDK's own limit is 2,000."""
 _MOST_ENDED = 1_000
-"""Ended queries whose sums are kept, so that a query that starts again goes on with its sums."""
+"""Most ended queries whose sums are kept, so that a query that starts again continues its sums."""
 
 
 _Observer = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class OtlpSender:
-    """Sends at OpenTelemetry's interval, in a thread of its own, so that a slow collector keeps nobody waiting.
+    """Sender of the queries' metrics by OTLP. It sends in its own thread, so that a slow collector delays no query.
 
-    A query that has ended is left out once its last figures have been sent. Where nobody takes them, a warning says so
-    once.
+    It sends at OpenTelemetry's interval. A query that has ended is left out after its last figures were sent. If the
+    collector cannot be reached, one warning is logged.
 
     Args:
-        endpoint: `http://host:4318`, or with a path of its own in place of `/v1/metrics`.
+        endpoint: `http://host:4318`, or a URL with a path, which then replaces `/v1/metrics`.
 
     Raises:
-        ConfigurationError: the endpoint or a variable of OpenTelemetry's is malformed.
+        ConfigurationError: the endpoint or an environment variable of OpenTelemetry is malformed.
     """
 
     def __init__(self, endpoint: str) -> None:
         url = _metrics_url(endpoint)
         self._sums = QueryMetrics()
-        """By the query's name, not by its id: a counter does not go back where a query of that name starts again."""
+        """Sums by the query's name, not by its id, so that a counter does not go back if the query starts again."""
         self._names: dict[str, str] = {}
         self._ended: dict[str, None] = {}
         """Names of queries that have ended, in order."""
@@ -78,7 +78,7 @@ class OtlpSender:
         self._latencies = self._observe()
 
     def add(self, batch: MicroBatch) -> None:
-        """A micro-batch has ended."""
+        """Add a finished micro-batch to its query's sums and latencies."""
         with self._lock:
             self._names[batch.query_id] = batch.query
             self._ended.pop(batch.query, None)
@@ -89,7 +89,7 @@ class OtlpSender:
                 self._latencies.record(seconds, {"query": batch.query})
 
     def ended(self, query_id: str) -> None:
-        """The query runs no more; its last figures are still sent."""
+        """Mark a query as ended, so that it is left out after its last figures were sent."""
         with self._lock:
             name = self._names.pop(query_id, None)
             if name is not None and name not in self._names.values():
@@ -100,16 +100,16 @@ class OtlpSender:
                 self._sums.ended(forgotten)
 
     def close(self) -> None:
-        """Send what waits, by one attempt, which takes 10 seconds at most, or the timeout given."""
+        """Send the remaining metrics in one attempt of at most 10 seconds (or OpenTelemetry's timeout), and stop."""
         try:
             self._provider.shutdown()
         except Exception as error:  # noqa: BLE001 - the queries have ended well
             log.warning("metrics may not have been sent: %r", error)
 
     def _observe(self) -> Histogram:
-        """Register a callback for each sum. Latencies are recorded in the histogram that this returns."""
+        """Register a callback for each sum, and return the histogram in which latencies are recorded."""
         meter = self._provider.get_meter(_SERVICE)
-        begin: list[_Observer] = [self._begin]  # before the sums of the first
+        begin: list[_Observer] = [self._begin]  # for the first metric only: runs once, before all sums
         for family in self._sums.collect():
             name, text = family.name, family.documentation
             asks: list[_Observer] = [*begin, partial(self._observed, name)]
@@ -146,7 +146,7 @@ class OtlpSender:
 
 
 class _Exporter(OTLPMetricExporter):
-    """Exporter that logs one line when it begins to fail, and one when it works again, in place of several."""
+    """Exporter that logs one line when it begins to fail and one when it works again, not several at each attempt."""
 
     def __init__(self, url: str, sent: Callable[[], None]) -> None:
         super().__init__(url)
@@ -177,7 +177,7 @@ class _Exporter(OTLPMetricExporter):
 
 
 class _Said(logging.Filter):
-    """Keeps what the exporter logs in our thread, several lines an attempt, in place of the user's log."""
+    """Log filter that collects the lines that the exporter logs in one thread, and keeps them out of the user's log."""
 
     def __init__(self, thread: int) -> None:
         super().__init__()
@@ -185,7 +185,7 @@ class _Said(logging.Filter):
         self.lines: list[str] = []
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is somebody else's."""
+        """Return whether another thread logged the record; keep the text of a record of our own thread."""
         if threading.get_ident() != self._thread:
             return True
         self.lines.append(record.getMessage())
@@ -193,9 +193,9 @@ class _Said(logging.Filter):
 
 
 def _resource() -> Resource:
-    """Describe this service as the variables say.
+    """Return OpenTelemetry's description of this service, from its environment variables or with our service name.
 
-    The SDK makes each process an instance of its own (`service.instance.id`): the sums of two drivers stay apart.
+    The SDK gives each process its own `service.instance.id`, so that the sums of two drivers stay apart.
     """
     found = Resource.create()
     known = not str(found.attributes[SERVICE_NAME]).startswith("unknown_service")
@@ -203,7 +203,11 @@ def _resource() -> Resource:
 
 
 def _metrics_url(endpoint: str) -> str:
-    """Raises ConfigurationError: it is no URL of HTTP, or has what belongs elsewhere."""
+    """Return the URL to send metrics to: the endpoint, with `/v1/metrics` if it has no path.
+
+    Raises:
+        ConfigurationError: the endpoint is not an HTTP URL, or contains credentials or a query.
+    """
     try:
         parts = urlsplit(endpoint)
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -217,10 +221,10 @@ def _metrics_url(endpoint: str) -> str:
 
 
 def _typical_latencies(cost: ReadMetrics) -> list[tuple[float, int]]:
-    """Latencies in seconds, each with the number of requests that are to count as it.
+    """Return typical latencies in seconds, one for each bucket of the histogram, each with its number of requests.
 
-    Only the buckets of the requests and their sum are known. In each bucket the latency lies at the same part of the
-    width, the part that gives the sum.
+    Only the requests of each bucket and the sum of all latencies are known. So each latency lies at the same fraction
+    of its bucket's width, the fraction that gives the right sum.
     """
     bounds = [
         0.0,

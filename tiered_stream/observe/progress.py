@@ -1,4 +1,4 @@
-"""What a finished micro-batch did and cost, as a line for people or as JSON."""
+"""Reports on finished micro-batches, their rows and their cost, as lines for people or as JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FALLBACKS = "fallbacks_"
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """`seconds` is the whole trigger's, `lag` the offsets between the batch's end and the log's end, by partition;
-    None where the source does not tell.
+    """Report on a finished micro-batch. `seconds` is the time of the whole trigger. `lag` is the number of offsets
+    from the batch's end to the log's end, by partition; None: the source does not report them.
     """
 
     query: str
@@ -37,7 +37,7 @@ class MicroBatch:
 
     @property
     def lag_seconds(self) -> float | None:
-        """The age of the newest record that was read, where some are left to read; 0 where none is."""
+        """Age of the newest record that was read, if records are left to read; 0 if none are left. None: unknown."""
         if self.lag is None or not any(self.lag.values()):
             return None if self.lag is None else 0.0
         newest = self.cost.record_timestamp_max
@@ -45,13 +45,13 @@ class MicroBatch:
 
     @property
     def fallbacks(self) -> dict[str, int]:
-        """How many splits were left to the brokers, by reason."""
+        """Number of splits that fell back to the brokers, by reason."""
         counts = {name: count for name, count in asdict(self.cost).items() if name.startswith(FALLBACKS)}
         return {name.removeprefix(FALLBACKS): count for name, count in counts.items() if count}
 
 
 def micro_batch(progress: StreamingQueryProgress, cost: ReadMetrics) -> MicroBatch:
-    """Of what Spark tells of it, and of what its tasks have counted."""
+    """Return the report on a micro-batch, from Spark's progress and from the counters of its tasks (`cost`)."""
     rows, rate = _rows(progress)
     return MicroBatch(
         query=progress.name or str(progress.id),
@@ -67,9 +67,9 @@ def micro_batch(progress: StreamingQueryProgress, cost: ReadMetrics) -> MicroBat
 
 
 def cost_of(progress: StreamingQueryProgress, counted: ReadMetrics) -> ReadMetrics:
-    """What the batch cost: as Spark has observed it in the direct lane, else as its tasks' datagrams said (`counted`).
+    """Return a micro-batch's counters: Spark's observed metrics in the direct lane, else `counted` from datagrams.
 
-    A datagram may be lost; what is observed is the batch's own.
+    Observed metrics are exact. A datagram may be lost.
     """
     observed = progress.observedMetrics.get(OBSERVATION)
     if observed is None:
@@ -78,12 +78,12 @@ def cost_of(progress: StreamingQueryProgress, counted: ReadMetrics) -> ReadMetri
 
 
 def describe_progress(progress: StreamingQueryProgress, metrics: ReadMetrics) -> str:
-    """What the terminal shows of a finished micro-batch; `metrics` is what it cost."""
+    """Return a line for the terminal about a finished micro-batch; `metrics` are the counters of its tasks."""
     return describe_batch(micro_batch(progress, metrics))
 
 
 def describe_batch(batch: MicroBatch) -> str:
-    """One line for people."""
+    """Format a micro-batch as one line for people."""
     lag = "" if batch.lag is None else f", {describe_lag(batch.lag)}"
     seconds = f", {batch.lag_seconds:,.0f} s" if batch.lag_seconds else ""
     return (
@@ -93,7 +93,7 @@ def describe_batch(batch: MicroBatch) -> str:
 
 
 def as_json(batch: MicroBatch) -> bytes:
-    """One line for programs; sizes in bytes, durations in seconds."""
+    """Format a micro-batch as one line of JSON; sizes are in bytes, durations in seconds."""
     cost = batch.cost
     return orjson.dumps(
         {
@@ -123,7 +123,7 @@ def as_json(batch: MicroBatch) -> bytes:
 
 
 def _rows(progress: StreamingQueryProgress) -> tuple[int, float]:
-    """Rows, and rows a second: in the direct lane Spark sees only files, and the rows are observed."""
+    """Return rows and rows per second, from observed metrics in the direct lane, where Spark itself sees only files."""
     observed = progress.observedMetrics.get(OBSERVATION)
     if observed is None:
         return progress.numInputRows, progress.processedRowsPerSecond
@@ -132,7 +132,10 @@ def _rows(progress: StreamingQueryProgress) -> tuple[int, float]:
 
 
 def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
-    """Over all sources that tell both ends; None where none does."""
+    """Return the lag by partition, summed over all sources that report their end and latest offsets.
+
+    None: no source reports them.
+    """
     told = [
         (end, latest)
         for source in progress.sources
@@ -146,7 +149,11 @@ def _lag(progress: StreamingQueryProgress) -> dict[TopicPartition, int] | None:
 
 
 def source_offsets(text: str | Mapping[str, Any] | None) -> dict[TopicPartition, int] | None:
-    """The offsets that a source's progress tells; None where it tells none."""
+    """Return the offsets in a source's progress, by partition; None: there are none.
+
+    Raises:
+        ValueError: the text is not offset JSON.
+    """
     if not text or text == "null":
         return None
     return offsets_from_dict(orjson.loads(text) if isinstance(text, str) else text)

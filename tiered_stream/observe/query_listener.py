@@ -1,4 +1,4 @@
-"""Tells of every micro-batch of every streaming query of a session, as it ends."""
+"""A listener that reports every micro-batch of a session's streaming queries when it ends."""
 
 from __future__ import annotations
 
@@ -23,34 +23,37 @@ log = logging.getLogger(__name__)
 
 
 class Told(Protocol):
-    """Who wants to know."""
+    """Receiver of reports about micro-batches and queries that have ended."""
 
     def add(self, batch: MicroBatch) -> None:
-        """A micro-batch has ended."""
+        """Take the report of a micro-batch that has ended."""
 
     def ended(self, query_id: str) -> None:
-        """A query has ended."""
+        """Take the report that a query has ended."""
 
 
 class BatchLines:
-    """A line for each micro-batch with rows."""
+    """Receiver that prints one line for each micro-batch with rows, to `out` or to standard error."""
 
     def __init__(self, *, json: bool, out: TextIO | None = None) -> None:
         self._json = json
         self._out = out
 
     def add(self, batch: MicroBatch) -> None:
-        """Write it."""
+        """Print a line about the micro-batch, if it has rows."""
         if batch.rows:
             line = as_json(batch).decode() if self._json else f"{batch.query}: {describe_batch(batch)}"
             print(line, file=self._out or sys.stderr, flush=True)
 
     def ended(self, query_id: str) -> None:
-        """Nothing to say."""
+        """Print nothing when a query ends."""
 
 
 class QueryListener(StreamingQueryListener):
-    """Adds what tasks have counted to Spark's own progress. What goes wrong here never stops a query."""
+    """Listener that adds the tasks' counters to Spark's progress, and reports micro-batches to receivers.
+
+    An error here never stops a query.
+    """
 
     def __init__(self, receiver: MetricsReceiver, told: Sequence[Told]) -> None:
         self._receiver = receiver
@@ -58,13 +61,13 @@ class QueryListener(StreamingQueryListener):
         self._ours: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing has happened yet."""
+        """Do nothing: no micro-batch has ended yet."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing is new."""
+        """Do nothing: there is no new data."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Of queries with a source of ours: they have counted something once."""
+        """Report the micro-batch, if the query has our source: then its tasks have sent counters at least once."""
         progress = event.progress
         query_id = str(progress.id)
         counted = self._receiver.take_micro_batch((query_id, progress.batchId))
@@ -80,7 +83,7 @@ class QueryListener(StreamingQueryListener):
             log.warning("micro-batch %d of %s is not told of: %r", progress.batchId, query_id, error)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Its figures are no figures of now."""
+        """Report that the query has ended, so that its figures are not shown as present ones."""
         self._ours.discard(str(event.id))
         for each in self._told:
             each.ended(str(event.id))

@@ -1,4 +1,4 @@
-"""What streaming queries did and cost, by the names and in the form that Prometheus has for it."""
+"""Sums of the work and the cost of streaming queries, as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREFIX = "tiered_stream_query_"
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """The sums after a micro-batch. None of them changes: a scrape at any moment sees those of one moment."""
+    """Sums of a query after a micro-batch. The object never changes, so that a scrape sees sums of one moment."""
 
     last: MicroBatch
     cost: ReadMetrics = field(default_factory=ReadMetrics)
@@ -26,7 +26,7 @@ class _Query:
     fallbacks: Mapping[str, int] = field(default_factory=dict)
 
     def after(self, batch: MicroBatch) -> _Query:
-        """The sums with one more."""
+        """Return the sums with one more micro-batch."""
         cost = replace(self.cost)
         cost.add(batch.cost)
         fallbacks = Counter(self.fallbacks)
@@ -35,7 +35,7 @@ class _Query:
 
 
 class QueryMetrics(Collector):
-    """Sums of each query that runs, in a registry of their own."""
+    """Prometheus collector of the sums of each running query, with its own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -43,15 +43,15 @@ class QueryMetrics(Collector):
         self.registry.register(self)
 
     def add(self, batch: MicroBatch) -> None:
-        """A micro-batch has ended."""
+        """Add a finished micro-batch to its query's sums."""
         self._queries[batch.query_id] = (self._queries.get(batch.query_id) or _Query(batch)).after(batch)
 
     def ended(self, query_id: str) -> None:
-        """The query runs no more."""
+        """Remove the sums of a query that has ended."""
         self._queries.pop(query_id, None)
 
     def collect(self) -> Iterator[Metric]:
-        """What `/metrics` shows; the label `query` is the query's name, or its id where it has none."""
+        """Yield the metrics that `/metrics` shows. The label `query` is the query's name, or its id without a name."""
         return self._families({query.last.query: query for query in list(self._queries.values())})
 
     def _families(self, queries: dict[str, _Query]) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""Standard output of commands: in any encoding, and after its reader has gone."""
+"""Standard output of commands: it works in any encoding, and after its reader has gone."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from io import TextIOWrapper
 from rich.console import Console
 
 _WIDE = 10_000
-"""Columns in files and pipes, so that nothing is broken to fit a width."""
+"""Width of output to files and pipes, in columns, so that no line is wrapped."""
 
 
 class OutputConsole(Console):
-    """A console whose program goes on, silently, when nobody reads its output any more (`… | head`).
+    """Console that drops output when nobody reads it any more (`… | head`), so that the program goes on.
 
-    rich's own ends the program with 1, which is the exit code of a failure.
+    rich's own console ends the program with exit code 1, which means a failure.
     """
 
     def on_broken_pipe(self) -> None:
@@ -25,7 +25,7 @@ class OutputConsole(Console):
 
 
 def open_console(*, stderr: bool = False, soft_wrap: bool = True) -> OutputConsole:
-    """Return a console for text in which nothing is markup: names come from storage and brokers."""
+    """Return a console that does not interpret markup, because text may contain names from storage and brokers."""
     replace_unknown_characters()
     console = OutputConsole(highlight=False, markup=False, soft_wrap=soft_wrap, stderr=stderr)
     if console.is_terminal:
@@ -34,13 +34,13 @@ def open_console(*, stderr: bool = False, soft_wrap: bool = True) -> OutputConso
 
 
 def replace_unknown_characters() -> None:
-    r"""Print a character that the terminal's encoding does not have as `\xNN`, as Python does on standard error."""
+    r"""Let standard output print characters that its encoding does not have as `\xNN`, like standard error."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def write_bytes(data: bytes) -> bool:
-    """Write to standard output at once, in no encoding but the bytes' own. Return whether somebody still reads it."""
+    """Write bytes unchanged to standard output and flush it. Return whether its reader is still there."""
     try:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -52,8 +52,8 @@ def write_bytes(data: bytes) -> bool:
 
 
 def discard_output() -> None:
-    """Send the rest of the output nowhere. Otherwise Python complains of it at its end, with exit code 120."""
-    with suppress(OSError):  # it has no descriptor in tests
+    """Discard all further output. Otherwise Python would end with an error about it, and exit code 120."""
+    with suppress(OSError):  # in tests, standard output has no descriptor
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Options that are one word of several. Each is also the text that the user gave."""
+"""Values of options that are one word of several. Each value is also the text that the user writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class IsolationLevel(StrEnum):
 
 
 class LocatorName(StrEnum):
-    """`remote.log.locator`: who says where segments are."""
+    """`remote.log.locator`: the locator, which finds the segments of an offset range."""
 
     AUTO = "auto"
     BROKER = "broker"
@@ -23,35 +23,35 @@ class LocatorName(StrEnum):
 
 
 class Prefer(StrEnum):
-    """`remote.prefer`: from where offsets are read that both the storage and the brokers have."""
+    """`remote.prefer`: the source of offsets that both the storage and the brokers' disks have."""
 
     TIERED = "tiered"
     LOCAL = "local"
 
 
 class Fallback(StrEnum):
-    """`remote.fallback`: what becomes of a split whose storage fails."""
+    """`remote.fallback`: what to do with a split whose storage fails: read it from the broker, or fail."""
 
     BROKER = "broker"
     FAIL = "fail"
 
 
 class StorageLayout(StrEnum):
-    """`remote.storage.layout`: who wrote the objects, Kafka's `LocalTieredStorage` or Aiven's plugin."""
+    """`remote.storage.layout`: the plugin that wrote the objects, Kafka's `LocalTieredStorage` or Aiven's plugin."""
 
     LOCAL = "local"
     AIVEN = "aiven"
 
 
 class TimestampStrategy(StrEnum):
-    """`startingOffsetsByTimestampStrategy`: where a partition has nothing at or after its starting timestamp."""
+    """`startingOffsetsByTimestampStrategy`: what to do if a partition has no record at or after its start time."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 class GroupStrategy(StrEnum):
-    """`startingOffsetsByGroupStrategy`: where a partition has no committed offset of the starting group."""
+    """`startingOffsetsByGroupStrategy`: what to do if the starting group has no committed offset for a partition."""
 
     ERROR = "error"
     EARLIEST = "earliest"

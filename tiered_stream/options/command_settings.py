@@ -1,4 +1,4 @@
-"""The settings that a command runs with: those of a file, with what the command line says on top."""
+"""Settings of a command: the settings of a file, overridden by the command line."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ SUBSCRIPTION = (spark.SUBSCRIBE.name, spark.SUBSCRIBE_PATTERN.name, spark.ASSIGN
 STARTS = (spark.STARTING_TIMESTAMP.name, spark.STARTING_OFFSETS_BY_TIMESTAMP.name, spark.STARTING_OFFSETS.name)
 ENDS = (spark.ENDING_TIMESTAMP.name, spark.ENDING_OFFSETS_BY_TIMESTAMP.name, spark.ENDING_OFFSETS.name)
 POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
-"""What is read, and from where to where."""
+"""Names of the options that say which topics are read, from which start and to which end."""
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the file, on top `name=value` texts, on top of them `reads`, what to read.
+    """Return the file's settings, overridden by the `name=value` texts, and these by `reads` (what to read).
+
+    If the command line names topics, the file's options that name topics do not count.
 
     Raises:
         ConfigurationError: the file cannot be read, or a text has no `=`.
     """
     own = {**parse_assignments(assignments, "--option"), **reads}
     from_file = read_settings(file) if file else {}
-    # Who says on the command line what to read, does not mean what the file says of it.
+    # Only one option may name topics. So topics on the command line replace all such options of the file.
     return without(from_file, (*own, *SUBSCRIPTION) if gives(own, SUBSCRIPTION) else own) | own
 
 
 def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
-    """Whether the settings have one of the names, in whatever case."""
+    """Return whether the settings contain one of the names; upper and lower case are the same."""
     return not {name.lower() for name in names}.isdisjoint(name.lower() for name in settings)
 
 
 def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The settings but for those with the names, in whatever case."""
+    """Return the settings without the ones with these names; upper and lower case are the same."""
     left_out = {name.lower() for name in names}
     return {name: value for name, value in settings.items() if name.lower() not in left_out}

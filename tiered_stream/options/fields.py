@@ -1,4 +1,4 @@
-"""Dataclasses whose fields are options: each field names its declaration, and is read by it."""
+"""Support for dataclasses whose fields are options: each field names its option, which parses the field's value."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _OPTION = "option"
 
 
 def of(option: Option[T]) -> T:
-    """The field of this option: its default is the option's; a secret stays out of the repr."""
+    """Return a dataclass field for this option, with the option's default. A secret is not in the repr."""
     bound: T = field(default=option.default, repr=not option.secret, metadata={_OPTION: option})
     return bound
 
 
 def declared(kind: type[Any]) -> dict[str, Option[Any]]:
-    """The options of a dataclass, by field."""
+    """Return the options that a dataclass's fields name, by field name."""
     return {each.name: each.metadata[_OPTION] for each in fields(kind) if _OPTION in each.metadata}
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:
-    """What was given for a dataclass's fields; those of other queries are left out. Raises: as `GivenOptions.read`."""
+    """Read the options of a dataclass's fields, except options for other queries. Raises: as `GivenOptions.read`."""
     return {
         name: given.read(option)
         for name, option in declared(kind).items()

@@ -1,4 +1,4 @@
-"""The raw options of one query: looked up in any case, read through their declarations, checked for unknown names."""
+"""The raw options of one query: lookup in any case, parsing by their declarations, and checks for unknown names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NAMES = {option.name.lower(): option.name for option in OPTIONS}
 
 
 def is_known(name: str) -> bool:
-    """Whether it is an option of the source; in lower case."""
+    """Return whether `name`, in lower case, is an option of the source."""
     return name in _NAMES
 
 
 class GivenOptions:
-    """What the user gave. A value is parsed when it is read: as in Spark, what nobody asks for is not checked."""
+    """Options that the user gave, as text. A value is parsed, and so checked, only when it is read, as in Spark."""
 
     def __init__(self, raw: Mapping[str, str]) -> None:
         self._values = {name.lower(): str(raw[name]) for name in raw if raw[name] is not None}
@@ -37,10 +37,11 @@ class GivenOptions:
         return option.name.lower() in self._values
 
     def read(self, option: Option[T]) -> T:
-        """The option's value, its default when it is not given.
+        """Return the option's parsed value, or its default if it is not given.
 
         Raises:
-            ConfigurationError: names the option, its value unless that is secret, and what it should be.
+            ConfigurationError: the value is malformed. The message names the option, its value unless it is secret, and
+                the right form.
         """
         value = self._values.get(option.name.lower())
         if value is None:
@@ -55,23 +56,25 @@ class GivenOptions:
             raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """The options whose names begin with `prefix`, it taken off; names in lower case."""
+        """Return the options whose names begin with `prefix`, without the prefix; names are in lower case."""
         return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
 
     def or_else(self, values: Mapping[str, str]) -> GivenOptions:
-        """These options, and `values` for what the user has not given."""
+        """Return these options, completed with `values` for options that the user has not given."""
         return GivenOptions({**values, **self._values})
 
     @property
     def plugin_prefix(self) -> str:
-        """What the names of the storage plugin's own properties begin with."""
+        """Prefix of the storage plugin's own properties, in lower case."""
         return self.read(RSM_CONFIG_PREFIX).lower()
 
     def check_names(self) -> None:
-        """An unknown `remote.*` is an error; another is ignored, as in Spark. A placeholder of a broker's is an error.
+        """Check that no `remote.*` option is unknown, and that no value is a placeholder that only a broker fills in.
+
+        Other unknown options are ignored, as in Spark.
 
         Raises:
-            ConfigurationError: names the unknown option and the nearest known one, or one that has a placeholder.
+            ConfigurationError: names the unknown option and the nearest known one, or the option with a placeholder.
         """
         check_placeholders(self._values, ("remote.", "kafka.", self.plugin_prefix))
         for name, nearest in self._unknown():
@@ -79,9 +82,9 @@ class GivenOptions:
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
 
     def warn(self, queries: Queries, besides: Collection[Option[Any]] = ()) -> None:
-        """Of what is given but has no effect, in queries of this kind or in any, and of what looks like a slip.
+        """Log warnings of given options without effect, and of unknown options that look like typing errors.
 
-        `besides`: options of the other kind that do have an effect.
+        `queries` is the kind of this query. `besides`: options for the other kind that still have an effect.
         """
         for name, nearest in self._unknown():
             if is_slip(name, nearest):
@@ -93,7 +96,7 @@ class GivenOptions:
             logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)
 
     def _unknown(self) -> Iterator[tuple[str, str]]:
-        """Names that nobody knows, in lower case, each with the nearest known one."""
+        """Yield each unknown option's name, in lower case, with the nearest known name."""
         for name in self._values:
             if name not in _NAMES and name not in BROKER_PROPERTIES and not name.startswith(self.plugin_prefix):
                 yield name, nearest_name(name, _NAMES)

@@ -1,4 +1,4 @@
-"""The options that raise or lower `Limits`: what each is of. Name and default stand there."""
+"""Options that raise or lower the `Limits`, with their documentation. Names and defaults come from `limits`."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ LIMIT_OPTIONS: dict[str, Option[Limit]] = {
     ),
     "snapshot": _bytes(DEFAULT_LIMITS.snapshot, "A producer snapshot or leader epoch checkpoint."),
 }
-"""By the field of `Limits`."""
+"""Options for limits, by the name of the field in `Limits`."""

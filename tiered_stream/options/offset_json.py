@@ -1,7 +1,7 @@
-"""The offset JSON that Spark's `kafka` source and ours share.
+"""The offset JSON of Spark's `kafka` source, which our source uses too.
 
-It is `{"topic":{"0":6}}`: by topic and partition, the next offset to read (Spark's `JsonUtils`,
-`KafkaSourceOffset`). In the starting and ending options -2 stands for earliest and -1 for latest.
+An example is `{"topic":{"0":6}}`: the next offset to read, by topic and partition (Spark's `JsonUtils`,
+`KafkaSourceOffset`). In the starting and ending options, -2 means earliest and -1 latest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _OFFSET = ("an offset: -2 is earliest, -1 is latest", EARLIEST)
 
 
 def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The offsets in Spark's nested form `{topic: {partition: offset}}`.
+    """Convert a checkpoint's offsets from Spark's nested form `{topic: {partition: offset}}`, and check them.
 
     Raises:
-        ConfigurationError: they do not have that form, as Spark hands over whatever its checkpoint says.
+        ConfigurationError: the offsets do not have that form. Spark does not check its checkpoint's content.
     """
     offsets: dict[TopicPartition, int] = {}
     if not isinstance(topics, dict) or not all(isinstance(each, dict) for each in topics.values()):
@@ -45,7 +45,7 @@ def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
 
 
 def offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
-    """Inverse of `offsets_from_dict`, ordered by topic and partition."""
+    """Convert offsets into Spark's nested form `{topic: {partition: offset}}`, ordered by topic and partition."""
     topics: dict[str, dict[str, int]] = {}
     for topic_partition in sorted(offsets):
         topics.setdefault(topic_partition.topic, {})[str(topic_partition.partition)] = offsets[topic_partition]
@@ -53,20 +53,24 @@ def offsets_to_dict(offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
 
 
 class LastOffsets:
-    """The offsets that were converted last, in both forms: Spark asks from the same ones again at each trigger."""
+    """Cache of the last two converted offsets, in both forms. Spark passes the same offsets at each trigger."""
 
     def __init__(self) -> None:
         self._known: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
     def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
-        """As `offsets_from_dict`; nobody may change them."""
+        """Convert offsets from Spark's nested form, or return a cached result, which callers must not change.
+
+        Raises:
+            ConfigurationError: the offsets do not have that form.
+        """
         for form, offsets in self._known:
             if form == topics:
                 return offsets
         return offsets_from_dict(topics)
 
     def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
-        """As `offsets_to_dict`; nobody may change them."""
+        """Convert offsets into Spark's nested form, or return a cached result, which callers must not change."""
         for form, known in self._known:
             if offsets == known:
                 return form
@@ -76,15 +80,15 @@ class LastOffsets:
 
 
 def offsets_to_json(offsets: PartitionOffsets) -> str:
-    """The offset JSON as Spark writes it: no spaces; ordered by topic and partition."""
+    """Return the offset JSON as Spark writes it: without spaces, ordered by topic and partition."""
     return orjson.dumps(offsets_to_dict(offsets)).decode()
 
 
 def parse_partition_offsets(text: str, option: str) -> dict[TopicPartition, int]:
-    """The offset JSON, -2 and -1 included (Spark: `JsonUtils.partitionOffsets`).
+    """Parse offset JSON in which -2 and -1 are allowed (Spark: `JsonUtils.partitionOffsets`).
 
-    As there, fractions are cut off, `null` is 0 or nothing, and the last of a repeated key counts. What Jackson would
-    change into another number, or pass over behind the object, is refused.
+    As in Spark, fractions are cut off, `null` is 0 or an empty object, and the last of several equal keys counts.
+    Numbers that Jackson would change, and text after the object, which Jackson would ignore, are errors.
 
     Raises:
         ConfigurationError: `text`, the value of `option`, does not have that form.
@@ -95,9 +99,13 @@ def parse_partition_offsets(text: str, option: str) -> dict[TopicPartition, int]
 
 
 def parse_specific_offsets(text: str, option: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
-    """As `parse_partition_offsets`, and by topic what is `"earliest"` or `"latest"` for all its partitions.
+    """Parse offset JSON in which a topic may have `"earliest"` or `"latest"` in place of an object.
 
-    (Spark: `JsonUtils.specificOffsets`, newer than 4.2.0.)
+    (Spark: `JsonUtils.specificOffsets`, newer than 4.2.0.) Return offsets by partition, and -2 or -1 by topic for the
+    topics with a word.
+
+    Raises:
+        ConfigurationError: `text`, the value of `option`, does not have that form.
     """
     example = '{"topicA":"earliest","topicB":{"0":23,"1":-1}}'
     words = {"earliest": EARLIEST, "latest": LATEST}
@@ -112,16 +120,20 @@ def parse_specific_offsets(text: str, option: str) -> tuple[dict[TopicPartition,
 
 
 def parse_partition_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
-    """As `parse_partition_offsets`, with milliseconds since the epoch in place of offsets, negative ones too."""
+    """Parse JSON with a timestamp (ms since the epoch, perhaps negative) by topic and partition, like offset JSON.
+
+    Raises:
+        ConfigurationError: `text`, the value of `option`, does not have that form.
+    """
     example = '{"topicA":{"0":1718000000000,"1":1718000000000}}'
     with _named_errors(option, text, example):
         return _partition_longs(_json_object(text), "a timestamp in milliseconds since the epoch", LONG_MIN)
 
 
 def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
-    """The value of `assign`: partition numbers by topic (Spark: `JsonUtils.partitions`), each partition once.
+    """Parse the value of `assign`, partition numbers by topic, without duplicates (Spark: `JsonUtils.partitions`).
 
-    As there, it may name partitions that no topic has, or none.
+    As in Spark, it may name partitions that do not exist, or no partition at all.
 
     Raises:
         ConfigurationError: `text` does not have that form.
@@ -154,7 +166,7 @@ def _partition_longs(document: Mapping[str, Any], meaning: str, least: int) -> d
 
 @contextmanager
 def _named_errors(option: str, text: str, example: str) -> Iterator[None]:
-    """The user's error also says which option it is, and what it should be."""
+    """Turn a ValueError into a ConfigurationError that names the option, its value and an example."""
     try:
         yield
     except ValueError as error:
@@ -171,7 +183,7 @@ def _is_partition(key: str) -> bool:
 
 
 def _partition(key: str, topic: str) -> int:
-    """The number that a key of the user's stands for, as Java reads it."""
+    """Parse a partition number as Java does. Raises ValueError if the key is not one."""
     try:
         number = whole_number(key)
     except ValueError:
@@ -192,7 +204,7 @@ def _json_object(text: str) -> dict[str, Any]:
 
 
 def _whole_number(value: object) -> int | None:
-    """A JSON number without its fraction, when it fits 64 bits, 0 for `null`; None for all else, quoted numbers too."""
+    """Return a JSON number without its fraction, and 0 for `null`; None: not a number, or beyond 64 bits."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""What the user asked for, parsed once into a frozen `Options` by what `spark_options` and `remote_options` declare."""
+"""Parsing of a query's options into one frozen `Options`. `spark_options` and `remote_options` declare the options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ENDS = (spark.ENDING_TIMESTAMP, spark.ENDING_OFFSETS_BY_TIMESTAMP, spark.ENDING
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Exactly one of Spark's three: topics by name (`subscribe`), by `pattern`, or `assign`ed partitions."""
+    """Topics or partitions to read, by exactly one of Spark's options `subscribe`, `subscribePattern` and `assign`."""
 
     topics: tuple[str, ...] = of(spark.SUBSCRIBE)
     pattern: str | None = of(spark.SUBSCRIBE_PATTERN)
@@ -51,7 +51,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class S3Access:
-    """How to reach a bucket. Without an endpoint it is AWS's; secrets stay out of the repr."""
+    """Settings for access to an S3 bucket. Without an endpoint it is AWS's. Secrets are not in the repr."""
 
     s3_endpoint_url: str | None = of(remote.S3_ENDPOINT_URL)
     s3_region: str | None = of(remote.S3_REGION)
@@ -63,7 +63,7 @@ class S3Access:
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions(S3Access):
-    """Where the tiered objects are and how to reach them."""
+    """Place of the tiered objects, and settings for access to them."""
 
     uri: str | None = of(remote.STORAGE_URI)
     """`s3://bucket/prefix` or `file:///folder`; None: no storage is configured."""
@@ -72,19 +72,19 @@ class StorageOptions(S3Access):
     read_timeout_ms: int = of(spark.READ_TIMEOUT_MS)
     request_timeout_ms: int = of(remote.REQUEST_TIMEOUT_MS)
     has_fallback: bool = False
-    """Whether the records of a segment can be had from brokers, too: then a stall is not waited out as often."""
+    """Whether brokers can give a segment's records, too. If so, a GET that times out is repeated fewer times."""
     signed_hosts: tuple[str, ...] = of(remote.SIGNED_HOSTS)
-    """As URLs without a path; a host may begin with `*.`."""
+    """Hosts to which signed locations may lead, as URLs without a path. A host may begin with `*.`."""
     rsm_config: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The broker's own `rsm.config.*` properties, the prefix taken off."""
+    """The broker's own `rsm.config.*` properties, without that prefix."""
     limits: Limits = field(default_factory=Limits)
     key_prefixes: tuple[str, ...] = of(remote.KEY_PREFIXES)
-    """Of an archive, besides the plugin's own."""
+    """Further key prefixes of segments in an archive, in addition to the plugin's `key.prefix`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How an executor pulls a split's bytes: request size, requests in flight, and the bound on bytes held."""
+    """Settings by which a task fetches a split's bytes: request size, requests in flight, and most bytes in memory."""
 
     request_bytes: int = of(remote.REQUEST_BYTES)
     in_flight: int = of(remote.IN_FLIGHT)
@@ -93,7 +93,7 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that was asked for, checked. Made by `parse_options` alone; picklable; no secret in its repr.
+    """All options of one query, checked. Only `parse_options` makes them. Picklable; no secret is in the repr.
 
     Sizes are in bytes, times in milliseconds; None: not set.
     """
@@ -102,14 +102,14 @@ class Options:
     subscription: Subscription
     starting: Position
     ending: Position
-    """A stream's is LATEST, but for one that is bounded, by a replay or by the user."""
+    """End of the query. For a stream, it is LATEST unless a replay or the user has bounded the stream."""
     bounded_streaming: bool = of(spark.BOUNDED_STREAMING)
     timestamp_strategy: TimestampStrategy = of(spark.TIMESTAMP_STRATEGY)
     group_strategy: GroupStrategy = of(spark.GROUP_STRATEGY)
     fail_on_data_loss: bool = of(spark.FAIL_ON_DATA_LOSS)
     include_headers: bool = of(spark.INCLUDE_HEADERS)
     columns: tuple[str, ...] | None = of(remote.COLUMNS)
-    """None: all, `headers` where `include_headers` says so."""
+    """Columns to read, in order; None: all columns, `headers` only with `include_headers`."""
     filter_pushdown: bool = of(remote.FILTER_PUSHDOWN)
     min_partitions: int | None = of(spark.MIN_PARTITIONS)
     max_records_per_partition: int | None = of(spark.MAX_RECORDS_PER_PARTITION)
@@ -119,17 +119,17 @@ class Options:
     max_trigger_delay_ms: int = of(spark.MAX_TRIGGER_DELAY_MS)
     segment_aligned_ends: bool = of(remote.SEGMENT_ALIGNED_ENDS)
     fetch_offset_num_retries: int = of(spark.FETCH_OFFSET_NUM_RETRIES)
-    """Attempts in all, as in Spark."""
+    """Total number of attempts to fetch offsets, as in Spark."""
     fetch_offset_retry_interval_ms: int = of(spark.FETCH_OFFSET_RETRY_INTERVAL_MS)
     poll_timeout_ms: int = of(spark.POLL_TIMEOUT_MS)
     isolation_level: IsolationLevel = of(spark.ISOLATION_LEVEL)
     check_crcs: bool = of(spark.CHECK_CRCS)
     commit_group_id: str | None = of(spark.COMMIT_GROUP_ID)
     kafka: Mapping[str, str] = field(repr=False)
-    """Every `kafka.*` option without that prefix, names in lower case; may hold passwords."""
+    """All `kafka.*` options without that prefix, names in lower case. They may hold passwords."""
     locator: LocatorName
     metadata_snapshot_dir: str = of(remote.METADATA_SNAPSHOT_DIR)
-    """Empty: in the user's cache."""
+    """Folder for snapshots of the metadata topic; empty: a folder in the user's cache."""
     prefer: Prefer = of(remote.PREFER)
     fallback: Fallback = of(remote.FALLBACK)
     split_bytes: int = of(remote.SPLIT_BYTES)
@@ -138,12 +138,12 @@ class Options:
     fetcher_class: str | None = of(spark.FETCHER_CLASS)
     fetcher_class_path: str | None = of(spark.FETCHER_CLASS_PATH)
     topic_ids: Mapping[str, UUID]
-    """The ids that the user pinned topics to."""
+    """Topic ids that the user requires, by topic."""
     metrics_addresses: tuple[str, ...] = of(remote.METRICS_ADDRESS)
     max_bytes_per_second: int | None = of(remote.MAX_BYTES_PER_SECOND)
-    """Of one task: fetched from storage or brokers, and, apart from that, written by it."""
+    """Limit for the bytes that one task fetches in a second, and also for the bytes that it writes in a second."""
     times: TimeRange | None
-    """Records with other timestamps are left out; None: none are."""
+    """Range of timestamps; records outside of it are left out. None: no record is left out."""
 
     @property
     def limits(self) -> Limits:
@@ -151,7 +151,9 @@ class Options:
 
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
-    """The options of one query; their names in any case, other sources' and Spark's own ignored.
+    """Parse the options of one query, and warn of options without effect.
+
+    Upper and lower case in names are the same. Unknown options are ignored, except `remote.*`.
 
     Raises:
         ConfigurationError: an option is missing, unknown (`remote.*`), malformed, or contradicts another.
@@ -165,9 +167,10 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
 
 
 def check_for_any_query(raw: Mapping[str, str]) -> None:
-    """Refuses what neither a batch query nor a stream takes, without a word of warning: Spark tells later which it is.
+    """Check options before Spark says whether the query is a batch or a stream. Log no warnings.
 
-    Raises: as `parse_options`.
+    Raises:
+        ConfigurationError: the options are valid neither for a batch query nor for a stream.
     """
     refused = []
     for streaming in (False, True):
@@ -212,13 +215,13 @@ def _bounded(given: GivenOptions, streaming: bool) -> bool:
 
 
 def storage_option_names() -> tuple[str, ...]:
-    """The names of the options that `parse_storage_options` reads."""
+    """Return the names of the options that `parse_storage_options` reads."""
     layout = (remote.LAYOUT, remote.STORAGE_MANAGER, remote.RSM_CONFIG_PREFIX)
     return tuple(each.name for each in (*declared(StorageOptions).values(), *layout, *LIMIT_OPTIONS.values()))
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
-    """The storage options alone, for whoever has no query; checks all names. Raises: as `parse_options`."""
+    """Parse only the storage options, for commands without a query, and check all names. Raises: as `parse_options`."""
     given = GivenOptions(raw)
     given.check_names()
     storage = _storage(given)
@@ -263,7 +266,7 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
 
 
 def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
-    """Of a stream with an end, which is the same in each run."""
+    """Return start and end of a bounded stream. Its end must be the same in each run, so not an end of the log."""
     ending = _position(given, _ENDS, LogEnd.LATEST)
     if _names_an_end_of_the_log(ending):
         raise ConfigurationError(
@@ -275,7 +278,7 @@ def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
 
 
 def _names_an_end_of_the_log(position: Position) -> bool:
-    """Earliest or latest, by a word, or by the number that stands for it."""
+    """Return whether the position contains earliest or latest, as a word or as a negative number."""
     match position:
         case AtOffsets(offsets, topics):
             return bool(topics) or min(offsets.values(), default=0) < 0
@@ -287,13 +290,13 @@ def _names_an_end_of_the_log(position: Position) -> bool:
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
-    """What the first of the options says that is given."""
+    """Return the position of the first of the options that is given, or else the default."""
     said = (given.read(option) for option in options)
     return next((position for position in said if position is not None), default)
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:
-    """A batch query neither starts at the latest offset nor ends at the earliest."""
+    """Check that a batch query does not start at the latest offset, or end at the earliest (`wrong`)."""
     word = wrong.name.lower()
     if position is wrong:
         raise ConfigurationError(f"option {option} must not be {word} in batch queries: nothing would be read")
@@ -307,10 +310,13 @@ def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> Non
 
 
 def _check_order(starting: Position, ending: Position) -> None:
-    """Two maps of one kind name the same partitions, and no start lies beyond its end."""
+    """Check start and end if both give offsets, or both timestamps, by partition.
+
+    Both must name the same partitions, and no start may lie beyond its end.
+    """
     match starting, ending:
         case AtOffsets(starts, start_words), AtOffsets(ends, end_words):
-            if start_words or end_words:  # of which partitions, nobody knows yet
+            if start_words or end_words:  # the partitions of topics with a word are not known yet
                 return
             kind = "OFFSET"
         case AtTimestamps(starts), AtTimestamps(ends):
@@ -332,7 +338,10 @@ def _check_order(starting: Position, ending: Position) -> None:
 
 
 def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
-    """As in Spark, in batch queries too; but a stream's limit lets it get on."""
+    """Check minOffsetsPerTrigger and maxOffsetsPerTrigger against each other, as Spark does, in batch queries too.
+
+    Unlike in Spark, a stream's maximum must be at least 1, or the query would never read anything.
+    """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
     if queries is Queries.STREAMING and (most := given.read(high)) is not None and most < 1:
         raise ConfigurationError(f"option {high.name}: {most} must be at least 1, or the query would never get on")
@@ -373,14 +382,14 @@ def _locator(given: GivenOptions) -> LocatorName:
 
 
 def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
-    """`is_read`: without, the plugin's properties are of no importance, and none is refused."""
+    """Return the storage options. If `is_read` is false, the storage plugin's properties are not checked."""
     prefix, has = given.plugin_prefix, given.has
     rsm_config = given.with_prefix(prefix)
     checked = rsm_config if is_read and not has(spark.FETCHER_CLASS) else {}
     layout = chosen_layout(given.read(remote.LAYOUT), given.read(remote.STORAGE_MANAGER), checked, prefix)
     if layout is StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
-        # The plugin calls the S3 settings as we do, less `remote.`.
+        # The plugin's S3 settings have the names of our options without `remote.`.
         given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
     if uri := plugin_uri(layout, rsm_config):
         given = given.or_else({remote.STORAGE_URI.name.lower(): uri})

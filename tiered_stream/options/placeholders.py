@@ -1,4 +1,4 @@
-"""Placeholders such as `${strimzienv:NAME}`, which a broker or Kafka Connect fills in, and nobody here. No I/O."""
+"""Check for placeholders such as `${strimzienv:NAME}`, which only a broker or Kafka Connect can fill in. No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _PLACEHOLDER = re.compile(r"\$\{(?P<provider>[A-Za-z0-9_.-]+):[^}]*\}")
 
 
 def check_placeholders(values: Mapping[str, str], prefixes: tuple[str, ...]) -> None:
-    """Refuse placeholders of Kafka's config providers in the options whose names, in lower case, begin so.
+    """Refuse placeholders of Kafka's config providers in options whose names begin with one of `prefixes`.
 
-    Taken as they are written, they would be sent as passwords and keys. The message shows the provider alone: the text
-    may be a secret that only looks like a placeholder.
+    Without this check, a placeholder would be sent as a password or a key. The message shows only the provider, because
+    the value may be a secret that only looks like a placeholder. Prefixes are in lower case.
 
     Raises:
-        ConfigurationError: names the option.
+        ConfigurationError: an option has a placeholder; the message names the option.
     """
     for name in sorted(values):
         found = _PLACEHOLDER.search(values[name]) if name.lower().startswith(prefixes) else None

@@ -1,4 +1,4 @@
-"""Which layout the storage plugin's own properties are of, and where they say that the segments are. No I/O."""
+"""Detection of the storage layout and the place of the segments from the storage plugin's properties. No I/O."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tiered_stream.options.plugin_properties import plugin_property
 from tiered_stream.options.remote_options import LAYOUT, STORAGE_MANAGER, STORAGE_URI
 
 _PLACE = {StorageLayout.LOCAL: "dir", StorageLayout.AIVEN: "storage.s3.bucket.name"}
-"""The property that says where the segments are."""
+"""Plugin property that names the place of the segments, by layout."""
 
 
 def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
-    """The layout of the plugin that has such properties, as `rsm.config.*` has them; None: they do not tell.
+    """Return the layout of the plugin that these `rsm.config.*` properties belong to; None: they do not show it.
 
-    Strimzi has the plugin's class in a field of its own, so that it is missing where the properties are pasted.
+    The plugin's class may be missing in pasted properties, because Strimzi has a separate field for it.
     """
     if any(plugin_property(name) or name.startswith("storage.") for name in rsm_config):
         return StorageLayout.AIVEN
@@ -27,15 +27,16 @@ def layout_of_properties(rsm_config: Mapping[str, str]) -> StorageLayout | None:
 def chosen_layout(
     named: StorageLayout | None, of_plugin: StorageLayout | None, rsm_config: Mapping[str, str], prefix: str
 ) -> StorageLayout:
-    """The layout by the two options that name one, or by the plugin's properties.
+    """Return the storage layout that the options name, or else the layout that fits the plugin's properties.
 
     Args:
-        named: by `remote.storage.layout`.
-        of_plugin: by `remote.log.storage.manager.class.name`.
-        prefix: what the names of the plugin's properties begin with.
+        named: the layout in `remote.storage.layout`.
+        of_plugin: the layout of the class in `remote.log.storage.manager.class.name`.
+        rsm_config: the plugin's properties, by name without `prefix`.
+        prefix: the prefix of the plugin's properties among the options.
 
     Raises:
-        ConfigurationError: the options contradict each other, or the properties do not tell.
+        ConfigurationError: the two options contradict each other, or nothing shows the layout of given properties.
     """
     if named and of_plugin and named != of_plugin:
         raise ConfigurationError(
@@ -51,7 +52,7 @@ def chosen_layout(
 
 
 def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | None:
-    """Where the plugin's own properties say that the segments are, the key prefix left to the layout."""
+    """Return the URI of the segments in the plugin's properties, without the key prefix; None: they name no place."""
     match layout, rsm_config:
         case StorageLayout.LOCAL, {"dir": folder}:
             return Path(folder, "kafka-tiered-storage").absolute().as_uri()
@@ -63,7 +64,7 @@ def plugin_uri(layout: StorageLayout, rsm_config: Mapping[str, str]) -> str | No
 
 
 def missing_place(layout: StorageLayout, prefix: str) -> ConfigurationError:
-    """The error for properties of the plugin that do not say where the segments are, where nothing else does."""
+    """Return the error for plugin properties without the place of the segments, if no option names it either."""
     return ConfigurationError(
         f"{prefix}* is given, but not where the segments are: add {prefix}{_PLACE[layout]}, or {STORAGE_URI.name}"
     )

@@ -1,7 +1,7 @@
-"""Every property of the Aiven plugin for tiered storage (1.1.1), as the broker has them, and what becomes of it here.
+"""All properties of Aiven's tiered storage plugin (1.1.1): honoured, without effect, or refused.
 
-Names are those of the plugin's page `docs/configs.rst`, and those that its classes `RemoteStorageManagerConfig` and
-`ProxyConfig` take besides. A `*` stands for any text.
+The names come from the plugin's page `docs/configs.rst` and its classes `RemoteStorageManagerConfig` and `ProxyConfig`.
+A `*` stands for any text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class PluginUse(Enum):
-    """What is done with a property that is given."""
+    """Effect of a plugin property that is given."""
 
     HONOURED = "honoured"
     NO_EFFECT = "without effect"
@@ -32,11 +32,11 @@ class PluginUse(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PluginProperty:
-    """`doc` says what an honoured property does, or why another has no effect or is refused.
+    """Property of Aiven's plugin. `doc` says what it does if it is honoured, else why it has no effect or is refused.
 
     Args:
-        taken: values of a refused property that are no error, in any case.
-        settled_by: if one of these options is given, the property is of no importance, and no error either.
+        taken: values of a refused property that are accepted; upper and lower case are the same.
+        settled_by: options that replace the property. If one of them is given, the property is not an error.
     """
 
     name: str
@@ -145,25 +145,26 @@ def _all() -> Iterator[PluginProperty]:
 
 
 PLUGIN_PROPERTIES = {each.name: each for each in _all()}
-"""By name, without the prefix that the broker gives them, as `rsm.config.`."""
+"""All plugin properties by name, without the broker's prefix, which is `rsm.config.` by default."""
 
 
 def plugin_property(name: str) -> PluginProperty | None:
-    """The property of that name, in lower case; None: it is unknown."""
+    """Return the plugin property with this name, which is in lower case; None: the name is unknown."""
     known = PLUGIN_PROPERTIES.get(name)
     patterns = (each for each in PLUGIN_PROPERTIES.values() if "*" in each.name)
     return known or next((each for each in patterns if fnmatchcase(name, each.name)), None)
 
 
 def check_plugin_properties(given: Mapping[str, str], prefix: str, has: Callable[[Option[Any]], bool]) -> None:
-    """Refuse what asks for something that cannot be done here.
+    """Refuse plugin properties that ask for something that is not supported here.
 
     Args:
         given: the plugin's properties, their names in lower case and without `prefix`.
-        has: whether an option is given.
+        prefix: the prefix of the plugin's properties among the options, for the message.
+        has: returns whether an option is given.
 
     Raises:
-        ConfigurationError: names the property.
+        ConfigurationError: a property is not supported; the message names it.
     """
     for name in sorted(given, key=lambda each: (each != "storage.backend.class", each)):
         known, value = plugin_property(name), given[name].strip()
@@ -173,7 +174,7 @@ def check_plugin_properties(given: Mapping[str, str], prefix: str, has: Callable
 
 
 def warn_of_unknown_properties(given: Mapping[str, str], prefix: str) -> None:
-    """Log each of the plugin's properties that is unknown, so without effect: of another version, or mistyped."""
+    """Log a warning for each unknown plugin property, which has no effect: from another version, or mistyped."""
     for name in sorted(given):
         if plugin_property(name) is None:
             near = nearest_name(name, PLUGIN_PROPERTIES)
@@ -182,7 +183,7 @@ def warn_of_unknown_properties(given: Mapping[str, str], prefix: str) -> None:
 
 
 def render_plugin_properties() -> str:
-    """A Markdown table: each honoured property, then the others by what they have in common."""
+    """Return a Markdown table of all plugin properties; properties with the same effect and text share a row."""
     lines = ["| Property | Given, it is | Meaning |", "|---|---|---|"]
     by_verdict: dict[tuple[str, str], list[PluginProperty]] = {}
     for each in PLUGIN_PROPERTIES.values():

@@ -1,4 +1,4 @@
-"""Where a query starts or ends, as the user said it; `plan` resolves it to offsets (Spark: `KafkaOffsetRangeLimit`)."""
+"""Start and end positions as the user gives them; `plan` finds the offsets (Spark: `KafkaOffsetRangeLimit`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class LogEnd(Enum):
-    """One end of every partition's log; the values are those of the offset JSON."""
+    """Position at the start or at the end of every partition's log; the values are the numbers in offset JSON."""
 
     EARLIEST = EARLIEST
     LATEST = LATEST
@@ -22,9 +22,9 @@ class LogEnd(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """An offset for every assigned partition; -2 stands for earliest, -1 for latest.
+    """Position at an offset for each partition; -2 means earliest, -1 latest.
 
-    `topics` has one of the two for all partitions of a topic, which are not in `offsets` then.
+    `topics` has -2 or -1 for topics whose partitions all start or end there; `offsets` does not have these partitions.
     """
 
     offsets: PartitionOffsets
@@ -33,39 +33,39 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """A timestamp (ms since the epoch) for every assigned partition: its first offset at or after it."""
+    """Position at each partition's first offset at or after the partition's timestamp (ms since the epoch)."""
 
     timestamps: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """One timestamp (ms since the epoch) for all partitions."""
+    """Position at each partition's first offset at or after one timestamp (ms since the epoch)."""
 
     timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeNow:
-    """As `AtTimestamp`, so many milliseconds before the query is planned."""
+    """Position at each partition's first offset at or after the time `ago_ms` milliseconds before planning."""
 
     ago_ms: int
 
     def at(self, now_ms: int) -> AtTimestamp:
-        """The time that this is when it is `now_ms`; none before 1970, where Kafka's begin."""
+        """Return the position for a query planned at `now_ms`, at the earliest 1970, where Kafka's timestamps begin."""
         return AtTimestamp(max(0, now_ms - self.ago_ms))
 
 
 @dataclass(frozen=True, slots=True)
 class AtGroup:
-    """Where a consumer group stands: its committed offset for every assigned partition."""
+    """Position at the offset that a consumer group has committed for each partition."""
 
     group: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """From `from_ms` (inclusive) to `to_ms` (exclusive; None: no end), in ms since the epoch; ValueError if empty."""
+    """Time range from `from_ms` to `to_ms` (exclusive; None: no end), in ms since the epoch. ValueError if empty."""
 
     from_ms: int
     to_ms: int | None = None
@@ -79,7 +79,7 @@ Position = LogEnd | AtOffsets | AtTimestamps | AtTimestamp | BeforeNow | AtGroup
 
 
 def show_time(time_ms: int) -> str:
-    """The time in UTC, as ISO 8601."""
+    """Format a time (ms since the epoch) in UTC as ISO 8601, or as its number if it is beyond year 9999."""
     try:
         shown = (EPOCH + timedelta(milliseconds=time_ms)).isoformat(timespec="milliseconds")
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Settings files of jobs and gateway: Java properties, so that what a broker has can be pasted."""
+"""Settings files of jobs and gateway. They are Java properties files, so that a broker's properties can be pasted."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import javaproperties
 from tiered_stream.errors import ConfigurationError
 
 _SPARKS_BLANKS = "".join(map(chr, range(33))).replace("\r", "").replace("\n", "")
-"""`Utils.trimExceptCRLF`."""
+"""Characters that Spark strips from values of its properties file (Spark: `Utils.trimExceptCRLF`)."""
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """The settings of a file, as Java reads them (`java.util.Properties.load`), in UTF-8. Names keep their case.
+    """Read a file of Java properties (`java.util.Properties.load`) in UTF-8. Names keep their case.
 
-    A byte-order mark, which Windows' editors write, is passed over.
+    A byte-order mark, which Windows editors write, is skipped.
 
     Raises:
-        ConfigurationError: the file cannot be read, an escape is malformed, or a name is there twice.
+        ConfigurationError: the file cannot be read, an escape is malformed, or a name occurs twice.
     """
     settings: dict[str, str] = {}
     for name, value in _read(path):
@@ -30,9 +30,9 @@ def read_settings(path: Path) -> dict[str, str]:
 
 
 def read_spark_properties(path: Path) -> dict[str, str]:
-    """The settings of a file for Spark, as Spark reads them (`Utils.getPropertiesFromFile`).
+    """Read a properties file for Spark as Spark does (`Utils.getPropertiesFromFile`).
 
-    Of a name that is there twice the last value counts, and blanks around values do not.
+    If a name occurs twice, the last value counts. Blanks around values are removed.
 
     Raises:
         ConfigurationError: the file cannot be read, or an escape is malformed.
@@ -47,7 +47,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
         raise ConfigurationError(f"the settings file {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError:
         raise ConfigurationError(f"the settings file {path} is not UTF-8") from None
-    except javaproperties.InvalidUEscapeError:  # its text may be part of a secret
+    except javaproperties.InvalidUEscapeError:  # the error's text may contain a part of a secret
         raise ConfigurationError(
             rf"the settings file {path} has a malformed \uxxxx escape: write a backslash as \\"
         ) from None
@@ -55,7 +55,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
 
 
 def parse_assignments(texts: Iterable[str] | None, option: str) -> dict[str, str]:
-    """The `name=value` texts of a command line's `option`. ConfigurationError: one has no name or no `=`."""
+    """Parse the `name=value` texts of a command-line option. Raises ConfigurationError if one has no name or no `=`."""
     return dict(_parse_assignment(text, option) for text in texts or ())
 
 

@@ -1,4 +1,4 @@
-"""The options of tiered storage, each once: ours, and the broker's own (KIP-405) as an operator pastes them."""
+"""Declarations of the options for tiered storage: our own, and the broker's (KIP-405) as an operator pastes them."""
 
 from __future__ import annotations
 
@@ -161,4 +161,4 @@ log.metadata.manager.class.path log.metadata.manager.impl.prefix log.metadata.ma
 log.reader.max.pending.tasks log.reader.threads log.storage.system.enable
 """
 BROKER_PROPERTIES = frozenset(f"remote.{name}" for name in _BROKER_PROPERTIES.split())
-"""The broker's other properties (Kafka: `RemoteLogManagerConfig`): of no effect, they come when its file is pasted."""
+"""The broker's other properties (Kafka: `RemoteLogManagerConfig`), accepted without effect: users paste its file."""

@@ -1,7 +1,7 @@
-"""Spark's options and Kafka's settings, each once.
+"""Declarations of the source's options that come from Spark's `kafka` source and from Kafka.
 
-Names, defaults and checks are those of Spark's `KafkaSourceProvider`; of `kafka.fetch.remote.*` and
-`kafka.remote.storage.*`, those of KIP-1254.
+Names, defaults and checks are those of Spark's `KafkaSourceProvider`. For `kafka.fetch.remote.*` and
+`kafka.remote.storage.*`, they are those of KIP-1254.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tiered_stream.options.time_forms import ago_ms, iso_ms
 from tiered_stream.options.types import Option, Queries, option, optional
 
 GROUP = "group:"
-"""What `startingOffsets` begins with where a consumer group's name follows."""
+"""Prefix in `startingOffsets` before the name of a consumer group."""
 
 
 def _offsets(value: str, option: str) -> LogEnd | AtOffsets:
@@ -201,7 +201,7 @@ NOT_SUPPORTED = {
     "kafka.enable.auto.commit": "offsets are kept in the query's checkpoint",
     "kafka.interceptor.classes": "an interceptor may change the records",
 }
-"""Why, by name."""
+"""Options that are refused, each with the reason or the replacement."""
 REFUSED: tuple[Option[None], ...] = tuple(
     Option(name, types.refused(reason), None, "", f"Not supported: {reason}.") for name, reason in NOT_SUPPORTED.items()
 )

@@ -1,4 +1,4 @@
-"""All declared options of the source, and options as Markdown tables."""
+"""All declared options of the source, and Markdown tables of options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ OPTIONS = (*_OTHERS, *LIMIT_OPTIONS.values())
 
 
 def render_table(options: Iterable[Option[Any]]) -> str:
-    """A table of them; those that are internal are left out, and the kinds of queries where all options have all."""
+    """Return a Markdown table of the options, without internal ones.
+
+    The table has a column for batch or streaming if an option is not for all queries.
+    """
     shown = [option for option in options if not option.internal]
     by_queries = any(option.queries is not Queries.ALL for option in shown)
     titles = ["Option", "Default", *(["Queries"] if by_queries else []), "Meaning"]
@@ -33,13 +36,17 @@ def render_table(options: Iterable[Option[Any]]) -> str:
 
 
 def render_option_table() -> str:
-    """The source's options but for the limits."""
+    """Return the Markdown table of all the source's options except the limits."""
     others = "| other `kafka.*` | | all | [Kafka's client properties](#kafkas-client-properties). |"
     return f"{render_table(_OTHERS)}{others}\n"
 
 
 def with_table(text: str, name: str, table: str) -> str:
-    """The text with this table between its markers `<!-- NAME -->` and `<!-- /NAME -->`; ValueError without them."""
+    """Put the table between the markers `<!-- NAME -->` and `<!-- /NAME -->`, and return the new text.
+
+    Raises:
+        ValueError: the text does not have both markers.
+    """
     before, begin, rest = text.partition(f"<!-- {name} -->")
     _, end, after = rest.partition(f"<!-- /{name} -->")
     if not (begin and end):

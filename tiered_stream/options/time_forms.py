@@ -1,4 +1,4 @@
-"""Times as a user writes them: ISO 8601 with a zone, or back from now."""
+"""Parsing of times as a user writes them: ISO 8601 with a time zone, or a duration back from now."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86
 
 
 def ago_ms(text: str) -> int | None:
-    """How many milliseconds back from now; None: the text is not of that form."""
+    """Parse a duration back from now, such as `-90m`, into milliseconds; None: the text does not have that form."""
     ago = _AGO.fullmatch(text)
     return int(ago[1]) * _UNIT_MS[ago[2]] if ago else None
 
 
 def iso_ms(text: str) -> int:
-    """A time with its zone (ISO 8601), in milliseconds since the epoch; parts of one are rounded up.
+    """Parse a time with a time zone (ISO 8601) into milliseconds since the epoch.
 
-    Rounded up, because no record's timestamp lies between: what is at or after the time stays so.
+    A part of a millisecond is rounded up. This selects the same records, because timestamps are whole milliseconds.
 
     Raises:
-        ValueError: it is none, has no zone, or is before 1970.
+        ValueError: the text is not a time, has no time zone, or is before 1970.
     """
     try:
         moment = datetime.fromisoformat(text)

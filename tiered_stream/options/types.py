@@ -1,6 +1,6 @@
-"""What an option is, and what its text may be. A parser gives the value, or raises ValueError saying what it should be.
+"""The class of options, and parsers of their values. A parser raises ValueError with the right form of the value.
 
-Numbers, booleans, durations and sizes are read as Spark reads them (Scala's `toInt`, `toLong`, `toBoolean`;
+Numbers, booleans, durations and sizes are parsed as in Spark (Scala's `toInt`, `toLong`, `toBoolean`;
 `JavaUtils.timeStringAsMs`, `JavaUtils.byteStringAsBytes`).
 """
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""Of a row; the last where it is asked for."""
+"""Columns of the source's rows. `headers` is one of them only if the user wants it."""
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -43,7 +43,7 @@ _SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 
 
 class Queries(Enum):
-    """The queries that take an option."""
+    """Kind of queries that an option is for."""
 
     ALL = "all"
     STREAMING = "streaming"
@@ -52,7 +52,7 @@ class Queries(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[T]):
-    """One option. `parse` raises ValueError or ConfigurationError; `shown` is the default as the docs have it."""
+    """Declaration of an option. `parse` raises ValueError or ConfigurationError; `shown` is the default in the docs."""
 
     name: str
     parse: Callable[[str], T]
@@ -65,54 +65,57 @@ class Option(Generic[T]):
 
 
 def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries: Queries = Queries.ALL) -> Option[T]:
-    """An option whose default is what a user might have written."""
+    """Declare an option whose default is given as text, as a user would write it."""
     return Option(name, parse, parse(default), default, doc, queries)
 
 
 def optional(
     name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **marks: bool
 ) -> Option[T | None]:
-    """An option that is None where it is not given; `shown` is what that amounts to. `marks`: `secret`, `internal`."""
+    """Declare an option whose default is None. `shown` is the default in the docs; `marks` are `secret`, `internal`."""
     return Option(name, parse, None, shown, doc, queries, **marks)
 
 
 def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
-    """The options among a module's names, in the order in which they are declared."""
+    """Return the options in a module's namespace, in the order of their declarations."""
     return tuple(value for value in module.values() if isinstance(value, Option))
 
 
 class HiddenValueError(ValueError):
-    """The text itself holds a secret, so no message may repeat it."""
+    """Error for a value that contains a secret, so that no message may repeat the value."""
 
 
 def trimmed(value: str) -> str:
-    """Without the blanks around it that Java's `String.trim` takes off: control characters too, others' blanks not."""
+    """Strip blanks as Java's `String.trim` does: also ASCII control characters, but no other Unicode blanks."""
     return value.strip(_JAVA_BLANKS)
 
 
 def whole_number(value: str) -> int:
-    """As Java's `Long.parseLong` reads it, but of any size: a sign or none, digits of any script, no blanks, no `_`."""
+    """Parse a whole number as Java's `Long.parseLong` does, but with up to 4,000 digits. Raises ValueError if invalid.
+
+    A sign is optional, digits may be of any script, and blanks are not allowed.
+    """
     if not _INTEGER.fullmatch(value) or max(value) > "\uffff":
         raise ValueError("must be a whole number")
     return int(value)
 
 
 def text(value: str) -> str:
-    """Any text but the empty one."""
+    """Return the text without surrounding blanks. Raises ValueError if nothing is left."""
     if not value.strip():
         raise ValueError("must not be empty")
     return value.strip()
 
 
 def boolean(value: str) -> bool:
-    """`true` or `false`, in any case; nothing else."""
+    """Parse `true` or `false`; upper and lower case are the same."""
     if value.lower() not in ("true", "false"):
         raise ValueError("must be true or false")
     return value.lower() == "true"
 
 
 def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
-    """A parser of whole numbers within the bounds, both inclusive."""
+    """Return a parser of whole numbers from `minimum` to `maximum`, both inclusive."""
 
     def parse(value: str) -> int:
         return _within(whole_number(value), minimum, maximum)
@@ -121,7 +124,7 @@ def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
 
 
 def epoch_ms(value: str) -> int:
-    """Milliseconds since the epoch; of the negative ones Kafka takes some for other offsets, -1 for the latest."""
+    """Parse a timestamp in milliseconds since the epoch. In Kafka, some negative numbers are special: -1 is latest."""
     try:
         return integer(LONG_MIN)(trimmed(value))
     except ValueError as error:
@@ -129,9 +132,10 @@ def epoch_ms(value: str) -> int:
 
 
 def duration_ms(value: str) -> int:
-    """A duration in Spark's form: `500ms`, `30s`, `15m`, `2h`, `1d`; a bare number is milliseconds.
+    """Parse a duration in Spark's form (`500ms`, `30s`, `15m`, `2h`, `1d`) into milliseconds.
 
-    It may be negative, and is at most what 64 bits hold.
+    A number without a unit is in milliseconds. The duration may be negative. A result beyond 64 bits becomes the
+    nearest number of 64 bits.
     """
     match = _DURATION.fullmatch(trimmed(value.lower()))
     if match is None or match[2] not in _MICROSECONDS:
@@ -142,7 +146,7 @@ def duration_ms(value: str) -> int:
 
 
 def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
-    """A parser of sizes in Spark's form: `8388608`, `8m`, `8MB`; the units are powers of 1024."""
+    """Return a parser of sizes in Spark's form (`8388608`, `8m`, `8MB`) into bytes; the units are powers of 1024."""
 
     def parse(value: str) -> int:
         match = _SIZE.fullmatch(value.strip().lower())
@@ -154,7 +158,7 @@ def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """A parser of one of `words`, in any case."""
+    """Return a parser that accepts one of `words`, in any case, and returns it in lower case."""
 
     def parse(value: str) -> str:
         if value.strip().lower() not in words:
@@ -165,13 +169,13 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def choice(words: type[E]) -> Callable[[str], E]:
-    """A parser of one of the words, in any case."""
+    """Return a parser that accepts a member's word in any case, with blanks around it, and returns the member."""
     parse = one_of(*(word.value for word in words))
     return lambda value: words(parse(value))
 
 
 def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
-    """As `choice`, without blanks around it, as Spark reads its own options."""
+    """Return a parser that accepts a member's word without blanks around it, as Spark does for its own options."""
 
     def parse(value: str) -> E:
         try:
@@ -183,7 +187,7 @@ def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
 
 
 def refused(reason: str) -> Callable[[str], NoReturn]:
-    """A parser for an option that must not be set."""
+    """Return a parser that raises ValueError for every value, for an option that must not be set."""
 
     def parse(value: str) -> NoReturn:
         raise ValueError(f"is not supported: {reason}")
@@ -192,7 +196,7 @@ def refused(reason: str) -> Callable[[str], NoReturn]:
 
 
 def topics(value: str) -> tuple[str, ...]:
-    """A comma list of topics: trimmed, blanks and repetitions dropped, at least one left."""
+    """Parse a comma-separated list of topics, without blanks, empty names and duplicates; at least one must be left."""
     names = tuple(dict.fromkeys(filter(None, map(trimmed, value.split(",")))))
     if not names:
         raise ValueError("names no topic")
@@ -200,7 +204,7 @@ def topics(value: str) -> tuple[str, ...]:
 
 
 def columns(value: str) -> tuple[str, ...]:
-    """A comma list of `COLUMNS`, trimmed, each at most once."""
+    """Parse a comma-separated list of the source's columns (`COLUMNS`), each at most once."""
     names = tuple(name.strip() for name in value.split(","))
     if not set(names) <= set(COLUMNS) or len(set(names)) < len(names):
         raise ValueError(f"must name columns, each once, of {', '.join(COLUMNS)}")
@@ -208,9 +212,9 @@ def columns(value: str) -> tuple[str, ...]:
 
 
 def topic_pattern(value: str) -> str:
-    """A regular expression for topic names, trimmed and not empty.
+    """Check a regular expression for topic names, and return it without surrounding blanks.
 
-    Spark takes Java's; what Python's `re` would refuse or take in another sense is refused here.
+    Spark uses Java's expressions. An expression that Python's `re` does not accept, or reads differently, is refused.
     """
     pattern = trimmed(value)
     if not pattern:
@@ -221,7 +225,7 @@ def topic_pattern(value: str) -> str:
         raise ValueError("has a group that Java does not know, as (?P<name>…) or (?#…)")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # re's warning of Java's [a&&b]
+            warnings.simplefilter("error", FutureWarning)  # `re` warns so of Java's [a&&b]
             re.compile(pattern, re.ASCII)
     except (re.error, FutureWarning, RecursionError, OverflowError) as error:
         raise ValueError(f"is no regular expression that Java and Python read alike ({error})") from error
@@ -229,7 +233,7 @@ def topic_pattern(value: str) -> str:
 
 
 def storage_uri(value: str) -> str:
-    """`s3://bucket/prefix`, `file:///folder` or another scheme's; without credentials."""
+    """Check the URI of a storage: `s3://bucket/prefix`, `file:///folder`, or another scheme; without credentials."""
     uri, parts = _without_credentials(value)
     if not parts.scheme or "://" not in uri:
         raise ValueError("must be a URI, e.g. s3://bucket/prefix or file:///folder")
@@ -241,7 +245,7 @@ def storage_uri(value: str) -> str:
 
 
 def key_prefixes(value: str) -> tuple[str, ...]:
-    """A comma list of what object keys begin with, trimmed; each not empty."""
+    """Parse a comma-separated list of prefixes of object keys, without blanks; no prefix may be empty."""
     prefixes = tuple(prefix.strip() for prefix in value.split(","))
     if not all(prefixes):
         raise ValueError("must be prefixes of object keys, none empty: old/,older/")
@@ -249,7 +253,7 @@ def key_prefixes(value: str) -> tuple[str, ...]:
 
 
 def http_url(value: str) -> str:
-    """`http://` or `https://`, a host, perhaps a port; without credentials."""
+    """Check an `http://` or `https://` URL with a host and perhaps a port, without credentials."""
     url, parts = _without_credentials(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port_or_none(parts):
         raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
@@ -257,7 +261,7 @@ def http_url(value: str) -> str:
 
 
 def http_hosts(value: str) -> tuple[str, ...]:
-    """A comma list of hosts, each perhaps with a scheme and a port, as URLs: https where nothing is said."""
+    """Parse a comma-separated list of hosts into URLs. A host may have a scheme (default https) and a port."""
     urls = tuple(http_url(each if "://" in each else f"https://{each.strip()}") for each in text(value).split(","))
     if any((parts.path, parts.query, parts.fragment) != ("", "", "") for parts in map(urlsplit, urls)):
         raise ValueError("must be hosts, e.g. s3.example.com,*.s3.example.com:9000,http://minio:9000")
@@ -265,7 +269,7 @@ def http_hosts(value: str) -> tuple[str, ...]:
 
 
 def topic_ids(value: str) -> UUID | Mapping[str, UUID]:
-    """One topic id as Kafka prints it, or a JSON object of them by topic."""
+    """Parse one topic id as Kafka prints it, or a JSON object of topic ids by topic."""
     try:
         if not value.strip().startswith("{"):
             return uuid_from_text(value.strip())

@@ -1,4 +1,4 @@
-"""Names that nobody knows, and the known ones that were probably meant. No I/O."""
+"""Search for the known name that the user probably meant by an unknown name. No I/O."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 from tiered_stream.errors import ConfigurationError
 
 LIKENESS_OF_A_SLIP = 0.84
-"""From here on (`SequenceMatcher.ratio`) a name that nobody knows is a known one, mistyped."""
+"""Least similarity (`SequenceMatcher.ratio`) at which an unknown name counts as a mistyped known name."""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like `name`, however little."""
+    """Return the known name that is most similar to `name`, however small the similarity is."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
 
 
 def is_slip(name: str, known: str) -> bool:
-    """Whether `name` looks like `known`, mistyped."""
+    """Return whether `name` looks like `known` with a typing error."""
     return difflib.SequenceMatcher(None, name, known).ratio() >= LIKENESS_OF_A_SLIP
 
 
 def unknown_setting(name: str, known: Mapping[str, str]) -> ConfigurationError:
-    """The error for a setting that nobody knows; `known`: from names in lower case to names as they are documented."""
+    """Return the error for an unknown setting. `known` maps names in lower case to names as they are documented."""
     nearest = nearest_name(name.lower(), known)
     return ConfigurationError(f"setting {name} is unknown; the nearest known one is {known[nearest]}")

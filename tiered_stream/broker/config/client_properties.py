@@ -1,7 +1,7 @@
-"""Kafka's Java client properties, checked and turned into kafka-python's settings.
+"""Check of Kafka's Java client properties, and conversion into kafka-python's settings.
 
-Names, defaults and ranges are those of Kafka's `ConsumerConfig` and `AdminClientConfig`, so that what a user gave
-Spark's `kafka` source means the same here. What becomes of each is in `property_table`.
+Names, defaults and ranges are those of Kafka's `ConsumerConfig` and `AdminClientConfig`. So properties that a user gave
+to Spark's `kafka` source mean the same here. `property_table` lists the effect of each property.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tiered_stream.options.types import INT_MAX, LONG_MIN
 if TYPE_CHECKING:
     from tiered_stream.broker.held_login import HeldLogin
 
-_SMALLEST_RECEIVE_LIMIT = 256 << 20  # below 0x15030100, which a TLS alert reads as when taken for a length
+_SMALLEST_RECEIVE_LIMIT = 256 << 20  # less than 0x15030100, the first bytes of a TLS alert read as a length
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _DNS_LOOKUPS = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
@@ -34,10 +34,10 @@ _SERVER = re.compile(r"(?:[\w+.-]+://)?(\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):(\d{1,
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """Checked client properties. Times in milliseconds, sizes in bytes.
+    """Checked client properties. Times are in milliseconds, sizes in bytes.
 
-    `net` holds the arguments of kafka-python's KafkaConnectionManager, the password among them: it stays out of the
-    repr. `isolation_level` is None where the user left it to us.
+    `net` holds the arguments of kafka-python's KafkaConnectionManager. It may contain a password, so it is not in the
+    repr. `isolation_level` is None if the user did not set it.
     """
 
     bootstrap_servers: str
@@ -56,23 +56,23 @@ class BrokerConfig:
 
     @property
     def security(self) -> str:
-        """The protocol and mechanism in the user's own terms, for errors."""
+        """Security protocol and SASL mechanism as a user would write them, for errors."""
         mechanism = self.net.get("sasl_mechanism")
         login = f" with kafka.sasl.mechanism = {mechanism}" if mechanism else ""
         return f"kafka.security.protocol = {self.net['security_protocol']}{login}"
 
     @property
     def held_login(self) -> HeldLogin[Any] | None:
-        """The tokens of OAUTHBEARER, the credentials of AWS_MSK_IAM; None: logins need nothing that ends."""
+        """Tokens for OAUTHBEARER or credentials for AWS_MSK_IAM; None: logins need nothing that expires."""
         login: HeldLogin[Any] | None = self.net.get("sasl_oauth_token_provider")
         return login
 
     @classmethod
     def parse(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Reads Kafka client properties, named without the `kafka.` prefix.
+        """Parse and check Kafka client properties, named without the `kafka.` prefix. Warn of names without effect.
 
         Raises:
-            ConfigurationError: a value is missing, malformed, or asks for what is not supported.
+            ConfigurationError: a value is missing, malformed or not supported.
         """
         values = ConfigValues(properties)
         check_names(properties)
@@ -83,7 +83,7 @@ class BrokerConfig:
 
     @classmethod
     def read(cls, values: ConfigValues) -> BrokerConfig:
-        """What `parse` gives, of what it has checked the names of."""
+        """Parse Kafka client properties without a check of their names. Raises ConfigurationError for a wrong value."""
         level = values.word("isolation.level", ("", *(level.value for level in IsolationLevel)))
         return cls(
             bootstrap_servers=_bootstrap_servers(values),
@@ -114,7 +114,7 @@ def _bootstrap_servers(values: ConfigValues) -> str:
 
 
 def _fetch_max_bytes(values: ConfigValues) -> int:
-    """One Fetch asks for one partition, so the smaller of Kafka's two limits holds."""
+    """Return the smaller of `fetch.max.bytes` and `max.partition.fetch.bytes`: one Fetch asks for one partition."""
     whole = values.integer("fetch.max.bytes")
     partition = values.integer("max.partition.fetch.bytes")
     return min(whole, partition)
@@ -135,9 +135,9 @@ def _net_settings(values: ConfigValues) -> dict[str, Any]:
         "socket_connection_setup_timeout_max_ms": values.milliseconds("socket.connection.setup.timeout.max.ms"),
         "connections_max_idle_ms": INT_MAX if idle_ms < 0 else idle_ms,
         "socket_options": list(_socket_options(values)),
-        # A Fetch answer may exceed what was asked for by one batch.
+        # A Fetch response may be larger than requested, by one batch.
         "receive_message_max_bytes": min(INT_MAX, max(_SMALLEST_RECEIVE_LIMIT, 2 * _fetch_max_bytes(values))),
-        # kafka-python refuses a request beyond this many instead of letting it wait.
+        # kafka-python refuses further requests beyond this number; it does not let them wait.
         "max_in_flight_requests_per_connection": 1_000,
     }
     if protocol in ("SSL", "SASL_SSL"):
@@ -152,5 +152,5 @@ def _socket_options(values: ConfigValues) -> Iterable[tuple[int, int, int]]:
     yield socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
     for name, option in (("receive.buffer.bytes", socket.SO_RCVBUF), ("send.buffer.bytes", socket.SO_SNDBUF)):
         size = values.integer(name, low=-1)
-        if size > 0:  # unset: the system tunes it, which is faster than Kafka's default of 64 KiB
+        if size > 0:  # else the system tunes the buffer, which is faster than Kafka's default of 64 KiB
             yield socket.SOL_SOCKET, option, size

@@ -1,14 +1,15 @@
-"""Java's key stores of type JKS (JDK: `sun.security.provider.JavaKeyStore`), read with nothing but the password.
+"""Reader of Java's key stores of type JKS (JDK: `sun.security.provider.JavaKeyStore`).
 
-    u4 0xFEEDFEED, u4 version (1 or 2), u4 count, then so many entries, then a digest of 20 bytes
+    u4 0xFEEDFEED, u4 version (1 or 2), u4 count, then `count` entries, then a digest of 20 bytes
     entry         u4 tag, u2 length and alias, u8 date; tag 1: key, chain; tag 2: certificate
     key           u4 length, EncryptedPrivateKeyInfo (DER): SEQUENCE { AlgorithmIdentifier, OCTET STRING }
     chain         u4 count, certificates
     certificate   version 2: u2 length and type; u4 length, X.509 (DER)
-    digest        SHA-1 of the password (UTF-16), "Mighty Aphrodite" and all before the digest
+    digest        SHA-1 of the password (UTF-16), "Mighty Aphrodite" and all bytes before the digest
 
-A key (JDK: `KeyProtector`) is salt (20 bytes), the PKCS#8 key as an exclusive or with SHA-1(password, salt),
-SHA-1(password, the last of these), …, and SHA-1(password, key).
+An encrypted key (JDK: `KeyProtector`) has three parts: a salt of 20 bytes; the PKCS#8 key, xored with a sequence of
+digests; and SHA-1(password, key). The first digest is SHA-1(password, salt), each further one is
+SHA-1(password, digest before).
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ _WHITENER = b"Mighty Aphrodite"
 _U2, _U4, _U8 = Struct(">H"), Struct(">I"), Struct(">Q")
 _SEQUENCE, _OCTETS = 0x30, 0x04
 _KEY_PROTECTOR = bytes.fromhex("300e060a2b060104012a021101010500")
-"""AlgorithmIdentifier of 1.3.6.1.4.1.42.2.17.1.1, the only one that a JKS store has."""
+"""AlgorithmIdentifier of 1.3.6.1.4.1.42.2.17.1.1, the only key encryption in JKS stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class JksKey:
-    """A private key that is still encrypted, and its certificates (DER), its own first."""
+    """Private key of a JKS store, still encrypted, and its certificate chain (DER), the key's own certificate first."""
 
     alias: str
     encrypted: bytes = field(repr=False)
     chain: tuple[bytes, ...] = field(repr=False)
 
     def decrypt(self, password: str) -> bytes:
-        """The key (PKCS#8, DER).
+        """Decrypt the private key and return it (PKCS#8, DER).
 
         Raises:
-            ConfigurationError: the password is not that of the key.
+            ConfigurationError: the password is wrong.
         """
         secret, sealed = password.encode("utf-16-be", "surrogatepass"), self.encrypted
         salt, body, check = sealed[:_SALT_BYTES], sealed[_SALT_BYTES:-_DIGEST_BYTES], sealed[-_DIGEST_BYTES:]
@@ -61,17 +62,17 @@ class JksKey:
 
 @dataclass(frozen=True, slots=True)
 class JksStore:
-    """What a store holds; `certificates` (DER) are those that it says to trust."""
+    """Content of a JKS store: private keys, and trusted certificates (DER)."""
 
     keys: tuple[JksKey, ...]
     certificates: tuple[bytes, ...]
 
 
 def read_jks(data: bytes, password: str | None) -> JksStore:
-    """A store. Without a password it is not checked, as in Java.
+    """Decode a JKS store, and check its digest if a password is given. As in Java, there is no check without one.
 
     Raises:
-        ConfigurationError: the bytes are no such store, or the password is not the store's.
+        ConfigurationError: the bytes are not a JKS store, or the password is wrong.
     """
     if password is not None and not hmac.compare_digest(
         _digest(data[:-_DIGEST_BYTES], password), data[-_DIGEST_BYTES:]
@@ -119,7 +120,7 @@ def _u4(reader: Reader) -> int:
 
 
 def _sealed(info: bytes) -> bytes:
-    """The OCTET STRING of an EncryptedPrivateKeyInfo."""
+    """Return the encrypted key in an EncryptedPrivateKeyInfo (its OCTET STRING). Raises ValueError if malformed."""
     content = _der(Reader(info), _SEQUENCE)
     if content.take(len(_KEY_PROTECTOR)) != _KEY_PROTECTOR:
         raise ValueError("a private key is encrypted in another way than JKS's own")
@@ -131,7 +132,7 @@ def _sealed(info: bytes) -> bytes:
 
 
 def _der(reader: Reader, tag: int) -> Reader:
-    """The content of the next DER value, which must have this tag."""
+    """Return a reader of the next DER value's content. Raises ValueError if the value does not have this tag."""
     found, length = reader.take(2)
     if found != tag:
         raise ValueError(f"DER has the tag {found} where {tag} belongs")

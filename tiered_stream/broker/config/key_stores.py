@@ -1,4 +1,4 @@
-"""Key and trust stores in files (Kafka: `DefaultSslEngineFactory.FileBasedStore`): PEM, PKCS12 and JKS."""
+"""Reading of key and trust stores in files (Kafka: `DefaultSslEngineFactory.FileBasedStore`): PEM, PKCS12 and JKS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PEM_MARK = b"-----BEGIN"
 
 
 class StoreType(StrEnum):
-    """Java reads `JKS` and `PKCS12` by either name (its `keystore.type.compat`)."""
+    """Type of a key or trust store. Settings may name a JKS store PKCS12, or the reverse (`keystore.type.compat`)."""
 
     PEM = "PEM"
     PKCS12 = "PKCS12"
@@ -30,7 +30,7 @@ class StoreType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreFile:
-    """A store that was read. `name` is `keystore` or `truststore`."""
+    """Content of a key or trust store's file. `name` is `keystore` or `truststore`."""
 
     name: str
     location: str
@@ -39,15 +39,17 @@ class StoreFile:
     password: str | None = field(repr=False)
 
     def fault(self, why: str) -> ConfigurationError:
-        """That the store is of no use."""
+        """Return an error that names the store, and says why it cannot be used."""
         return ConfigurationError(f"kafka.ssl.{self.name}.location = {self.location!r} ({self.kind}): {why}")
 
 
 def store_file(values: ConfigValues, name: str) -> StoreFile | None:
-    """The store of `ssl.NAME.location`; None: none is given. Its content tells its type.
+    """Read the store that `ssl.NAME.location` names, and find its type from its content; None: no store is given.
+
+    `name` is `keystore` or `truststore`.
 
     Raises:
-        ConfigurationError: there is no such file, or it is not of the type that is given.
+        ConfigurationError: the file cannot be read, or does not have the type in `ssl.NAME.type`.
     """
     location, asked = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type", "").upper()
     if not location:
@@ -74,16 +76,16 @@ def store_file(values: ConfigValues, name: str) -> StoreFile | None:
 def _kind(content: bytes) -> StoreType | None:
     if content.startswith(MAGIC):
         return StoreType.JKS
-    if content[:1] == b"\x30":  # the SEQUENCE that DER begins with
+    if content[:1] == b"\x30":  # DER begins with the tag SEQUENCE
         return StoreType.PKCS12
     return StoreType.PEM if _PEM_MARK in content else None
 
 
 def trusted_certificates(store: StoreFile) -> str:
-    """The certificates (PEM) of a JKS or PKCS12 trust store.
+    """Return the certificates (PEM) of a JKS or PKCS12 trust store.
 
     Raises:
-        ConfigurationError: it cannot be opened, or has none.
+        ConfigurationError: the store cannot be opened, or has no certificates.
     """
     if store.kind is StoreType.JKS:
         found = _jks(store).certificates
@@ -97,10 +99,10 @@ def trusted_certificates(store: StoreFile) -> str:
 
 
 def private_key(store: StoreFile, values: ConfigValues) -> tuple[str, str]:
-    """The private key and its certificate chain (PEM, not encrypted) of a JKS or PKCS12 key store.
+    """Return the private key and its certificate chain (PEM, not encrypted) of a JKS or PKCS12 key store.
 
     Raises:
-        ConfigurationError: it cannot be opened, or has no such key.
+        ConfigurationError: the store cannot be opened, or does not have exactly one private key.
     """
     if store.password is None:
         raise store.fault("kafka.ssl.keystore.password is missing")
@@ -147,12 +149,12 @@ def _jks(store: StoreFile) -> JksStore:
 
 
 def _pkcs12(store: StoreFile) -> PKCS12KeyAndCertificates:
-    # Imported here: few need it.
+    # Imported here, because few users have such a store.
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
     try:
         return load_pkcs12(store.content, store.password.encode() if store.password else None)
-    except Exception as error:  # the parser raises whatever a wrong byte leads to
+    except Exception as error:  # with malformed bytes, the parser may raise any exception
         given = "is wrong" if store.password else "is missing"
         raise store.fault(
             f"it could not be opened: kafka.ssl.{store.name}.password {given}, or the file is damaged"

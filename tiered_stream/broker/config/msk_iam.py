@@ -1,7 +1,7 @@
-"""The options of `IAMLoginModule` (aws-msk-iam-auth): each is honoured, named as without effect, or refused.
+"""Options of `IAMLoginModule` (aws-msk-iam-auth): each is honoured, warned of as without effect, or refused.
 
-Every option says who logs in, or how that is found out. So an unknown option is an error, too: another identity than
-the intended one might be let in.
+The options choose the identity that logs in. So an unknown option is an error: without it, another identity than the
+intended one might log in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 _JAAS = "kafka.sasl.jaas.config"
 _SESSION_NAME = "aws-msk-iam-auth"
-"""Default of Java's module. It is fixed, because brokers refuse another principal when a session is renewed."""
+"""Default session name of Java's module. It is fixed: brokers refuse another principal when a session is renewed."""
 _OF_ROLES = (
     "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
     "awsStsRegion", "awsShouldUseFips",
@@ -30,13 +30,13 @@ _KNOWN = (
     "awsMskRegionProvider", *_NO_EFFECT,
 )  # fmt: skip
 _NAME, _LONGEST_EXTERNAL_ID = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII), 1224
-"""As STS takes them."""
+"""STS's rules for a role session's name and for the length of an external id."""
 _ARN = re.compile(r"arn:[a-z-]+:iam::\d+:role/.+")
 _MOST_RETRIES, _LONGEST_WAIT_MS = 100, 600_000
 
 
 def aws_login(options: Mapping[str, str]) -> AwsLogin:
-    """Return the logins of the identity that the login module's options name.
+    """Return the source of logins for the AWS identity that the login module's options name.
 
     Raises:
         ConfigurationError: an option is unknown, malformed, not supported, or contradicts another.

@@ -1,7 +1,7 @@
-"""Kafka's `sasl.oauthbearer.*` and `sasl.login.*` client properties: where tokens for logins come from.
+"""Sources of tokens for logins, from Kafka's `sasl.oauthbearer.*` and `sasl.login.*` client properties.
 
-As Kafka's `DefaultJwtRetriever` has it, an `http(s)` endpoint hands them out for client credentials, and a `file:`
-holds one. In place of a Java callback handler there is a Python function.
+As in Kafka's `DefaultJwtRetriever`, tokens come from an `http(s)` endpoint for client credentials, or from a `file:`
+URL. A Python function takes the place of a Java callback handler.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _CREDENTIALS = {
     "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
     "scope": "sasl.oauthbearer.scope",
 }
-"""What `sasl.jaas.config` calls them, and the properties of Kafka 4.1, which go before that."""
+"""Options in `sasl.jaas.config`, each with the property of Kafka 4.1 that takes precedence over it."""
 _EXTENSION = "extension_"
 _EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"(?!auth$)[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
 _FILE_BYTES = 1 << 20
 
 
 def login_tokens(values: ConfigValues, options: Mapping[str, str]) -> LoginTokens:
-    """The tokens for this client. `options` are those of the login module in `sasl.jaas.config`.
+    """Return the token provider of one client. `options` are the login module's options in `sasl.jaas.config`.
 
     Raises:
-        ConfigurationError: nothing says where tokens come from, or what does is malformed or incomplete.
+        ConfigurationError: no setting names a source of tokens, or the settings are malformed or incomplete.
     """
     _check_options(options)
     refresh = Refresh(
@@ -66,7 +66,7 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 
 def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Callable[[], Token]]:
-    """The setting that names it, and what hands out a token."""
+    """Return the setting that names the source of tokens, for errors, and a function that gets a new token."""
     retriever = values.text("sasl.oauthbearer.jwt.retriever.class")
     if retriever.rpartition(".")[2] not in _RETRIEVERS:
         raise ConfigurationError(
@@ -88,7 +88,13 @@ def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Call
 
 
 def _checked_url(url: str) -> tuple[str, str]:
-    """The setting as errors may show it, without a query that may be a secret; and the URL's scheme."""
+    """Check the token endpoint's URL. Return the setting for errors, without a query, and the URL's scheme.
+
+    A query may be a secret.
+
+    Raises:
+        ConfigurationError: the URL is malformed, contains a user or a password, or has another scheme.
+    """
     try:
         parts = urlsplit(url)
         hidden = parts.username is not None or parts.password is not None
@@ -129,7 +135,10 @@ def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url
 
 
 def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
-    """By the `ssl.*` options of the login module (Kafka: `JaasOptionsUtils`), not by those for brokers."""
+    """Return the token endpoint's TLS context, from the login module's `ssl.*` options (Kafka: `JaasOptionsUtils`).
+
+    The `ssl.*` properties for brokers do not count here.
+    """
     try:
         return tls_context(ConfigValues({name: each for name, each in options.items() if name.startswith("ssl.")}))
     except ConfigurationError as error:
@@ -162,7 +171,12 @@ def _callable(origin: str, name: str) -> Callable[[], Any]:
 
 
 def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
-    """What the user's function raises is not repeated: it may hold a secret."""
+    """Call the user's function and return its token. The text of its exceptions is not shown: it may hold a secret.
+
+    Raises:
+        BrokerUnavailableError: the function raised an OSError.
+        ConfigurationError: the function raised another exception, or did not return a token.
+    """
     try:
         returned = function()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Every name that a user gives is known and has an effect, or is complained of."""
+"""Checks of Kafka client properties by name: a property that is unknown or has no effect gets a warning or an error."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _OF_THE_SOURCE = {option.name.removeprefix("kafka.") for option in declared_in(v
 
 
 def check_names(properties: Mapping[str, str]) -> None:
-    """Logs each name that is unknown or has no effect here; unknown ones may be meant for a plug-in of Java's client.
+    """Log a warning for each property that is unknown or has no effect; an unknown one may be for a Java plug-in.
 
     Raises:
-        ConfigurationError: a property asks for what cannot be done here.
+        ConfigurationError: a property is not supported here.
     """
     for name in sorted(properties):
         known = CLIENT_PROPERTIES.get(name)
@@ -35,7 +35,7 @@ def check_names(properties: Mapping[str, str]) -> None:
 
 
 def warn_of_unread(given: Collection[str], read: Collection[str], security: str) -> None:
-    """Logs each honoured property that the others leave without effect, as `ssl.*` are where nobody speaks TLS."""
+    """Log a warning for each honoured property that was not read, such as `ssl.*` without TLS: it has no effect."""
     for name in sorted(set(given).difference(read)):
         known = CLIENT_PROPERTIES.get(name)
         if known is not None and known.use is Use.HONOURED:

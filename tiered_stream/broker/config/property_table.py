@@ -1,4 +1,4 @@
-"""Every property of Kafka's Java consumer and admin client (4.3), and what becomes of it here.
+"""All properties of Kafka's Java consumer and admin client (4.3): honoured, without effect, or refused.
 
 Names, defaults and meanings are those of Kafka's `ConsumerConfig`, `AdminClientConfig`, `SaslConfigs` and `SslConfigs`.
 """
@@ -13,7 +13,7 @@ from tiered_stream.options.spark_options import NOT_SUPPORTED
 
 
 class Use(Enum):
-    """What is done with a property that a user gives."""
+    """Effect of a client property that a user gives."""
 
     HONOURED = "honoured"
     NO_EFFECT = "a warning"
@@ -22,7 +22,7 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientProperty:
-    """`doc` says what an honoured property does, or why another has no effect or is refused."""
+    """Kafka client property. `doc` says what it does if it is honoured, else why it has no effect or is refused."""
 
     name: str
     use: Use
@@ -208,11 +208,11 @@ def _all() -> Iterator[ClientProperty]:
 
 
 CLIENT_PROPERTIES = {each.name: each for each in _all()}
-"""By name, without the `kafka.` prefix."""
+"""All client properties by name, without the `kafka.` prefix."""
 
 
 def render_client_properties() -> str:
-    """A Markdown table: each honoured property, then the others by what they have in common."""
+    """Return a Markdown table of all client properties: honoured ones first, then the others, grouped by reason."""
     lines = ["| Property | Default | Given, it is | Meaning |", "|---|---|---|---|"]
     for each in CLIENT_PROPERTIES.values():
         if each.use is Use.HONOURED:

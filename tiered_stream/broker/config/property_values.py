@@ -1,6 +1,6 @@
-"""Typed reading of Kafka client properties; every complaint names `kafka.<name>` and, unless secret, the value.
+"""Typed reading of Kafka client properties. Every error names `kafka.<name>` and, unless it is secret, the value.
 
-Defaults are those of `property_table`, unless the caller has another.
+A property that is not given has the default in `property_table`, unless the caller gives another default.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tiered_stream.options.types import INT_MAX, LONG_MAX, trimmed, whole_number
 
 
 class ConfigValues:
-    """Kafka client properties by name, as a user gives them: text, without the `kafka.` prefix."""
+    """Kafka client properties as a user gives them: text by name, without the `kafka.` prefix."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
         self.read: set[str] = set()
-        """The names that were asked for."""
+        """Names of all properties that were read, given or not."""
 
     def __repr__(self) -> str:
         return f"ConfigValues({', '.join(sorted(self._properties))})"
@@ -27,20 +27,20 @@ class ConfigValues:
         return name in self._properties
 
     def text(self, name: str, default: str | None = None) -> str:
-        """The value without surrounding blanks."""
+        """Return the property's value, or its default, without surrounding blanks."""
         given = self.secret(name)
         return trimmed(_default(name, default) if given is None else given)
 
     def secret(self, name: str) -> str | None:
-        """The value as it is; never to be shown."""
+        """Return the property's value unchanged, or None if it is not given. Callers must never show it."""
         self.read.add(name)
         return self._properties.get(name)
 
     def integer(self, name: str, default: int | None = None, low: int = 0, high: int = INT_MAX) -> int:
-        """A whole number from `low` to `high`.
+        """Return the property's value as a whole number from `low` to `high`.
 
         Raises:
-            ConfigurationError: it is not.
+            ConfigurationError: the value is not such a number.
         """
         value = self.text(name, None if default is None else str(default))
         try:
@@ -52,14 +52,18 @@ class ConfigValues:
         return number
 
     def milliseconds(self, name: str, low: int = 0) -> int:
-        """As `integer` where Kafka takes 64 bits; at most `INT_MAX`, which is 24 days."""
+        """Return the property's value in milliseconds. Kafka takes 64 bits; this returns at most `INT_MAX` (24 days).
+
+        Raises:
+            ConfigurationError: the value is not a whole number from `low` to 2^63 - 1.
+        """
         return min(INT_MAX, self.integer(name, low=low, high=LONG_MAX))
 
     def fraction(self, name: str, low: float, high: float) -> float:
-        """A number from `low` to `high`.
+        """Return the property's value as a number from `low` to `high`.
 
         Raises:
-            ConfigurationError: it is not.
+            ConfigurationError: the value is not such a number.
         """
         value = self.text(name)
         try:
@@ -71,18 +75,18 @@ class ConfigValues:
         return number
 
     def boolean(self, name: str) -> bool:
-        """`true` or `false` in any case, as Kafka reads it.
+        """Return whether the property is `true`; upper and lower case are the same, as in Kafka.
 
         Raises:
-            ConfigurationError: it is neither.
+            ConfigurationError: the value is neither `true` nor `false`.
         """
         return self.choice(name, ("true", "false")) == "true"
 
     def choice(self, name: str, allowed: Collection[str], default: str | None = None) -> str:
-        """One of the `allowed` words, in any case; returned as spelled in `allowed`.
+        """Return the property's value, one of the `allowed` words in any case, as it is spelled in `allowed`.
 
         Raises:
-            ConfigurationError: it is another.
+            ConfigurationError: the value is not one of the words.
         """
         value = self.text(name, default)
         for word in allowed:
@@ -91,10 +95,10 @@ class ConfigValues:
         raise self._not_one_of(name, value, allowed)
 
     def word(self, name: str, allowed: Collection[str]) -> str:
-        """One of the `allowed` words, exactly as spelled there.
+        """Return the property's value, which must be exactly one of the `allowed` words.
 
         Raises:
-            ConfigurationError: it is another.
+            ConfigurationError: the value is not one of the words.
         """
         value = self.text(name)
         if value not in allowed:

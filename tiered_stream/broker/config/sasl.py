@@ -1,7 +1,7 @@
-"""Kafka's `sasl.*` client properties as kafka-python's settings.
+"""Conversion of Kafka's `sasl.*` client properties into kafka-python's settings.
 
-`sasl.jaas.config` is one entry of JAAS (Kafka: `JaasConfig`): `<login module class> <flag> key="value" ... ;`, with the
-comments and the escapes of Java's `StreamTokenizer`. Its text is a secret: no error shows it.
+`sasl.jaas.config` is one JAAS entry (Kafka: `JaasConfig`): `<login module class> <flag> key="value" ... ;`, with the
+comments and the escapes of Java's `StreamTokenizer`. The entry is a secret: no error shows its text.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "AWS_MSK_IAM": ("",),
     "OAUTHBEARER": ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin"),
 }
-"""What the names of a login module's options begin with, of those that are looked at."""
+"""Options of login modules that have an effect, by SASL mechanism: the prefixes of their names."""
 _OF_ANOTHER_USER = {
     "principal": "get a ticket for it (kinit), and set KRB5CCNAME to where it is",
     "keyTab": "set KRB5_CLIENT_KTNAME to the file",
     "useKeyTab": "set KRB5_CLIENT_KTNAME to the file",
     "ticketCache": "set KRB5CCNAME to the file",
 }
-"""Options of Java's Kerberos login module that say who logs in, and what does the same here."""
+"""Unsupported options of Java's Kerberos login module that name the user, each with the step that replaces it."""
 _WITHOUT_JAAS = ("GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
-"""What they need may be elsewhere."""
+"""SASL mechanisms that can do without `sasl.jaas.config`."""
 _CALLBACK_HANDLERS = {
     "sasl.client.callback.handler.class": {"AWS_MSK_IAM": "IAMClientCallbackHandler"},
     "sasl.login.callback.handler.class": {"OAUTHBEARER": "OAuthBearerLoginCallbackHandler"},
@@ -57,17 +57,17 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 @dataclass(frozen=True, slots=True)
 class JaasEntry:
-    """A login module's class and its options; the options hold the password."""
+    """JAAS entry: a login module's class and options. The options may hold a password, so they are not in the repr."""
 
     login_module: str
     options: dict[str, str] = field(repr=False)
 
 
 def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
-    """What KafkaConnectionManager wants to know for the mechanism of `sasl.mechanism` (Kafka's default: GSSAPI).
+    """Return KafkaConnectionManager's settings for the mechanism in `sasl.mechanism` (Kafka's default: GSSAPI).
 
     Raises:
-        ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or not for it.
+        ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or does not fit it.
     """
     mechanism = values.choice("sasl.mechanism", _LOGIN_MODULES)
     _check_callback_handlers(values, mechanism)
@@ -75,11 +75,11 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     if mechanism == "AWS_MSK_IAM":
         if protocol != "SASL_SSL":
             raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
-        # Imported here, as the next: few need it, and what it needs.
+        # This import and the next one are here, because few users need these modules and their libraries.
         from tiered_stream.broker.config.msk_iam import aws_login
 
         entry = _jaas_entry(values, mechanism)
-        # kafka-python has no setting for it, and passes this one on to every mechanism.
+        # kafka-python has no setting for AWS logins, but passes this one to every mechanism.
         settings["sasl_oauth_token_provider"] = aws_login(entry.options if entry else {})
     elif mechanism == "OAUTHBEARER":
         from tiered_stream.broker.config.oauthbearer import login_tokens
@@ -90,14 +90,17 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
         settings["sasl_kerberos_service_name"] = _kerberos_service(values, _jaas_entry(values, mechanism))
     else:
         username, settings["sasl_plain_password"] = credentials(values, mechanism)
-        if mechanism.startswith("SCRAM"):  # RFC 5802 `saslname`; kafka-python leaves it to its caller
+        if mechanism.startswith("SCRAM"):  # RFC 5802 escapes a `saslname`; kafka-python does not
             username = username.replace("=", "=3D").replace(",", "=2C")
         settings["sasl_plain_username"] = username
     return settings
 
 
 def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
-    """Java's classes, whose work we do; by the last part of their name, as they have moved between packages."""
+    """Check that a given callback handler is a Java class that we replace. Raises ConfigurationError for other classes.
+
+    Only the last part of a class name counts, because the classes have moved between packages.
+    """
     for name, known in _CALLBACK_HANDLERS.items():
         given = values.text(name)
         if given and given.rpartition(".")[2] != known.get(mechanism):
@@ -108,10 +111,10 @@ def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
 
 
 def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
-    """The user's name and password for PLAIN or SCRAM, as `sasl.jaas.config` has them.
+    """Return the user's name and password for PLAIN or SCRAM from `sasl.jaas.config`.
 
     Raises:
-        ConfigurationError: it is missing, not for the mechanism, or lacks one of them.
+        ConfigurationError: the property is missing, is for another mechanism, or lacks the name or the password.
     """
     entry = _jaas_entry(values, mechanism)
     options = entry.options if entry else {}
@@ -124,10 +127,10 @@ def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
 
 
 def parse_jaas(text: str) -> JaasEntry:
-    """Reads one JAAS entry.
+    """Parse one JAAS entry.
 
     Raises:
-        ConfigurationError: it is not one; the message does not show it.
+        ConfigurationError: the text is not a JAAS entry. The message does not contain the text.
     """
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[-1] != (";", True) or (";", True) in tokens[:-1]:
@@ -142,7 +145,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Words, and whether each is a mark (`=` or `;` outside quotes)."""
+    """Split the text into tokens. The flag is true for a mark (`=` or `;` outside quotes), false for a word."""
     tokens, position = [], _after_space(text, 0)
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -183,7 +186,7 @@ def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
             "password there (a JAAS file of the JVM is not read)"
         )
     entry = parse_jaas(text)
-    # The class may carry another package where Kafka's client is shaded, so its last part decides.
+    # A shaded Kafka client has the class in another package, so only the last part of its name is compared.
     if entry.login_module.rpartition(".")[2] != _LOGIN_MODULES[mechanism]:
         raise ConfigurationError(
             f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {_LOGIN_MODULES[mechanism]}"

@@ -1,4 +1,4 @@
-"""Kafka's `ssl.*` client properties as an `ssl.SSLContext` (Kafka: `DefaultSslEngineFactory`)."""
+"""Conversion of Kafka's `ssl.*` client properties into an `ssl.SSLContext` (Kafka: `DefaultSslEngineFactory`)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PEM_BLOCK = re.compile(r"(-----BEGIN ([A-Z0-9 ]+)-----)([A-Za-z0-9+/=\s]+)(----
 
 
 def tls_context(values: ConfigValues) -> ssl.SSLContext:
-    """The context for connections to brokers: TLS 1.2 or newer, the broker's certificate always verified.
+    """Return the TLS context for connections to brokers: TLS 1.2 or newer, certificates always verified.
 
     Raises:
-        ConfigurationError: a store is missing or does not load, or a property asks for what OpenSSL under Python
-            cannot do.
+        ConfigurationError: a store is missing or does not load, or Python's OpenSSL does not support a property's
+            value.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     values.choice("ssl.protocol", ("TLS", *_VERSIONS))
@@ -55,7 +55,7 @@ def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
-    """Python cannot choose among the suites of TLS 1.3: all are offered, or TLS 1.3 is not spoken."""
+    """Apply `ssl.cipher.suites`. Python cannot choose suites of TLS 1.3: it offers all of them, or no TLS 1.3."""
     listed = values.text("ssl.cipher.suites")
     names = {name.strip() for name in listed.split(",") if name.strip()}
     if not names:
@@ -83,7 +83,13 @@ def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _openssl_name(suite: str) -> str:
-    """Java and the RFCs say TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 where OpenSSL says ECDHE-RSA-AES128-GCM-SHA256."""
+    """Return OpenSSL's name of a cipher suite (ECDHE-RSA-AES128-GCM-SHA256) for its name in Java and the RFCs.
+
+    The name of this suite in Java and the RFCs is TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256.
+
+    Raises:
+        ConfigurationError: the suite is unknown.
+    """
     match = _SUITE.fullmatch(suite)
     if match is None:
         raise ConfigurationError(f"kafka.ssl.cipher.suites: {suite!r} is no cipher suite that is known here")
@@ -94,10 +100,10 @@ def _openssl_name(suite: str) -> str:
 
 
 def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
-    """Trust what `ssl.truststore.*` holds, or the system's authorities where nothing is given.
+    """Let the context trust the certificates in `ssl.truststore.*`, or the system's authorities if none are given.
 
     Raises:
-        ConfigurationError: the store cannot be read, or is given twice.
+        ConfigurationError: the trust store cannot be read, or is given both as a file and as PEM text.
     """
     certificates, store = values.secret("ssl.truststore.certificates"), store_file(values, "truststore")
     if certificates and store:
@@ -118,7 +124,7 @@ def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
         raise
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigurationError(f"kafka.ssl.truststore.*: no certificates could be read: {_reason(error)}") from error
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java, whatever is in the store is trusted itself
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Java: any certificate in the store, not only roots
 
 
 def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
@@ -142,10 +148,10 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
-    """The private key and its certificate chain where they are given as PEM texts.
+    """Return the private key and certificate chain that the settings contain as PEM texts; None: there are none.
 
     Raises:
-        ConfigurationError: only one of them is given, or they are said to be of another type.
+        ConfigurationError: only one of them is given, or `ssl.keystore.type` is not PEM.
     """
     chain, key = values.secret("ssl.keystore.certificate.chain"), values.secret("ssl.keystore.key")
     if bool(chain) != bool(key):
@@ -157,10 +163,12 @@ def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
 
 
 def check_is_pem(values: ConfigValues, name: str) -> None:
-    """What is given in place can be nothing else.
+    """Check that a store whose content stands in the settings itself has the type PEM, the only one for that.
+
+    `name` is `keystore` or `truststore`.
 
     Raises:
-        ConfigurationError: the store's type says so nevertheless.
+        ConfigurationError: `ssl.NAME.type` is another type.
     """
     kind = values.text(f"ssl.{name}.type", "").upper()
     if kind not in ("", StoreType.PEM):
@@ -169,7 +177,7 @@ def check_is_pem(values: ConfigValues, name: str) -> None:
 
 @contextmanager
 def _file_of(secret: bytes) -> Iterator[str]:
-    """A path under which OpenSSL finds it: in memory where the system has such files, else readable by us alone."""
+    """Yield a path to a temporary file with the secret for OpenSSL, in memory or readable only by us."""
     if hasattr(os, "memfd_create"):
         with open(os.memfd_create("tiered-stream"), "wb") as file:
             file.write(secret)
@@ -187,7 +195,7 @@ def _given_twice(first: str, second: str) -> ConfigurationError:
 
 
 def with_line_ends(pem: str) -> str:
-    """PEM blocks in the 64-column form OpenSSL insists on; Kafka also takes them on one line."""
+    """Return PEM blocks with lines of 64 characters, as OpenSSL requires; Kafka also accepts blocks on one line."""
 
     def block(match: re.Match[str]) -> str:
         body = "".join(match[3].split())

@@ -1,6 +1,7 @@
-"""Values of Kafka's client properties that mean nothing here: what Kafka's clients refuse is refused all the same.
+"""Checks of Kafka client properties that have no effect here: values that Kafka's clients refuse are errors.
 
-Types and bounds are those of Kafka 3.9's `ConsumerConfig` and `AdminClientConfig`. Java classes are not looked for.
+Types and bounds are those of Kafka 3.9's `ConsumerConfig` and `AdminClientConfig`. Names of Java classes are not
+checked.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _NOT_EMPTY = ("group.instance.id",)
 
 
 def check_unused(values: ConfigValues) -> None:
-    """Raises ConfigurationError where a value is one that Kafka's clients do not take."""
+    """Check properties without effect. Raises ConfigurationError if Kafka's clients would refuse a value."""
     for name, (low, high) in _INTEGERS.items():
         if name in values:
             values.integer(name, low=low, high=high)
