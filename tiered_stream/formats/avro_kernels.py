@@ -33,11 +33,17 @@ SET_BOOL, SET_LONG, SET_DOUBLE, SET_BYTES, SET_DECIMAL, SET_LIST = range(11, 17)
 # elsewhere, FAIL rejects a branch that cannot be read, DONE ends the value.
 LIST, NEXT, UNION, JUMP, FAIL, DONE = range(17, 23)
 
-# Columns of the operations. A, B and C mean, by operation: LONG: whether an int is written, factor. NUMBER: whether an
-# int is written, whether the column is of floats. BYTES: whether it is text. FIXED: size. DECIMAL: precision, size or
-# -1. ENUM and UNION: position in the table, number of entries. JUMP: target. FAIL: index of the mismatch. LIST:
-# operation after the list, least size of an item, the node of a map's keys or -1. SET_...: the value's bits, or its
-# place.
+# Columns of the operations. A, B and C mean, by operation:
+#   LONG          A: whether an int is written. B: factor.
+#   NUMBER        A: whether an int is written. B: whether the column is of floats.
+#   BYTES         A: whether it is text.
+#   FIXED         A: size.
+#   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
+#   ENUM, UNION   A: position in the table. B: number of entries.
+#   LIST          A: operation after the list. B: least size of an item. C: node of a map's keys, or -1.
+#   JUMP          A: operation to continue with.
+#   FAIL          A: number of the mismatch.
+#   SET_...       A, B: the value's bits, or place and size of its bytes in the texts.
 OPERATION, NODE, A, B, C = range(5)
 
 # Columns of the stack, which has a row for each list that is being read.

@@ -36,7 +36,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One of the types in `PRIMITIVES`."""
+    """One of the types in `PRIMITIVES`, perhaps with a logical type."""
 
     kind: str
     logical: str | Decimal | None = None

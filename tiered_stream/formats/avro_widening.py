@@ -22,9 +22,9 @@ _WIDER = {
 
 
 def widened(wanted: AvroType, written: AvroType, *, types: bool = False) -> AvroType:
-    """Return the reader's schema with the fields that only the writer has added at the end of their records.
+    """Return the reader's schema plus the fields that only the writer has, nullable, at the end of their records.
 
-    With `types`, numbers for which the writer has a wider type get that type, too. Nothing else changes.
+    With `types`, a number for which the writer has a wider type gets a type that holds both. Nothing else changes.
     """
     match wanted, written:
         case Union(), _ if len(wanted.values) == 1:

@@ -15,12 +15,12 @@ _MOST_KEYS = 1 << 20
 
 
 def hash_room(maps: bool) -> np.ndarray[Any, Any]:
-    """Return the array that `has_key_twice` uses, which takes memory only when it is used.
+    """Return the array for `has_key_twice`: room for a hash table, and at its end a random seed.
 
-    It is tiny without `maps`.
+    The room takes memory only when it is used. Without `maps` there is only the seed.
     """
     room = allocate((2 * _MOST_KEYS if maps else 0) + 1, np.int64)
-    # The secret seed prevents that a sender chooses keys that collide in the hash table.
+    # A secret seed keeps senders from choosing keys that collide in the hash table.
     room[-1] = int.from_bytes(os.urandom(7))
     return room
 

@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class ByteSlices:
-    """Value i is `data[starts[i]:stops[i]]`, or null where `valid[i]` is 0."""
+    """Byte strings within one array: value i is `data[starts[i]:stops[i]]`, or null if `valid[i]` is 0."""
 
     data: Array
     starts: Array

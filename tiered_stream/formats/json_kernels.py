@@ -47,11 +47,14 @@ OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_
     13
 )
 
-# Columns of `plan`, which has a row for each node. FORM: the column's form. OPENING: a container's first byte.
-# NAME_...: place of a field's name in `names`, with its quotes. FOLLOWS: the field that came after this one last time,
-# or in an object's own row the first field; -1 if unknown. FIELDS: number of an object's fields. SCALE and MOST: a
-# decimal's scale, and the least unscaled value that is too large. For a timestamp, SCALE is 1 if the session's time
-# zone is UTC, which then holds for texts without a zone.
+# Columns of `plan`, which has a row for each node.
+#   FORM           the column's form
+#   OPENING        first byte of a container
+#   NAME_AT, _SIZE place of a field's name in `names`, with its quotes
+#   FOLLOWS        field that came after this one last time, or in an object's own row the first field; -1: unknown
+#   FIELDS         number of an object's fields
+#   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
+#   MOST           least unscaled value that is too large for a decimal
 FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, MOST = range(8)
 PLAN_COLUMNS = 8
 

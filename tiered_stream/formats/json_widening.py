@@ -50,7 +50,7 @@ class WideningJsonDecoder:
     def _needed(self, values: pa.BinaryArray, slots: Iterable[int]) -> Iterable[pa.StructType]:
         """Yield the type that each document in `slots` needs to decode, if a wider type helps.
 
-        Each type is the first type of the column, with wider types only for the document's own numbers.
+        Each type is the column's original type, with wider types only for the document's own numbers.
         """
         for slot in slots:
             document = values[slot].as_py()

@@ -22,7 +22,7 @@ _Offsets = np.ndarray[Any, Any]
 
 
 def look_within(column: pa.Array, path: FieldPath, look: Look) -> Looked:
-    """Apply `look` to the values at the end of `path`; return the new column, and a mark for each row that has one.
+    """Apply `look` to the values at `path`; return the new column, and a mark for each row with a marked value.
 
     Marks of values below a null do not count. The column itself is returned if nothing in it changed.
     """

@@ -29,12 +29,13 @@ from tiered_stream.records.compiled import Int, inlined, kernel
 
 # Codecs, by which a field's value is read.
 INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT, BYTES, TIME, MESSAGE, EMPTY = range(15)
-# How often a field occurs. ENTRY: a field of a map's entry, in which it must occur, next to no unknown field.
+# How often a field occurs. ENTRY: a field of a map's entry, which must occur, while unknown fields must not.
 ONCE, ENTRY, REPEATED, MAP = range(4)
 
-# Columns of the fields. The fields of a message follow each other, sorted by number. MISSING: the result of a missing
-# field, which is null or a message that is not plain. A and B: for an enum, the place of its numbers in the table, and
-# how many there are; for a map, A is the codec of its keys. SIZE: bytes of a number of fixed size, else 0.
+# Columns of the fields. The fields of a message follow each other, sorted by number.
+#   MISSING   what a missing field gives: null, or a message that is not plain
+#   A, B      for an enum, place of its numbers in the table, and how many there are; for a map, A: codec of its keys
+#   SIZE      bytes of a number of fixed size, else 0
 NUMBER, CODEC, WIRE, NODE, OFTEN, ONEOF, PRESENCE, MISSING, BELOW, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
 MISSING_NULL, MISSING_NOT_PLAIN = range(2)

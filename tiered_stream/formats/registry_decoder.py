@@ -48,7 +48,7 @@ class RegistryDecoder(NamingDecoder):
         """Prepare to read values as values of the schema `reader`.
 
         `referenced` are texts of schemas whose named types `reader` uses. `header` is the record header that names
-        schemas. With `evolution`, fields that only a writer's schema has are added to the type of all later values.
+        schemas. With `evolution`, the type of all later values gets the fields that only a writer's schema has.
         `column` is the type of the table's column, which may have wider types.
 
         Raises:

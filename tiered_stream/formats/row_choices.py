@@ -22,9 +22,9 @@ class SchemaIdsIn(StrEnum):
     """Place where values name their schemas (`ingest.value.schema.id.deserializer`), by Confluent's class names."""
 
     DUAL = "DualSchemaIdDeserializer"
-    """In a record header if there is one, else in front of the value."""
+    """Values name their schemas in a record header if there is one, else in front of the value."""
     PREFIX = "PrefixSchemaIdDeserializer"
-    """In front of the value."""
+    """Values name their schemas in front of the value."""
 
 
 class SubjectNames(StrEnum):

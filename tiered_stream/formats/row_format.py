@@ -45,8 +45,8 @@ class PartFormat:
     `schema` is the schema in the form that the format's decoder takes: for JSON an Arrow schema (`schema_to_text`), for
     Avro its JSON, for protobuf a descriptor set in base64, together with the wanted `message`. With `registered`, each
     value names its own schema in a registry. `schema` is then a schema that was given, or the newest schema of
-    `subject`, which is empty until the registry has been asked. `kind` is the type that the table has for the keys or
-    values, None in binary format.
+    `subject`, and '' until the registry has been asked. `kind` is the type that the table has for the keys or values,
+    None in binary format.
     """
 
     format: Format = Format.BINARY

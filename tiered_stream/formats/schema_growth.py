@@ -11,7 +11,7 @@ _GROWN = b"grown"
 
 
 def mark_grown(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with a mark: its rows have more than their table was known to have."""
+    """Return the schema with a mark: its rows have new or wider columns, which their table was not known to have."""
     return schema.with_metadata({_GROWN: b""})
 
 

@@ -71,7 +71,7 @@ def _candidates(key: str) -> Iterator[Path]:
     with suppress(RuntimeError):  # a user without a home folder
         yield user_cache_folder() / "kernels" / key
     with suppress(FileNotFoundError):  # no usable temporary folder
-        # Directly under the temporary folder only a folder's owner may replace it by another folder.
+        # Directly under the temporary folder, only a folder's owner may put another folder in its place.
         yield Path(tempfile.gettempdir()) / f"tiered_stream-{os.getuid()}-{key}"
 
 

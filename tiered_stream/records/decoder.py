@@ -37,7 +37,7 @@ Larger units save no time, and two or three units are in a worker's memory at on
 memory of a response of 16 MiB. With a target of 8 MiB only one would fit, because its last batch exceeds the target.
 """
 FEW_BATCHES, _MOST_BATCHES = 1 << 12, 1 << 16
-"""Maximum number of batches in the first list of one `_feed`, and in each further list.
+"""Maximum number of batches in the first list of one call of `_feed`, and in each further list.
 
 Each list has a fixed cost, so further lists, which only small batches need, are longer.
 """
@@ -208,7 +208,7 @@ class RecordBatchDecoder:
             del unpacked
 
     def _locate_records(self, view: memoryview, batches: Table, unpacked: Unpacked) -> int:
-        """Fill in where the next batches' records lie, up to `TARGET_BYTES`; return the number of batches."""
+        """Write into `batches` where their records lie, up to `TARGET_BYTES` of records; return how many batches."""
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & CODEC_MASK != 0):
             count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(view, run, missing)
@@ -219,15 +219,16 @@ class RecordBatchDecoder:
         return located
 
     def _locate_plain(self, view: memoryview, batches: Table, target_bytes: int) -> int:
-        """Fill in where the records of uncompressed batches lie, up to `target_bytes`; return the number of batches."""
+        """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return how many batches."""
         count = kernels.locate_records(batches, self._limits.batch_records.most, target_bytes, self._state)
         self._raise_error(view)
         return int(count)
 
     def _unpack(self, view: memoryview, batches: Table, unpacked: Unpacked, target_bytes: int) -> int:
-        """Decompress batches into `unpacked` and fill in where their records lie; return the number of batches.
+        """Decompress `batches` into `unpacked` and write into the table where their records lie.
 
-        Stops after `target_bytes`, or when `unpacked` has no room for the next batch.
+        Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns how many batches it
+        decompressed.
         """
         places: list[tuple[int, int, bool]] = []
         offset = -1
@@ -251,7 +252,10 @@ class RecordBatchDecoder:
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> int:
-        """Fill in where the messages of legacy message sets lie, up to `TARGET_BYTES`; return the number of sets."""
+        """Write into `batches`, which are legacy message sets, where their messages lie; return how many sets.
+
+        Stops after `TARGET_BYTES`, or when `unpacked` has no room for the next set.
+        """
         from tiered_stream.records.legacy import locate_messages
 
         total = 0

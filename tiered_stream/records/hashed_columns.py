@@ -2,7 +2,7 @@
 
 A row's hash is `xxhash64` over its offset and then these columns in this order. `xxhash64` skips nulls, so a key with a
 null value would have the hash of a null key with a value of the same bytes. A null mark before key and value tells the
-two apart. Null headers and an empty list of headers have the same hash, as they are the same in Kafka.
+two apart. Null headers and an empty list of headers have the same hash, because they are the same in Kafka.
 """
 
 from __future__ import annotations

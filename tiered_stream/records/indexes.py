@@ -79,9 +79,9 @@ class TimeIndex:
     offsets: Int64s
 
     def floor_offset(self, timestamp: int) -> int:
-        """Return an offset before whose batch no record has a timestamp at or after `timestamp`.
+        """Return an offset in a batch before which no record has a timestamp at or after `timestamp`.
 
-        (Kafka: `TimeIndex.lookup`.)
+        Kafka's `TimeIndex.lookup` returns the same.
         """
         entry = int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
         return int(self.offsets[entry]) if entry >= 0 else self.base_offset

@@ -226,7 +226,7 @@ def check_crcs(data: Any, batches: Any, state: Any) -> None:
 
 @kernel
 def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: Any) -> Int:
-    """Fill in where the records of uncompressed `batches` lie, up to `target_bytes`; return the number of batches."""
+    """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return the number of batches."""
     located, total, state[ERROR] = 0, np.int64(0), OK
     while located < batches.shape[0] and total < target_bytes:
         batch = batches[located]

@@ -51,7 +51,9 @@ _ADDED_OFFSET, _SET_TIMESTAMP = kernels.MAX_TIMESTAMP, kernels.BASE_TIMESTAMP
 def locate_messages(
     view: memoryview, raw: Buffer, batch: np.ndarray[Any, Any], unpacked: Unpacked, check_crc: bool, most: Limit
 ) -> bool:
-    """Fill in where the messages of the set `batch` lie, decompressed if needed; return False if `unpacked` is full.
+    """Write into `batch`, a message set, where its messages lie; if it is compressed, they lie in `unpacked`.
+
+    Returns False if `unpacked` has no room for a compressed set.
 
     Raises:
         CorruptDataError: the bytes are not a message set.
