@@ -1,4 +1,4 @@
-"""Avro values, each a datum without a header, to a column, as Spark's `from_avro` gives it."""
+"""Decoder of Avro values (datums without a header) to a column that is equal to that of Spark's `from_avro`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _POWERS = np.array([divmod(10**digits, 1 << 64) for digits in range(39)], np.uin
 
 
 class AvroDecoder:
-    """Values that are all written by one schema."""
+    """Decoder of values that were all written with one schema."""
 
     def __init__(self, schema: str, reader: str | None = None) -> None:
-        """`reader` is the schema that the column is to have, if it is another (Spark: the option `avroSchema`).
+        """Prepare to decode values of `schema`, as values of `reader` if it is given (Spark: the option `avroSchema`).
 
         Raises:
-            ConfigurationError: a schema is none, or values of the one cannot be read as the other.
-            UnsupportedDataError: no column can have such a type.
+            ConfigurationError: a schema is invalid, or values of `schema` cannot be read as values of `reader`.
+            UnsupportedDataError: no column can have the schema's type.
         """
         written = parse_avro_schema(schema)
         self._reader = AvroReader(written, written if reader is None else parse_avro_schema(reader))
@@ -41,7 +41,10 @@ class AvroDecoder:
 
 
 class AvroReader:
-    """Reads values of the schema `written` as those of `wanted`. Raises as `AvroDecoder`."""
+    """Reader of values of the schema `written` as values of `wanted`.
+
+    The constructor raises the errors of `AvroDecoder`.
+    """
 
     def __init__(self, written: AvroType, wanted: AvroType) -> None:
         self.kind = arrow_type(wanted)
@@ -70,5 +73,5 @@ def _reasons(program: AvroProgram, errors: np.ndarray[Any, Any]) -> dict[int, st
 
 
 def compile_kernels() -> None:
-    """Have what Avro needs compiled, for `tiered-stream warm`."""
+    """Compile or load the kernels that Avro needs, for `tiered-stream warm`."""
     AvroDecoder('"int"').decode(pa.scalar([b"\2"], pa.list_(pa.binary())).values)

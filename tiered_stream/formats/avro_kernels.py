@@ -1,7 +1,7 @@
-"""The compiled half of the Avro decoder: a program (`avro_program.py`) reads one value after the other into columns.
+"""Compiled half of the Avro decoder, which runs a program (`avro_program.py`) to read values into columns.
 
-A value must end where its bytes end. Every length and count is checked against the bytes that are there before it is
-used; the items of a list that take no bytes, such as nulls, are counted. A negative position is an error, negated.
+A value must end where its bytes end. Every length and count is checked against the available bytes before it is used.
+List items that take no bytes, such as nulls, are counted and limited. A negative position is a negated error code.
 """
 
 from __future__ import annotations
@@ -25,19 +25,28 @@ from tiered_stream.formats.column_kernels import (
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
 
-# Operations that read a number, bytes, or nothing (the last ones: what they write is null, a struct, or a default).
+# Operations that read a number or bytes. STRUCT, NULL and SET_... read no bytes: they write a struct, a null or a
+# default.
 BOOL, LONG, NUMBER, FLOAT, DOUBLE, BYTES, FIXED, DECIMAL, ENUM, STRUCT, NULL = range(11)
 SET_BOOL, SET_LONG, SET_DOUBLE, SET_BYTES, SET_DECIMAL, SET_LIST = range(11, 17)
-# Those that say what comes next: a list's items, up to NEXT; a union's branch; what cannot be read; the value's end.
+# Operations that decide what comes next: LIST starts a list, NEXT follows an item, UNION reads a branch, JUMP continues
+# elsewhere, FAIL rejects a branch that cannot be read, DONE ends the value.
 LIST, NEXT, UNION, JUMP, FAIL, DONE = range(17, 23)
 
-# Columns of the operations. A, B, C by operation:
-# LONG: whether an int is written, factor. NUMBER: the same, whether the column is of floats. BYTES: whether it is text.
-# FIXED: size. DECIMAL: precision, size or -1. ENUM, UNION: where in the table, how many. JUMP: where. FAIL: which one.
-# LIST: where it goes on, least size of an item, the node of a map's keys or -1. SET_...: the value's bits, or place.
+# Columns of the operations. A, B and C mean, by operation:
+#   LONG          A: whether an int is written. B: factor.
+#   NUMBER        A: whether an int is written. B: whether the column is of floats.
+#   BYTES         A: whether it is text.
+#   FIXED         A: size.
+#   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
+#   ENUM, UNION   A: position in the table. B: number of entries.
+#   LIST          A: operation after the list. B: least size of an item. C: node of a map's keys, or -1.
+#   JUMP          A: operation to continue with.
+#   FAIL          A: number of the mismatch.
+#   SET_...       A, B: the value's bits, or place and size of its bytes in the texts.
 OPERATION, NODE, A, B, C = range(5)
 
-# Columns of the stack, a row for each list that is being read.
+# Columns of the stack, which has a row for each list that is being read.
 AT, LEFT, BLOCK_END, FIRST = range(4)
 STACK_COLUMNS = 4
 
@@ -60,12 +69,12 @@ ERROR_TEXTS = {
 }
 
 MOST_EMPTY_ITEMS = 1 << 16
-"""Items without any bytes in one value."""
+"""Maximum number of list items without any bytes in one value."""
 
 
 @inlined
 def _varint(data: Any, at: Int, stop: Int) -> Any:
-    """A zigzag varint of at most 64 bits: its value and the position after it."""
+    """Read a zigzag varint of at most 64 bits; return its value and the position after it, or a negated error."""
     value, shift = np.uint64(0), np.uint64(0)
     while at < stop:
         part = np.uint64(data[at])
@@ -81,7 +90,7 @@ def _varint(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _integer(data: Any, at: Int, stop: Int, is_int: Int) -> Any:
-    """As `_varint`, of an int or a long."""
+    """Read an int (if `is_int`) or a long; return its value and the position after it, or a negated error."""
     start = at
     value, at = _varint(data, at, stop)
     if is_int and at >= 0 and (at - start > 5 or value != np.int64(np.int32(value))):
@@ -104,7 +113,7 @@ def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
-    """Four or eight bytes, little endian, or an integer that is read as one."""
+    """Append a float or a double (4 or 8 bytes, little endian), or an integer as one; return the position after it."""
     kind, node, value = operation[OPERATION], operation[NODE], 0.0
     if kind == NUMBER:
         number, at = _integer(data, at, stop, operation[A])
@@ -122,7 +131,7 @@ def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
-    """Where bytes begin and end; -1 for `size` says that it stands before them."""
+    """Return where bytes begin and end. If `size` is -1, their length is read first, at `at`."""
     if size < 0:
         size, at = _varint(data, at, stop)
         if at < 0:
@@ -145,7 +154,10 @@ def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @kernel
 def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns: Any) -> Int:
-    """A two's complement number, big endian, of any number of bytes; `powers` are those of ten, as two halves."""
+    """Append a decimal, a big-endian two's complement number of any length; return the position after it.
+
+    `powers` are the powers of ten, as upper and lower 64 bits.
+    """
     at, end = _sized(data, at, stop, operation[B])
     node = operation[NODE]
     if end < 0 or node < 0:
@@ -162,7 +174,7 @@ def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns
     if end - at >= 16 and (high ^ sign) >> np.uint64(63):
         return np.int64(-BAD_DECIMAL)
     most, other = high ^ sign, low ^ sign
-    if sign:  # of a negative number the complement is one less
+    if sign:  # a negative number's complement is its absolute value minus one
         other += np.uint64(1)
         most += np.uint64(other == 0)
     power = powers[operation[A]]
@@ -189,7 +201,10 @@ def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any,
 
 @kernel
 def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) -> Int:
-    """Begin a list's next block: `frame` gets its count, 0 after the last one, and its end where it is said."""
+    """Begin a list's next block: set its item count and its end in `frame`; return the position after the block's head.
+
+    The count is 0 after the last block. The end is -1 if the block does not state its size.
+    """
     if frame[BLOCK_END] >= 0 and frame[BLOCK_END] != at:
         return np.int64(-BAD_BLOCK)
     count, at = _varint(data, at, stop)
@@ -204,7 +219,7 @@ def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) ->
             return np.int64(-BAD_BLOCK)
         frame[BLOCK_END] = at + size
         count = -count
-    # The least integer has no negative.
+    # The smallest int64 stays negative when it is negated.
     if count < 0 or count > ((stop - at) // least if least else MOST_EMPTY_ITEMS - empty):
         return np.int64(-BAD_COUNT)
     frame[LEFT] = count
@@ -213,7 +228,7 @@ def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) ->
 
 @kernel
 def _close_list(operation: Any, columns: Any, first: Int, seen: Any) -> Int:
-    """Write a list, all items of which are there: 0 or an error."""
+    """Write a list after its last item; return 0 or an error."""
     if operation[NODE] < 0:
         return np.int64(0)
     if operation[C] >= 0 and has_key_twice(columns, operation[C], first, seen):
@@ -223,9 +238,9 @@ def _close_list(operation: Any, columns: Any, first: Int, seen: Any) -> Int:
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, here: Int, operations: Any, columns: Any, stack: Any, seen: Any) -> Any:
-    """Begin a list, or go on after an item: the position and the next operation.
+    """Begin a list, or continue it after an item; return the position and the next operation.
 
-    The stack's first row says how many lists are open, and how many items without any bytes there were.
+    The stack's first row has the number of open lists, and the number of items without any bytes so far.
     """
     depth = stack[0, AT]
     if operations[here, OPERATION] == LIST:
@@ -254,7 +269,7 @@ def _list(data: Any, at: Int, stop: Int, here: Int, operations: Any, columns: An
 
 @inlined
 def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
-    """A union's branch: the position after it and the operation that reads its value."""
+    """Read the number of a union's branch; return the position after it and the operation that reads the branch."""
     branch, at = _integer(data, at, stop, 0)
     if at < 0:
         return at, np.int64(0)
@@ -277,7 +292,7 @@ def _number(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
 
 @inlined
 def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns: Any) -> Int:
-    """Read what is no list and no union; the position after it."""
+    """Run an operation that is neither a list nor a union; return the position after the bytes that it reads."""
     _, table, texts, powers = program
     kind, node = operation[OPERATION], operation[NODE]
     if kind <= DOUBLE:
@@ -295,7 +310,7 @@ def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns
 
 @kernel
 def _set(operation: Any, texts: Any, columns: Any) -> Any:
-    """Write what takes no bytes; whether there was room."""
+    """Write a struct, a null or a default, for which no bytes are read; return whether there was room."""
     kind, node, value = operation[OPERATION], operation[NODE], operation[A]
     if kind == STRUCT:
         return append_struct(columns, node)
@@ -316,7 +331,7 @@ def _set(operation: Any, texts: Any, columns: Any) -> Any:
 
 @kernel
 def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, seen: Any) -> Any:
-    """Read one value: an error or 0, and at which operation."""
+    """Read one value by the program; return 0 or an error, and the number of the last operation."""
     operations, table, _, _ = program
     after = np.int64(0)
     stack[0, AT] = stack[0, LEFT] = 0
@@ -342,10 +357,11 @@ def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any
 
 @kernel
 def decode_values(slices: Any, program: Any, first: Int, columns: Any, stack: Any, seen: Any, errors: Any) -> Int:
-    """Append the values from the row `first` on, until there is no room for one: the row after the last.
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended value.
 
-    `slices` is (bytes, where values begin, where they end, which are not null), `program` (operations, table, texts,
-    powers of ten). A value that cannot be decoded is null, and `errors[row]` its error plus 256 times the operation.
+    `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (operations, table,
+    texts, powers of ten). A value that cannot be decoded becomes null, and `errors[row]` its error plus 256 times the
+    number of the operation.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):

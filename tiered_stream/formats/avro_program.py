@@ -1,12 +1,14 @@
-"""What a kernel does to read values of one schema as another (Avro specification 1.12, "Schema Resolution").
+"""Compiler of the program by which a kernel reads Avro values of one schema as values of another schema.
 
-A program is a table of operations, in the order in which the bytes are written. Each writes the node of a column, or
-none (-1), for what the reader does not know; then come the defaults of fields that the writer does not have. As columns
-are filled apart from each other, the order of the reader's fields does not matter.
+(Avro specification 1.12, "Schema Resolution".) A program is a table of operations, in the order in which the bytes are
+written. Each operation writes a node of a column, or no node (-1) if the reader's schema lacks the field. After the
+fields of a record come the defaults of fields that the writer's schema lacks. Columns are filled independently of each
+other, so the order of the reader's fields does not matter.
 
-What cannot be read is found here, not by the kernel. It is an error of the whole, or, in a branch of a union, of the
-values that have this branch. Logical types that differ are such an error, but for timestamps, whose units are
-converted, and for what has no logical type on one side: that is the bare number, or bytes.
+Types that cannot be read are found here, not by the kernel. They are an error of the whole schema or, in a branch of a
+union, an error of the values that have this branch. Types with different logical types cannot be read as each other,
+with two exceptions: timestamps, whose units are converted, and types of which one has no logical type, which is a plain
+number or plain bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from tiered_stream.formats.avro_types import single_type
 from tiered_stream.formats.column_builder import ColumnBuilder
 
 _MOST_OPERATIONS = 100_000
-"""Also of those that are thrown away again: a union may be tried many times."""
+"""Maximum number of operations that are emitted, with the discarded ones: a union's branch may be tried many times."""
 
 _SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
 _NULL = Primitive("null")
@@ -48,7 +50,10 @@ _NULL = Primitive("null")
 
 @dataclass(frozen=True, slots=True)
 class AvroProgram:
-    """`operations`, `table` and `texts` are the kernel's; `paths` says which field an operation is of."""
+    """Program of the kernel: `operations`, `table` and `texts`.
+
+    `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
+    """
 
     operations: np.ndarray[Any, Any]
     table: np.ndarray[Any, Any]
@@ -57,7 +62,7 @@ class AvroProgram:
     mismatches: Sequence[str]
 
     def reason(self, error: int, operation: int) -> str:
-        """Why a value could not be decoded."""
+        """Return why a value could not be decoded, from the kernel's `error` and `operation`."""
         path = self.paths[operation] or "the value"
         if error == kernels.MISMATCH:
             return f"{path}: {self.mismatches[self.operations[operation, kernels.A]]}"
@@ -65,14 +70,14 @@ class AvroProgram:
 
 
 class _MismatchError(Exception):
-    """Values of the writer's type cannot be read as the reader's."""
+    """Error of a writer's type whose values cannot be read as the reader's type."""
 
 
 def avro_program(written: AvroType, wanted: AvroType, builder: ColumnBuilder) -> AvroProgram:
-    """What reads values of the schema `written` into the builder's columns, which are of the type of `wanted`.
+    """Return the program that reads values of `written` into the builder's columns, which have the type of `wanted`.
 
     Raises:
-        ConfigurationError: the one cannot be read as the other.
+        ConfigurationError: values of `written` cannot be read as values of `wanted`.
     """
     compiler = _Compiler(builder)
     try:
@@ -106,7 +111,7 @@ class _Compiler:
         return row
 
     def read(self, written: AvroType, wanted: AvroType, node: int, path: str) -> None:
-        """Read a value into a node, or into none."""
+        """Emit the operations that read a value of `written` as `wanted` into a node. The node -1 skips the value."""
         if isinstance(written, Union):
             self._written_union(written, wanted, node, path)
             return
@@ -203,7 +208,7 @@ class _Compiler:
                 raise _mismatch(written, wanted, path)
 
     def _bytes(self, wanted: Primitive | Fixed, size: int, node: int, path: str) -> None:
-        """Bytes whose length stands before them, or, where it is not -1, is known."""
+        """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
         if isinstance(wanted.logical, Decimal):
             self.emit(kernels.DECIMAL, node, path, a=wanted.logical.precision, b=size)
         elif size >= 0:
@@ -212,7 +217,10 @@ class _Compiler:
             self.emit(kernels.BYTES, node, path, a=wanted == Primitive("string") and node >= 0)
 
     def _enum(self, written: Enum, wanted: Enum, node: int, path: str) -> None:
-        """The table has, by symbol, where its text is and how long it is; -1 for what the reader does not know."""
+        """Emit the operation that reads an enum, and add its symbols to the table.
+
+        The table has position and length of each symbol's text, and (-1, 0) for a symbol that the reader does not know.
+        """
         self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(written.symbols))
         for symbol in written.symbols:
             known = symbol if symbol in wanted.symbols else wanted.default
@@ -246,7 +254,7 @@ class _Compiler:
             self._constant(field.type, field.default, node, path)
 
     def _constant(self, wanted: AvroType, value: Any, node: int, path: str) -> None:
-        """Write a default, which is JSON (Avro specification, "Complex Types, Records")."""
+        """Emit the operations that write a default, which is JSON (Avro specification, "Complex Types, Records")."""
         match wanted, value:
             case Union(), _:
                 self._constant_of_union(wanted, value, node, path)
@@ -314,7 +322,7 @@ class _Compiler:
         self.emit(kernels.SET_LIST, node, path)
 
     def _constant_of_union(self, wanted: Union, value: Any, node: int, path: str) -> None:
-        """A default is of the first branch (since Avro 1.12 of any) that it fits."""
+        """Emit a union's default as a value of the first branch that it fits; since Avro 1.12 it may fit any branch."""
         start = len(self.operations)
         for branch in wanted.branches:
             with suppress(_MismatchError):
@@ -333,7 +341,7 @@ class _Compiler:
 
 
 def _candidates(written: AvroType, branches: Sequence[AvroType]) -> Iterator[int]:
-    """Branches to try, in Avro's order: the same type or name, then what has the same form, then wider numbers."""
+    """Yield the positions of the branches to try: first the same type or name, then all branches in order."""
     name = getattr(written, "name", None)
     if isinstance(written, Primitive):
         yield from (at for at, each in enumerate(branches)
@@ -345,7 +353,7 @@ def _candidates(written: AvroType, branches: Sequence[AvroType]) -> Iterator[int
 
 
 def _factor(written: Primitive, wanted: Primitive) -> int:
-    """Columns of timestamps are in microseconds."""
+    """Return the factor that converts a timestamp into microseconds, the unit of columns, or 1 for other types."""
     return 1000 if wanted.logical is not None and str(written.logical or wanted.logical).endswith("millis") else 1
 
 
@@ -359,7 +367,7 @@ def _check_logical(written: Primitive | Fixed, wanted: Primitive | Fixed, path: 
 
 
 def _least_size(node: AvroType) -> int:
-    """The fewest bytes that a value takes."""
+    """Return the minimum number of bytes that a value of a type takes."""
     match node:
         case Primitive():
             return {"null": 0, "float": 4, "double": 8}.get(node.kind, 1)

@@ -1,6 +1,6 @@
-"""Avro's schemas, from their JSON (Avro specification 1.12, "Schema Declaration") to a checked tree.
+"""Parser of Avro schemas (Avro specification 1.12, "Schema Declaration"), from JSON to a checked tree of types.
 
-A tree has no cycles, and is small when written out: a named type that is used twice is one object, but counts twice.
+The tree has no cycles, and its size is limited: a named type that is used twice is one object, but counts twice.
 """
 
 from __future__ import annotations
@@ -14,18 +14,21 @@ import orjson
 from tiered_stream.errors import ConfigurationError
 
 MOST_TEXT, MOST_NODES, MOST_DEPTH = 4 << 20, 10_000, 64
-"""The limits of a schema: bytes of its text, types in it, and how deep they nest."""
+"""Limits of a schema: characters of its text, number of types in it, and levels of nesting."""
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NUMBERS = {"int": ("date",), "long": tuple(f"{local}timestamp-{unit}" for local in ("", "local-")
                                            for unit in ("millis", "micros"))}  # fmt: skip
-"""The logical types of numbers that Spark knows; it ignores all others, as Avro asks."""
+"""Logical types of numbers that Spark knows, by Avro type.
+
+Spark ignores all others, as the Avro specification requires.
+"""
 NO_DEFAULT = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Decimal:
-    """The logical type `decimal`."""
+    """Logical type `decimal`."""
 
     precision: int
     scale: int
@@ -33,7 +36,7 @@ class Decimal:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One of `PRIMITIVES`."""
+    """One of the types in `PRIMITIVES`, perhaps with a logical type."""
 
     kind: str
     logical: str | Decimal | None = None
@@ -41,19 +44,22 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What records, enums and fixed types have: a full name, and the full names that they had before."""
+    """Common part of records, enums and fixed types: the full name, and the full names that the type had before."""
 
     name: str
     aliases: tuple[str, ...]
 
     def is_called(self, written: Named) -> bool:
-        """Whether values of `written` may be read as this: by the last part of its name, or by an alias."""
+        """Return whether values of the type `written` may be read as this type.
+
+        The last parts of both names must be equal, or this type must have the name of `written` as an alias.
+        """
         return _last(written.name) == _last(self.name) or written.name in self.aliases
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed(Named):
-    """`size` bytes."""
+    """Type of values that have `size` bytes."""
 
     size: int
     logical: Decimal | None
@@ -61,7 +67,7 @@ class Fixed(Named):
 
 @dataclass(frozen=True, slots=True)
 class Enum(Named):
-    """One of `symbols`; `default` is for symbols that a reader does not know."""
+    """Type of values that are one of `symbols`. `default` stands for symbols that a reader does not know."""
 
     symbols: tuple[str, ...]
     default: str | None
@@ -69,7 +75,7 @@ class Enum(Named):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A record's field; `default` is JSON, or NO_DEFAULT."""
+    """Field of a record. `default` is JSON, or NO_DEFAULT."""
 
     name: str
     aliases: tuple[str, ...]
@@ -79,28 +85,28 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Record(Named):
-    """Fields in the order in which they are written."""
+    """Type of values that have fields, in the order in which they are written."""
 
     fields: tuple[Field, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Any number of items."""
+    """Type of lists with any number of items."""
 
     items: AvroType
 
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Values by their string keys."""
+    """Type of maps whose keys are strings."""
 
     values: AvroType
 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """A value of one of the branches."""
+    """Type of values that belong to one of several branches."""
 
     branches: tuple[AvroType, ...]
 
@@ -110,7 +116,7 @@ class Union:
 
     @property
     def values(self) -> tuple[AvroType, ...]:
-        """The branches that are not null."""
+        """Return the branches that are not null."""
         return tuple(each for each in self.branches if each != Primitive("null"))
 
 
@@ -118,10 +124,10 @@ AvroType = Primitive | Fixed | Enum | Record | Array | Map | Union
 
 
 def parse_avro_schema(text: str, referenced: Sequence[str] = ()) -> AvroType:
-    """The tree of a schema, which may use the named types of those `referenced`.
+    """Return the tree of a schema, which may use the named types of the schemas in `referenced`.
 
     Raises:
-        ConfigurationError: it is no Avro schema, it is recursive, or too large.
+        ConfigurationError: a text is not an Avro schema, or the schema is recursive or too large.
     """
     parser = _Parser()
     for each in (*referenced, text):
@@ -152,7 +158,7 @@ def _check_size(root: AvroType) -> None:
 
 
 def children(node: AvroType) -> Iterator[AvroType]:
-    """The types right below one."""
+    """Yield the types directly below a type."""
     match node:
         case Record():
             yield from (field.type for field in node.fields)
@@ -165,7 +171,10 @@ def children(node: AvroType) -> Iterator[AvroType]:
 
 
 def field_sources(wanted: Record, written: Record) -> dict[str, str]:
-    """Which of a writer's fields each of a reader's is read from: that of its name, else one that has its alias."""
+    """Return the writer's field from which each of the reader's fields is read, by the reader's field name.
+
+    A reader's field is read from the field with its name, else from a field that has one of its aliases as name.
+    """
     left = {field.name for field in written.fields}
     sources = {field.name: field.name for field in wanted.fields if field.name in left}
     left -= set(sources)
@@ -178,7 +187,7 @@ def field_sources(wanted: Record, written: Record) -> dict[str, str]:
 
 
 class _Parser:
-    """Parses one schema after the other; each knows the names of those before. `where` is for errors."""
+    """Parser of one schema after the other, which knows the named types of earlier schemas. `where` is for errors."""
 
     def __init__(self) -> None:
         self._names: dict[str, AvroType | None] = {}
@@ -232,7 +241,7 @@ class _Parser:
         return Union(branches)
 
     def _name(self, found: dict[str, Any], namespace: str, where: str) -> tuple[str, tuple[str, ...], str]:
-        """A definition's full name and aliases, and the namespace within it."""
+        """Return a definition's full name, its aliases, and the namespace within the definition."""
         name, own, aliases = found.get("name"), found.get("namespace"), found.get("aliases", [])
         own = namespace if own is None else own
         if not isinstance(own, str):
@@ -303,7 +312,10 @@ def _last(name: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Whether a type or a field may have the name: other readers take hyphens, and do not check namespaces at all."""
+    """Return whether a type or a field may have the name. Hyphens are allowed, as in other readers.
+
+    Namespaces are not checked, as in other readers.
+    """
     return name.replace("-", "_").isidentifier()
 
 
@@ -315,7 +327,10 @@ def _logical(kind: str, found: dict[str, Any]) -> str | Decimal | None:
 
 
 def _decimal(found: dict[str, Any], size: int | None) -> Decimal | None:
-    """A decimal that can be; Avro takes what cannot for bytes (`LogicalTypes.fromSchemaIgnoreInvalid`)."""
+    """Return the decimal type of a definition, or None if the definition is not a valid decimal.
+
+    Avro reads values of an invalid decimal as bytes (`LogicalTypes.fromSchemaIgnoreInvalid`).
+    """
     precision, scale = found.get("precision"), found.get("scale", 0)
     if found.get("logicalType") != "decimal" or type(precision) is not int or type(scale) is not int:
         return None

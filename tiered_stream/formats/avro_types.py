@@ -1,7 +1,8 @@
-"""Which Arrow type an Avro schema gets: that of Spark's `from_avro` (Spark: `SchemaConverters.toSqlType`).
+"""Arrow types of Avro schemas, equal to the types of Spark's `from_avro` (Spark: `SchemaConverters.toSqlType`).
 
-Everything is nullable, as in its mode PERMISSIVE. Unions of null and one type are that type; int and long are a long,
-float and double a double; other unions are a struct of `member0`, `member1` and so on, one of which is not null.
+All columns are nullable, as in Spark's mode PERMISSIVE. A union of null and one type becomes that type. A union of int
+and long becomes a long, a union of float and double a double. Any other union becomes a struct of `member0`, `member1`
+and so on, one of which is not null.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "d
 
 
 def arrow_type(node: AvroType) -> pa.DataType:
-    """The type of a column for values of a schema."""
+    """Return the Arrow type of a column for values of a schema."""
     match node:
         case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
             return pa.decimal128(decimal.precision, decimal.scale)
@@ -49,12 +50,12 @@ def arrow_type(node: AvroType) -> pa.DataType:
 
 
 def member_fields(union: Union) -> list[pa.Field]:
-    """The fields of the struct that a union becomes, by its branches that are not null."""
+    """Return the fields of the struct that a union becomes, one for each branch that is not null."""
     return [pa.field(f"member{at}", arrow_type(each)) for at, each in enumerate(union.values)]
 
 
 def single_type(union: Union) -> AvroType | None:
-    """The one type that a union's values have in a column, None when it takes a struct."""
+    """Return the one type that a union's values have in a column, or None if the union becomes a struct."""
     values = union.values
     kinds = frozenset(each.kind for each in values if isinstance(each, Primitive))
     match len(values):

@@ -1,4 +1,4 @@
-"""A reader's schema that grows with those of its writers: by fields that may be null, and by wider types of numbers."""
+"""Growth of a reader's Avro schema with the schemas of its writers: new nullable fields, and wider types of numbers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _WIDER = {
     ("int", "double"): _DOUBLE,
     ("float", "double"): _DOUBLE,
 }
-"""By what is wanted and what is written: what takes the values of both, all of them exactly."""
+"""Type that holds all values of two types exactly, by the wanted and the written type."""
 
 
 def widened(wanted: AvroType, written: AvroType, *, types: bool = False) -> AvroType:
-    """The reader's schema with the fields that a writer has more, at the end of their records; nothing else changes.
+    """Return the reader's schema plus the fields that only the writer has, nullable, at the end of their records.
 
-    `types`: and with wider numbers, where the writer has wider ones.
+    With `types`, a number for which the writer has a wider type gets a type that holds both. Nothing else changes.
     """
     match wanted, written:
         case Union(), _ if len(wanted.values) == 1:
@@ -43,7 +43,7 @@ def widened(wanted: AvroType, written: AvroType, *, types: bool = False) -> Avro
 
 
 def raised(wanted: AvroType, column: pa.DataType) -> AvroType:
-    """The reader's schema with the numbers of a column that has wider ones: what fits no column is then told early."""
+    """Return the reader's schema with a column's wider number types, so that values that cannot fit are found early."""
     match wanted:
         case Union() if len(wanted.values) == 1:
             return _in_union(wanted, raised(wanted.values[0], column))
@@ -64,7 +64,7 @@ def raised(wanted: AvroType, column: pa.DataType) -> AvroType:
 
 
 def _in_union(of: Union, inner: AvroType) -> Union:
-    """The union, of null and one type, with another in that one's place."""
+    """Return a union of null and one type with `inner` in place of that type."""
     return Union(tuple(each if each == _NULL else inner for each in of.branches))
 
 
@@ -75,7 +75,7 @@ def _wider_record(wanted: Record, written: Record, *, types: bool) -> Record:
         replace(field, type=widened(field.type, kinds[field.name], types=types)) if field.name in kinds else field
         for field in wanted.fields
     ]
-    # The fields that are left are new; Delta's names of columns have no case.
+    # The remaining fields are new. Delta's column names are not case-sensitive.
     names = {field.name.lower() for field in known}
     more = (field for field in fields.values() if field.name.lower() not in names)
     new = [Field(field.name, (), _nullable(field.type), None) for field in more]

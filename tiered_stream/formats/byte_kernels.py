@@ -1,4 +1,4 @@
-"""What kernels of several formats do with bytes: texts, floating point numbers, keys of maps."""
+"""Kernels for bytes that several formats use: texts, floating-point numbers, keys of maps."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ _MOST_KEYS = 1 << 20
 
 
 def hash_room(maps: bool) -> np.ndarray[Any, Any]:
-    """Room for `has_key_twice`, which takes memory when it is used; without `maps` it never is."""
+    """Return the array for `has_key_twice`: room for a hash table, and at its end a random seed.
+
+    The room takes memory only when it is used. Without `maps` there is only the seed.
+    """
     room = allocate((2 * _MOST_KEYS if maps else 0) + 1, np.int64)
-    # No stranger knows which keys lie side by side in the table.
+    # A secret seed keeps senders from choosing keys that collide in the hash table.
     room[-1] = int.from_bytes(os.urandom(7))
     return room
 
 
 @inlined
 def is_utf8(data: Any, at: Int, stop: Int) -> Any:
-    """Whether the bytes are UTF-8, without surrogates and overlong forms."""
+    """Return whether the bytes are UTF-8, without surrogates and overlong forms."""
     while at < stop:
         first = np.int64(data[at])
         if first < 0x80:
@@ -67,7 +70,7 @@ def float_at(data: Any, at: Int) -> Any:
 
 @kernel
 def _key(columns: Any, node: Int, slot: Int) -> Any:
-    """Where a key is in memory, and how long it is."""
+    """Return where a key is in memory, and its length in bytes."""
     nodes, _, ints, _, _ = columns
     ends = nodes[node, VALUES_AT] + slot
     return nodes[node, BYTES_AT] + ints[ends], np.int64(ints[ends + 1] - ints[ends])
@@ -91,9 +94,9 @@ def _hash_place(memory: Any, at: Int, size: Int, seed: Int) -> Int:
 
 @kernel
 def has_key_twice(columns: Any, node: Int, first: Int, seen: Any) -> Any:
-    """Whether two of the keys from the slot `first` on are the same, or are too many.
+    """Return whether two of the keys from the slot `first` on are equal, or whether the keys are too many to check.
 
-    `seen` is room for a hash table of their slots, then its seed.
+    `seen` has room for a hash table of slots, and after it the seed of the hash.
     """
     last, size = columns[0][node, SLOTS], 4
     if last - first < 2:

@@ -1,4 +1,4 @@
-"""Values as the kernels take them: where each begins and ends in one piece of memory."""
+"""Values in the form that the kernels take: one array of bytes, and where each value begins and ends in it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class ByteSlices:
-    """Value i is `data[starts[i]:stops[i]]`, or null where `valid[i]` is 0."""
+    """Byte strings within one array: value i is `data[starts[i]:stops[i]]`, or null if `valid[i]` is 0."""
 
     data: Array
     starts: Array
@@ -33,22 +33,25 @@ class ByteSlices:
         return len(self.starts)
 
     def take(self, rows: Array) -> ByteSlices:
-        """Some of the values."""
+        """Return the values at the positions `rows`."""
         return ByteSlices(self.data, self.starts[rows], self.stops[rows], self.valid[rows])
 
     def after(self, sizes: Array | int) -> ByteSlices:
-        """The values without their first bytes, which are there, or the value is null."""
+        """Return the values without their first `sizes` bytes.
+
+        All values that are not null must have that many bytes.
+        """
         return ByteSlices(self.data, (self.starts + sizes).astype(np.int32), self.stops, self.valid)
 
     def only(self, rows: Array) -> ByteSlices:
-        """The same values, all others being null; `rows` has a flag for each."""
+        """Return the values with null in place of each value whose flag in `rows` is 0."""
         return ByteSlices(self.data, self.starts, self.stops, (self.valid * rows).astype(np.uint8))
 
     def value(self, row: int) -> bytes:
         return self.data[self.starts[row] : self.stops[row]].tobytes()
 
     def kernel_arguments(self) -> tuple[Array, ...]:
-        """Arrays that are not written to: for others a kernel would be compiled once more."""
+        """Return read-only views of the arrays, because a kernel would be compiled again for writable arrays."""
         return tuple(map(_read_only, (self.data, self.starts, self.stops, self.valid)))
 
 

@@ -1,4 +1,4 @@
-"""Columns that kernels write: a schema as their table of nodes, room for the rows, and what was written as Arrow."""
+"""Columns that kernels write: a schema as a table of nodes, memory for the rows, and the conversion to Arrow."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tiered_stream.records.memory import allocate
 Columns = tuple[np.ndarray[Any, Any], ...]
 
 MOST_MEMORY = 1 << 30
-"""Bytes of the columns that are written at once; a row that takes more is none."""
+"""Maximum number of bytes in columns that are written at once. A row that needs more by itself becomes null."""
 TOO_LARGE = "the value takes too much memory"
-"""The reason of such a row."""
+"""Reason of a row that needs more than `MOST_MEMORY` by itself."""
 _MOST_SLOTS = 2**31 - 2  # Arrow's offsets are int32
 
 _SLOT_SIZES = {
@@ -34,7 +34,7 @@ _SIMPLE_KINDS: dict[pa.DataType, int] = {
 
 
 def node_kind(kind: pa.DataType) -> int:
-    """What a column's slots are. Raises UnsupportedDataError: no kernel writes such columns."""
+    """Return the kind of a column's slots. Raises UnsupportedDataError if kernels cannot write such columns."""
     if kind in _SIMPLE_KINDS:
         return _SIMPLE_KINDS[kind]
     if types.is_signed_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind) or types.is_duration(kind):
@@ -49,7 +49,7 @@ def node_kind(kind: pa.DataType) -> int:
 
 
 def children(kind: pa.DataType) -> list[pa.Field]:
-    """The fields below a type; of a map one, the entries, which are a struct of key and value."""
+    """Return the fields below a type. A map has one field, the entries, which are a struct of key and value."""
     if types.is_struct(kind):
         return [kind.field(at) for at in range(kind.num_fields)]
     if types.is_map(kind):
@@ -58,7 +58,7 @@ def children(kind: pa.DataType) -> list[pa.Field]:
 
 
 def _preorder(field: pa.Field, parent: int = -1, at: int = 0) -> Iterator[tuple[pa.Field, int, int]]:
-    """The nodes of a column, each (field, parent, where the next sibling is), from node `at` on."""
+    """Yield the nodes of a column in preorder, from node `at` on, as (field, parent node, node of the next sibling)."""
     below: list[tuple[pa.Field, int, int]] = []
     end = at + 1
     for child in children(field.type):
@@ -79,17 +79,17 @@ def _node_table(nodes: list[tuple[pa.Field, int, int]]) -> np.ndarray[Any, Any]:
 
 
 class ColumnBuilder:
-    """Columns of one type, built batch after batch. It remembers how much room the rows of a batch took."""
+    """Builder of columns of one type, batch after batch. It remembers how much room the rows of a batch took."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.fields = list(_preorder(pa.field("", kind)))
-        """Of each node: its field, its parent, and where its next sibling is."""
+        """Field, parent node and node of the next sibling, by node."""
         self._table = _node_table(self.fields)
         kinds = self._table[:, kernels.KIND]
         self._slot_sizes = np.array([_SLOT_SIZES[each] for each in kinds], np.int64)
         self._has_ends = (kinds == kernels.BYTES) | (kinds == kernels.LIST)
-        # How many slots and bytes a row takes; below lists a guess, and so are the bytes.
+        # Slots and bytes that a row takes. All bytes, and slots below lists, are guesses.
         self._slots = np.where(_is_below_list(self._table), 4.0, 1.0)
         self._bytes = np.where(kinds == kernels.BYTES, 24.0, 0.0)
         self._is_guess = self._slots > 1
@@ -99,10 +99,10 @@ class ColumnBuilder:
         return any(pa.types.is_map(field.type) for field, _, _ in self.fields)
 
     def build(self, rows: int, write: Callable[[Columns, int], int]) -> tuple[pa.Array, list[int]]:
-        """The column of `rows` rows, and those of them that are null because one alone takes too much memory.
+        """Return the column of `rows` rows, and the rows that are null because a single one takes too much memory.
 
-        `write(columns, row)` appends the rows from `row` on, until `rows` or until there is no room for the next one,
-        and returns the row after the last that it appended. It is called again, with empty columns, for the others.
+        `write(columns, row)` appends the rows from `row` on, until `rows` or until there is no room for the next row,
+        and returns the row after the last appended row. It is called again, with empty columns, for the remaining rows.
         """
         built, too_large, row = [], [], 0
         while row < rows:
@@ -123,7 +123,7 @@ class ColumnBuilder:
         return pa.concat_arrays(built or [pa.nulls(0, self.kind)]), too_large
 
     def _columns_of(self, rows: int) -> Columns:
-        """Empty columns for so many rows, or as many as there may be at once."""
+        """Return empty columns for `rows` rows, or for as many rows as the limits of memory and slots allow."""
         memory = (self._slots * (self._slot_sizes + 1) + self._bytes).sum()
         most = min(_MOST_SLOTS / max(self._slots.max(), self._bytes.max()), MOST_MEMORY / memory)
         rows = max(1, min(rows, int(most)))
@@ -132,7 +132,10 @@ class ColumnBuilder:
         return self._allocate(slots, sizes)
 
     def _row_alone(self, write: Callable[[Columns, int], int], row: int) -> pa.Array | None:
-        """One row, with more and more room; None when it takes too much. It depends on nothing but the row."""
+        """Return the column of one row, tried with more and more room, or None if the row takes too much memory.
+
+        The result depends on nothing but the row.
+        """
         slots = np.where(self._is_guess, 1 << 10, 1)
         sizes = np.where(self._bytes > 0, 1 << 16, 0)
         while slots.max() < _MOST_SLOTS and sizes.max() < _MOST_SLOTS and self._memory(slots, sizes) <= MOST_MEMORY:
@@ -173,7 +176,10 @@ class ColumnBuilder:
         self._bytes[texts] = np.maximum(sizes, self._bytes[texts] * more[texts])
 
     def _array(self, columns: Columns, node: int = 0) -> pa.Array:
-        """What was written as Arrow's arrays, which hold the memory; only what is narrower there is copied."""
+        """Return what was written to a node as an Arrow array that holds the memory.
+
+        Only narrower types and bits are copied.
+        """
         nodes, memory, ints, longs, doubles = columns
         kind, slots = self.fields[node][0].type, int(nodes[node, kernels.SLOTS])
         at, bytes_at = int(nodes[node, kernels.VALUES_AT]), int(nodes[node, kernels.BYTES_AT])
@@ -200,7 +206,7 @@ class ColumnBuilder:
         return pa.Array.from_buffers(kind, slots, buffers, nulls, children=below)
 
     def children(self, node: int) -> Iterator[int]:
-        """The nodes right below one, of a list its one child."""
+        """Yield the nodes directly below a node. A list has one child."""
         child, end = node + 1, self.fields[node][2]
         while child < end:
             yield child

@@ -1,19 +1,20 @@
-"""How compiled decoders write columns of any nesting: a table of nodes, and one piece of memory that Arrow takes over.
+"""Kernels by which compiled decoders write columns of any nesting into one piece of memory that Arrow takes over.
 
-A schema is its nodes in preorder: the root struct is node 0, a node's first child the next one, and its next sibling is
-at `nodes[node, END]`. A LIST has one child; a map is a LIST whose child is a STRUCT of key and value, as in Arrow.
+A schema is a table of its nodes in preorder. The root struct is node 0, a node's first child is the next node, and its
+next sibling is at `nodes[node, END]`. A LIST has one child. A map is a LIST whose child is a STRUCT of key and value,
+as in Arrow.
 
 `columns` is (nodes, bytes, ints, longs, doubles): the table, and one memory seen as uint8, int32, int64 and float64.
-Each node has slots, and `append_...` writes its next one; every function answers False, and has written nothing, where
-there is no room. A kernel writes one row after the other:
+Each node has slots, and `append_...` writes the node's next slot. Every function returns False if there is no room. A
+kernel writes one row after the other:
 
     a STRUCT's slot, then one slot of each of its children (in any order);
-    a LIST's elements, each a slot of its child, then the slot of the LIST itself, which takes all that came since its
-    last slot;
-    `append_null` for what is null or missing: it writes the slots below a STRUCT, too.
+    a LIST's elements, each a slot of its child, then the slot of the LIST itself, which holds all elements since the
+    LIST's last slot;
+    `append_null` for a null or a missing value: for a STRUCT it also writes the slots below.
 
-Where a row cannot be finished, `truncate` takes back everything after the first `rows` rows, whatever it is: the kernel
-then writes a null row, or stops there because there was no room (`ColumnBuilder` makes room and calls it again).
+If a row cannot be finished, `truncate` removes everything after the first `rows` rows. The kernel then writes a null
+row, or stops there because there was no room (`ColumnBuilder` makes room and calls it again).
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ import numpy as np
 from tiered_stream.records.compiled import Int, inlined, kernel
 from tiered_stream.records.intrinsics import copy_bytes
 
-# What a node's slots are: nothing, a byte, 8 bytes, 16 bytes, bytes of any number, or further nodes.
+# Kinds of nodes. A slot holds nothing, 1 byte, 8 bytes (LONG, DOUBLE), 16 bytes, any number of bytes, or further nodes.
 NULL, BOOL, LONG, DOUBLE, DECIMAL, BYTES, STRUCT, LIST = range(8)
 
-# Columns of `nodes`. LOW and HIGH: the least and the greatest integer of a LONG's type (8 to 64 bits).
+# Columns of `nodes`. LOW and HIGH are the lowest and the highest integer of a LONG's type (8 to 64 bits).
 KIND, PARENT, END, LOW, HIGH = range(5)
-# How many slots there are, and how many there is room for; for how many bytes of a BYTES; whether either was too few.
+# Number of slots, maximum number of slots, maximum bytes of a BYTES node, and whether either maximum was too low.
 SLOTS, MOST_SLOTS, MOST_BYTES, LACKS = range(5, 9)
-# Where in memory a node's validity is (a byte a slot), its values (in units of their size) and its bytes.
+# Places in memory of a node's validity (a byte a slot), its values (in units of their size) and its bytes.
 VALID_AT, VALUES_AT, BYTES_AT = range(9, 12)
 NODE_COLUMNS = 12
 
 
 @inlined
 def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
-    """Takes the node's next slot, which is then no null; -1 where there is no room."""
+    """Take the node's next slot and mark it as not null; return -1 if there is no room."""
     slot = nodes[node, SLOTS]
     if slot >= nodes[node, MOST_SLOTS]:
         nodes[node, LACKS] = 1
@@ -51,7 +52,7 @@ def _next_slot(nodes: Any, memory: Any, node: Int) -> Any:
 
 @inlined
 def append_long(columns: Any, node: Int, value: Int) -> Any:
-    """An integer, a date in days, a timestamp in its unit: the caller has compared it with LOW and HIGH."""
+    """Append an integer, a date in days, or a timestamp in its unit. The caller has compared it with LOW and HIGH."""
     nodes, memory, _, longs, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -62,7 +63,7 @@ def append_long(columns: Any, node: Int, value: Int) -> Any:
 
 @inlined
 def append_double(columns: Any, node: Int, value: Any) -> Any:
-    """A double; of a float column one that a float holds exactly."""
+    """Append a double. For a float column, the value must be one that a float holds exactly."""
     nodes, memory, _, _, doubles = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -83,7 +84,7 @@ def append_bool(columns: Any, node: Int, value: Any) -> Any:
 
 @inlined
 def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
-    """The unscaled value's 128 bits; the caller has compared it with the precision."""
+    """Append a decimal, given by the 128 bits of its unscaled value. The caller has checked its precision."""
     nodes, memory, _, longs, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -95,7 +96,7 @@ def append_decimal(columns: Any, node: Int, high: Int, low: Any) -> Any:
 
 @inlined
 def append_bytes(columns: Any, node: Int, data: Any, at: Int, size: Int) -> Any:
-    """The `size` bytes of `data` at `at`, which are there; of a string column valid UTF-8."""
+    """Append the `size` bytes of `data` at `at`. The caller has checked bounds, and UTF-8 for a string column."""
     nodes, memory, ints, _, _ = columns
     slot, ends = nodes[node, SLOTS], nodes[node, VALUES_AT]
     if slot >= nodes[node, MOST_SLOTS]:
@@ -120,7 +121,7 @@ def append_struct(columns: Any, node: Int) -> Any:
 
 @inlined
 def append_list(columns: Any, node: Int) -> Any:
-    """A list, or map, of the elements that were appended to its child since its last slot."""
+    """Append a list or a map of the elements that were appended to the node's child since the node's last slot."""
     nodes, memory, ints, _, _ = columns
     slot = _next_slot(nodes, memory, node)
     if slot < 0:
@@ -131,7 +132,10 @@ def append_list(columns: Any, node: Int) -> Any:
 
 @kernel
 def append_null(columns: Any, node: Int) -> Any:
-    """A null, and one for all that is below a struct. No element was appended to a list since its last slot."""
+    """Append a null, for a struct also to all nodes below.
+
+    No element may have been appended to a list's child since the list's last slot.
+    """
     nodes, valid, ints, longs, _ = columns
     at, end = node, nodes[node, END]
     while at < end:
@@ -154,7 +158,7 @@ def append_null(columns: Any, node: Int) -> Any:
 
 @kernel
 def truncate(columns: Any, rows: Int) -> None:
-    """Take back all that was written after the first `rows` rows."""
+    """Remove all that was written after the first `rows` rows."""
     nodes, _, ints, _, _ = columns
     nodes[0, SLOTS] = rows
     for node in range(1, nodes.shape[0]):

@@ -1,4 +1,4 @@
-"""Columns into the type that a table has, where no value changes: by name, numbers and dates into wider types alone."""
+"""Conversion of columns to a table's types without changing a value: fields by name, numbers to wider types only."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ _WIDER = (
     (pa.int8(), pa.int16(), pa.int32(), pa.float64()),
     (pa.float32(), pa.float64()),
 )
-"""Each into all to its right: what Delta's type widening allows but for decimals (Delta: `TypeWidening`)."""
+"""Types of numbers, each of which may be widened to all types to its right.
+
+Delta's type widening allows these steps (Delta: `TypeWidening`); decimals are handled in `widens`.
+"""
 _STEPS = {(narrow, wide) for row in _WIDER for at, narrow in enumerate(row) for wide in row[at + 1 :]}
 assert all(step in _STEPS for row in _WIDER for step in pairwise(row))
 
 
 def widens(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    """Whether every value of one type is one of the other, both without fields."""
+    """Return whether every value of the type `narrow` is a value of the type `wide`. Neither type has fields."""
     if pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
         return bool(wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale)
     return (narrow, wide) in _STEPS
 
 
 def conform(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, pa.BooleanArray | None]:
-    """The column as `kind`, and which of its values do not go in (they are null in it); None: all go in.
+    """Return the column as type `kind`, and flags of the values that do not fit, which are null in it (None: all fit).
 
-    Fields that `kind` does not have are left out, those that the column does not have are null.
+    Fields that `kind` does not have are left out. Fields that the column does not have are null.
     """
     if column.type == kind:
         return column, None
@@ -52,7 +55,7 @@ def _struct_column(column: pa.StructArray, kind: pa.StructType) -> tuple[pa.Arra
         columns.append(child)
         misfit = _either(misfit, bad)
     made = pa.StructArray.from_arrays(columns, fields=list(kind), mask=column.is_null())
-    # What stands under a null is nobody's value.
+    # A value below a null struct is not used, so it cannot be a misfit.
     return made, None if misfit is None else pc.and_(misfit, column.is_valid())
 
 
@@ -74,7 +77,7 @@ def _map_column(column: pa.MapArray, kind: pa.MapType) -> tuple[pa.Array, pa.Boo
 
 
 def _ends(column: pa.ListArray | pa.MapArray, start: int) -> pa.Array:
-    # A copy: Arrow takes no mask along with offsets that are a slice.
+    # A copy, because Arrow does not accept a mask together with sliced offsets.
     return pa.array((column.offsets.to_numpy() - start).astype("int32"))
 
 
@@ -83,7 +86,7 @@ def _mask(column: pa.Array) -> pa.BooleanArray | None:
 
 
 def _by_row(column: pa.ListArray | pa.MapArray, bad: pa.BooleanArray | None) -> pa.BooleanArray | None:
-    """Rows that have at least one of the items that are bad."""
+    """Return flags of the rows that have at least one bad item, or None if `bad` is None."""
     if bad is None:
         return None
     ends = column.offsets.to_numpy() - column.offsets[0].as_py()

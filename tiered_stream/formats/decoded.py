@@ -1,4 +1,4 @@
-"""What every format's decoder takes and gives."""
+"""Interface of the decoders of all formats: what they take and what they return."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ REASON_SIZE = 200
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Values as a column, with a slot for each, in their order.
+    """Values as a column, with a slot for each value, in the values' order.
 
-    A slot is null where the value was null, and where it could not be decoded: `reasons` then says why, in one line of
-    at most 200 characters, which never has the whole value.
+    A slot is null if the value was null or could not be decoded. For a value that could not be decoded, `reasons` has
+    the reason by slot, in one line of at most 200 characters that never contains the whole value.
     """
 
     column: pa.Array
@@ -25,21 +25,24 @@ class Decoded:
 
 
 class ValueDecoder(Protocol):
-    """Bytes of one format to a column. One thread uses it, for as many batches as there are."""
+    """Decoder of values in one format to a column. One thread uses it, for any number of batches."""
 
     @property
     def kind(self) -> pa.DataType:
-        """The type of `Decoded.column`; where schemas grow, a batch's own may have more fields."""
+        """Return the type of `Decoded.column`. If schemas grow, the column of a batch may have more fields."""
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Any bytes give a row or a reason. `values` may be a slice, and may hold nulls."""
+        """Decode values; any bytes give a row or a reason. `values` may be a slice, and may hold nulls."""
 
 
 def spliced(column: pa.Array, rows: dict[int, Any]) -> pa.Array:
-    """The column with other slots at some places, their rows being what pyarrow makes one of, in order."""
+    """Return the column with other values in some slots.
+
+    `rows` has by slot, in slot order, the Python value that pyarrow converts.
+    """
     if not rows:
         return column
-    # A list's scalar: pyarrow's array of Python values would import pandas.
+    # A list's scalar is converted, because pyarrow's array of Python values would import pandas.
     others = pa.scalar(list(rows.values()), pa.list_(column.type)).values
     return pa.concat_arrays(list(_pieces(column, others, list(rows))))
 
@@ -53,7 +56,7 @@ def _pieces(column: pa.Array, others: pa.Array, slots: list[int]) -> Iterator[pa
 
 
 def value_buffers(values: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """For a kernel: the bytes, Arrow's offsets into them, and 1 for each value that is null (nothing where none is)."""
+    """Return, for a kernel, the bytes, Arrow's offsets into them, and 1 for each null value (empty without nulls)."""
     _, ends, data = values.buffers()
     count = len(values)
     nulls = np.asarray(values.is_null().cast(pa.uint8())) if values.null_count else np.zeros(0, np.uint8)
@@ -65,6 +68,6 @@ def value_buffers(values: pa.BinaryArray) -> tuple[np.ndarray[Any, Any], np.ndar
 
 
 def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    # For arrays that may be written to a kernel would be compiled once more.
+    # For writable arrays a kernel would be compiled again.
     array.flags.writeable = False
     return array

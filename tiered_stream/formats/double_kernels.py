@@ -1,7 +1,7 @@
-"""The double that is nearest to a decimal number, for compiled code.
+"""Conversion of a decimal number to the nearest double or float, in compiled code.
 
-The algorithm is Eisel's and Lemire's ("Number Parsing at a Gigabyte per Second", 2021), as in fast_float: the digits
-are multiplied by 128 bits of a power of five, which in all but very few cases leaves no doubt how to round.
+The algorithm is by Eisel and Lemire ("Number Parsing at a Gigabyte per Second", 2021), as in fast_float. The digits are
+multiplied by 128 bits of a power of five. In all but very few cases the product shows how to round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOWEST, _HIGHEST = -342, 308
 
 
 def _power_of_five(exponent: int) -> int:
-    """The first 128 bits of five to the exponent; where that is a fraction, rounded up."""
+    """Return the first 128 bits of five to the exponent, rounded up if the power is a fraction."""
     power: int = 5 ** abs(exponent)
     if exponent < 0:
         bits = (power - 1).bit_length()
@@ -36,11 +36,11 @@ _ONE, _NINE = np.uint64(1), np.uint64(9)
 
 @kernel
 def nearest_double(digits: Int, exponent: Int) -> Any:
-    """`digits`, from 0 on, times ten to the exponent, and whether it is certain."""
+    """Return the double nearest to `digits` (not negative) times ten to `exponent`, and whether it is certain."""
     if digits == 0:
         return 0.0, True
     if digits <= 1 << 53 and -22 <= exponent <= 22:
-        # Both factors are exact, so that one rounding is the right one.
+        # Both factors are exact, so the one rounding of the result is correct.
         value = np.float64(digits)
         return value / _TENS[-exponent] if exponent < 0 else value * _TENS[exponent], True
     if exponent < _LOWEST or exponent > _HIGHEST:
@@ -68,7 +68,7 @@ def _rounded(digits: Any, exponent: Int) -> Any:
         return 0.0, False  # subnormal, or perhaps too large
     is_between = lower <= _ONE and -4 <= exponent <= 23 and mantissa << (top + _NINE) == upper
     if is_between and mantissa & np.uint64(3) == _ONE:
-        mantissa &= ~_ONE  # the even one of two doubles that are as near
+        mantissa &= ~_ONE  # two doubles are equally near: take the even one
     mantissa = (mantissa + (mantissa & _ONE)) >> _ONE
     # A mantissa that was rounded up to 2^53 carries into the exponent, as it should.
     bits = (np.uint64(power - 1) << np.uint64(52)) + mantissa
@@ -77,9 +77,9 @@ def _rounded(digits: Any, exponent: Int) -> Any:
 
 @kernel
 def nearest_float(digits: Int, exponent: Int) -> Any:
-    """As `nearest_double`, the nearest float as a double."""
+    """Return the float nearest to `digits` times ten to `exponent`, as a double, and whether the result is certain."""
     value, certain = nearest_double(digits, exponent)
-    # Rounded twice, a number goes the wrong way only where the double lies just between two floats.
+    # To round twice, first to a double, gives a wrong float only if the double lies exactly between two floats.
     between = np.float64(value).view(np.uint64) & np.uint64(0x1FFFFFFF) == np.uint64(0x10000000)
     is_normal = digits == 0 or 1e-37 < value < 3e38
     return np.float64(np.float32(value)), certain and is_normal and not between

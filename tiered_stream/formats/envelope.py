@@ -1,7 +1,7 @@
-"""Debezium's envelope taken off a change event: the row as it is after the change, and what was done to it, and where.
+"""Unwrapping of Debezium's envelope: a change event becomes the row after the change, the operation and its source.
 
-Layout (Debezium: `io.debezium.data.Envelope`): `before`, `after`, `source`, `op` (c, u, d, r, t, m), `ts_ms`; with the
-JSON converter's `schemas.enable` all that is the field `payload`. The columns that are added have the names that
+Layout (Debezium: `io.debezium.data.Envelope`): `before`, `after`, `source`, `op` (c, u, d, r, t, m), `ts_ms`. With the
+JSON converter's `schemas.enable` these fields are within the field `payload`. The added columns have the names that
 Debezium's own `ExtractNewRecordState` gives them.
 """
 
@@ -18,10 +18,10 @@ NO_ENVELOPE = "it is not Debezium's envelope: it has no op"
 
 
 def unwrapped_type(kind: pa.DataType) -> pa.StructType:
-    """The type of what is in an envelope of this type.
+    """Return the type of the rows in an envelope of the type `kind`, with the added columns.
 
     Raises:
-        ConfigurationError: it is no envelope.
+        ConfigurationError: `kind` is not an envelope, or its rows have a column with the name of an added column.
     """
     inner = kind.field("payload").type if _has(kind, "payload") else kind
     if not (_has(inner, "after") and _has(inner, "op") and pa.types.is_struct(inner.field("after").type)):
@@ -39,7 +39,10 @@ def unwrapped_type(kind: pa.DataType) -> pa.StructType:
 
 
 def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
-    """What is in the envelopes, a deleted row as it was before; null where a value was null. And what is none."""
+    """Return the rows in the envelopes, and a reason for each value that is not an envelope, by its slot.
+
+    A deleted row is returned as it was before. A row is null if the value was null or is not an envelope.
+    """
     present = column.is_valid()
     if _has(column.type, "payload"):
         column = pc.struct_field(column, ["payload"])

@@ -1,4 +1,4 @@
-"""The slow and exact half of the JSON decoder: one value, by the rules of Spark's `from_json` (`JacksonParser`)."""
+"""Slow and exact half of the JSON decoder, for single values, by the rules of Spark's `from_json` (`JacksonParser`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tiered_stream.formats.decoded import REASON_SIZE
 from tiered_stream.formats.json_text import Fields, Integer, Real, parse_json, write_json
 from tiered_stream.formats.spark_texts import days_of_text, decimal_of_text, fitted, microseconds_of_text
 
-# Jackson: Base64Variants.MIME_NO_LINEFEEDS. Blanks and controls may stand between its units of four characters.
+# Jackson: Base64Variants.MIME_NO_LINEFEEDS. Blanks and control characters may stand between units of four characters.
 _UNIT = r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)"
 _BASE64 = re.compile(rf"(?:[\0- ]*{_UNIT})*[\0- ]*")
 _BLANKS = re.compile(r"[\0- ]+")
@@ -27,14 +27,17 @@ _INFINITIES = {"+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-
 
 
 class ExactJson:
-    """Values of one type, one after the other."""
+    """Converter of JSON values to rows of one type, one value after the other."""
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
         self._zone = zone
         self._convert = self._converter(kind)
 
     def row(self, data: bytes) -> dict[str, Any]:
-        """What pyarrow makes a struct of. Raises CorruptDataError, whose text is a reason."""
+        """Return the value as a dict that pyarrow converts to a struct.
+
+        Raises CorruptDataError, whose text is a reason.
+        """
         try:
             document = parse_json(data)
             if type(document) is not Fields:
@@ -56,7 +59,7 @@ class ExactJson:
         return or_null
 
     def _value_converter(self, kind: pa.DataType) -> Callable[[Any], Any]:
-        """Answers None for what does not fit."""
+        """Return a function that converts a parsed value to `kind`, and returns None for a value that does not fit."""
         if types.is_struct(kind):
             return self._object_converter(kind)
         if types.is_map(kind):
@@ -123,7 +126,7 @@ def _below(step: str, convert: Callable[[Any], Any], value: Any) -> Any:
         return convert(value)
     except CorruptDataError as error:
         text = str(error)
-        # A field's place stands before what is wrong with it: `.a[3].b: ...`
+        # The text begins with the path of the field: `.a[3].b: ...`
         raise CorruptDataError(f"{_short(step)}{'' if text[:1] in '.[' else ': '}{text}") from error
 
 
@@ -133,7 +136,7 @@ def _short(text: str) -> str:
 
 
 def _named(value: Any) -> str:
-    """A value as a reason may show it."""
+    """Return a short text that names a value, for use in a reason."""
     match value:
         case None:
             return "null"
@@ -156,7 +159,7 @@ def _if_string(value: Any, convert: Callable[[str], Any]) -> Any:
 
 def _real(value: Any, kind: pa.DataType) -> float | None:
     if isinstance(value, Integer | Real):
-        # To Jackson an integer's zero has no sign.
+        # Jackson reads the integer -0 as zero without a sign.
         return _nearest(value, kind) + 0.0 if type(value) is Integer else _nearest(value, kind)
     return _INFINITIES.get(value, math.nan if value == "NaN" else None) if type(value) is str else None
 
@@ -166,7 +169,7 @@ def _nearest(text: str, kind: pa.DataType) -> float:
     if kind == pa.float64() or not 1e-44 < abs(number) < 3e38:
         with np.errstate(over="ignore"):
             return number if kind == pa.float64() else float(np.float32(number))
-    # Not by way of a double, which would round twice.
+    # Converted directly, because the way through a double would round twice.
     nearest: float = pa.scalar(str(text)).cast(pa.float32()).as_py()
     return nearest
 

@@ -1,4 +1,4 @@
-"""What is used of the package protobuf, which only queries of that format need."""
+"""Names that are used of the package protobuf, which only queries with the format protobuf need."""
 
 from __future__ import annotations
 

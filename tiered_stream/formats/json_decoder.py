@@ -1,8 +1,8 @@
-"""JSON documents to a struct column, by the rules of Spark's `from_json` with its default options.
+"""Decoder of JSON documents to a struct column, by the rules of Spark's `from_json` with its default options.
 
-`json_kernels.py` writes what it is certain of; any other value goes alone to `exact_json.py`. Where Spark would give a
-null for a field, or a row, that does not fit, the slot has a reason. `docs/guides/json-types.md` has the types and what
-differs from Spark.
+`json_kernels.py` decodes values of which it is certain. Any other value is decoded alone by `exact_json.py`. If a field
+or a row does not fit, Spark gives a null, and the slot here has a reason. `docs/guides/json-types.md` lists the types
+and the differences from Spark.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ TOO_LARGE = "its columns take too much memory"
 
 
 class JsonDecoder:
-    """Documents of one struct type.
+    """Decoder of documents to one struct type.
 
     Args:
-        kind: as pyspark's `to_arrow_schema` has it.
-        zone: the session's time zone (`spark.sql.session.timeZone`), of timestamps that name none.
+        kind: the type, as pyspark's `to_arrow_schema` returns it.
+        zone: the session's time zone (`spark.sql.session.timeZone`), for timestamps without a zone.
 
     Raises:
-        ConfigurationError: the type has what JSON cannot be read into, or the zone is unknown.
+        ConfigurationError: JSON cannot be read into the type, or the zone is unknown.
     """
 
     def __init__(self, kind: pa.StructType, zone: str = "UTC") -> None:
@@ -79,7 +79,7 @@ class JsonDecoder:
 
 
 def compile_kernels() -> None:
-    """Have what JSON needs compiled, for `tiered-stream warm`."""
+    """Compile or load the kernels that JSON needs, for `tiered-stream warm`."""
     JsonDecoder(pa.struct([("a", pa.int64())])).decode(pa.scalar([b"{}"], pa.list_(pa.binary())).values)
 
 

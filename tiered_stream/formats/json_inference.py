@@ -1,7 +1,8 @@
-"""The type of JSON documents, from a sample of them, by the rules of Spark (`JsonInferSchema`, default options).
+"""Inference of the type of JSON documents from a sample, by the rules of Spark (`JsonInferSchema`, default options).
 
-Integers are bigint, larger ones decimals; other numbers are double; what is null or an empty string everywhere is a
-string, and so is what has two types that go nowhere together. Fields are in the order of their names.
+Integers become bigint, larger integers decimals, and other numbers double. A value that is null or an empty string
+everywhere becomes a string, and so does a value with two types that have no common type. Fields are in the order of
+their names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MOST_DIGITS = 38
 
 
 def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
-    """The struct that holds all documents. What is no object says nothing.
+    """Return the struct that holds all documents. Values that are not JSON objects are ignored.
 
     Raises:
         ConfigurationError: no document has a field.
@@ -78,7 +79,7 @@ def _list_of(kind: pa.DataType) -> pa.ListType:
 
 
 def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Spark: `compatibleType`."""
+    """Return the type that holds values of both types (Spark: `compatibleType`)."""
     if left == right or types.is_null(right):
         return left
     if types.is_null(left):
@@ -102,12 +103,15 @@ def _is_number(kind: pa.DataType) -> bool:
 def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     if types.is_float64(left) or types.is_float64(right):
         return pa.float64()
-    # Only integers are decimals here, so that none has a scale.
+    # Only integers become decimals here, so no decimal has a scale.
     return pa.decimal128(max((_LONG if types.is_int64(each) else each).precision for each in (left, right)), 0)
 
 
 def _settled(kind: pa.DataType) -> pa.DataType | None:
-    """Spark: `canonicalizeType`. None for a struct without fields, which no table has."""
+    """Return the type with string in place of null (Spark: `canonicalizeType`), or None for a struct without fields.
+
+    Structs without fields are left out, because a table cannot have them.
+    """
     if types.is_null(kind):
         return pa.string()
     if types.is_list(kind):

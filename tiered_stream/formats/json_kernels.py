@@ -1,7 +1,7 @@
-"""The compiled half of the JSON decoder: documents straight into columns, as long as it is certain what they say.
+"""Compiled half of the JSON decoder, which writes documents into columns if it is certain what they mean.
 
-A document is walked once, with no recursion: `stack` has a row for each container that is open. Fields are expected in
-the order of the last document (`plan[..., FOLLOWS]`), so that a key costs a comparison of its bytes.
+A document is read once, without recursion: `stack` has a row for each open container. Fields are expected in the order
+of the last document (`plan[..., FOLLOWS]`), so that a key costs one comparison of its bytes.
 """
 
 from __future__ import annotations
@@ -42,19 +42,23 @@ from tiered_stream.formats.json_text_kernels import (
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
 
-# What a column takes from JSON.
+# Forms of a column, by the JSON values that it holds.
 OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_TIMESTAMP, OBJECT, MAP, ARRAY = range(
     13
 )
 
-# Columns of `plan`, a row a node. FORM: one of these; OPENING: a container's first byte. A field's NAME lies in `names`
-# with its quotes. FOLLOWS: the field that came after this one last time, of an object's own row the first; -1 unknown.
-# FIELDS: of an object. SCALE, MOST: of a decimal its scale and the least unscaled value that is too large; of a
-# timestamp SCALE is 1 where the session's time zone is UTC, in which texts without a zone are.
+# Columns of `plan`, which has a row for each node.
+#   FORM           the column's form
+#   OPENING        first byte of a container
+#   NAME_AT, _SIZE place of a field's name in `names`, with its quotes
+#   FOLLOWS        field that came after this one last time, or in an object's own row the first field; -1: unknown
+#   FIELDS         number of an object's fields
+#   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
+#   MOST           least unscaled value that is too large for a decimal
 FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, MOST = range(8)
 PLAN_COLUMNS = 8
 
-# Columns of `stack`: the container's node, its last field, and how many fields it had.
+# Columns of `stack`: the container's node, its last field, and the number of its fields that were found.
 NODE, PREVIOUS, FOUND = range(3)
 STACK_SHAPE = (MOST_NESTING, 3)
 
@@ -81,7 +85,7 @@ def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent:
 
 @inlined
 def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append a number; the position after it, or why not."""
+    """Append a number; return the position after it, or DOUBTFUL or FULL."""
     begin, form = at, plan[node, FORM]
     mantissa, exponent, negative, integer, at = read_number(data, at, stop)
     if at < 0:
@@ -96,7 +100,7 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
     elif form in (DOUBLE, FLOAT):
         real, certain = nearest_double(mantissa, exponent) if form == DOUBLE else nearest_float(mantissa, exponent)
         if certain:
-            # To Jackson the integer -0 is 0, and the number -0.0 is not.
+            # Jackson reads the integer -0 as 0, but keeps the sign of the number -0.0.
             real = -real if negative and not (integer and mantissa == 0) else real
             answer = OK if append_double(columns, node, real) else FULL
     elif form == DECIMAL:
@@ -108,7 +112,7 @@ def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: Int) -> Int:
-    """Append what the string between two quotes says: OK, or why not."""
+    """Append the value of the string between two quotes; return OK, DOUBTFUL or FULL."""
     form = plan[node, FORM]
     if form == STRING:
         return OK if append_bytes(columns, node, data, at, end - at) else FULL
@@ -126,7 +130,7 @@ def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: In
 
 @inlined
 def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
-    """Append a value that is no container; the position after it, or why not."""
+    """Append a value that is not a container; return the position after it, or DOUBTFUL or FULL."""
     byte, answer = data[at], DOUBTFUL
     if byte == 34:
         end = string_end(data, at + 1, stop)
@@ -148,7 +152,7 @@ def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node:
 
 @inlined
 def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """The field that the key at `at` names, -1 when it is none of them, and the position after the key."""
+    """Return the field that the key at `at` names, or -1 for an unknown key, and the position after the key."""
     nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
     field, size = plan[previous, FOLLOWS], np.int64(0)
     if field >= 0:
@@ -174,7 +178,7 @@ def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: I
 
 @inlined
 def _find_place(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
-    """The node that the next value of a container belongs to, -1 when nobody wants it, and where that value is."""
+    """Return the node of a container's next value, or -1 if no column holds it, and the position of the value."""
     node = top[NODE]
     form = plan[node, FORM]
     if form == ARRAY:
@@ -213,7 +217,10 @@ def _finish(columns: Any, plan: Any, top: Any) -> Int:
 
 @inlined
 def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
-    """From behind a value past all that close: what is still open, -1 nothing, and where the next value or key is."""
+    """Close all containers that end after a value; return the depth that is still open, and the next position.
+
+    The depth is -1 if nothing is open. The position is where the next value or key begins.
+    """
     while depth >= 0:
         at = skip_blanks(data, at, stop)
         if at >= stop:
@@ -231,7 +238,10 @@ def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, d
 
 @inlined
 def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
-    """Append the value that belongs to `child`, or enter it: what is open then, and where the next value or key is."""
+    """Append the value of the node `child`, or enter it if it is a container; return the open depth and a position.
+
+    The value is skipped if `child` is -1. The position is where the next value or key begins.
+    """
     byte = data[at]
     if child < 0:
         at = skip_value(data, at, stop)
@@ -254,7 +264,7 @@ def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child:
 
 @kernel
 def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, stack: Any) -> Int:
-    """Append the document between `at` and `stop` to all columns: OK, or why not."""
+    """Append the document between `at` and `stop` to all columns; return OK, DOUBTFUL or FULL."""
     depth, child = np.int64(-1), np.int64(0)
     at = skip_blanks(data, at, stop)
     while 0 <= at < stop:
@@ -270,10 +280,10 @@ def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, st
 def append_documents(
     data: Any, ends: Any, nulls: Any, row: Int, columns: Any, plan: Any, names: Any, stack: Any, doubtful: Any
 ) -> Int:
-    """Append rows from `row` on until there is no room for the next, or no further one; the row after the last.
+    """Append rows from `row` on until there is no room or no row left; return the row after the last appended row.
 
-    `ends` are Arrow's offsets into `data`; `nulls` is 1 for a value that is null, or empty where none is. What is not
-    certain is null, and marked in `doubtful`.
+    `ends` are Arrow's offsets into `data`. `nulls` is 1 for each null value, or empty if there is none. A value that is
+    not certain becomes null, and is marked in `doubtful`.
     """
     nodes = columns[0]
     while row < ends.shape[0] - 1:

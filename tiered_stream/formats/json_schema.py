@@ -1,6 +1,6 @@
-"""A JSON Schema (draft 7, 2019-09 or 2020-12) as the struct that its documents are read into.
+"""Conversion of a JSON Schema (draft 7, 2019-09 or 2020-12) to the struct that its documents are read into.
 
-Every field may be null, as in Spark's `from_json`. A value that may be of several types is a string: its JSON text.
+Every field may be null, as in Spark's `from_json`. A value that may have several types becomes a string: its JSON text.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from tiered_stream.errors import ConfigurationError
 _STRINGS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 _SIMPLE = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 _MOST_TEXT, _MOST_TYPES, _MOST_NESTING = 4 << 20, 10_000, 64
-"""The limits of a schema: characters of its text, types in it when written out, and how deep they nest."""
+"""Limits of a schema: characters of its text, number of types when written out, and levels of nesting."""
 _NOT_FOLLOWED = ("$dynamicRef", "$recursiveRef")
 
 
 def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = None) -> pa.StructType:
-    """The struct of a schema's text; `references` are texts of other schemas, by the names by which it refers to them.
+    """Return the struct type of a JSON Schema.
+
+    `references` are texts of other schemas, by the names by which the schema refers to them.
 
     Raises:
-        ConfigurationError: it is no JSON Schema of objects, refers to what is not there, refers to itself without an
-            end, or is too large. The message says where.
+        ConfigurationError: the text is not a JSON Schema of objects, refers to a missing schema, refers to itself
+            without an end, or is too large. The message names the place.
     """
     document = _parsed(text)
     kind = _Reader(document, references or {}).kind(document, _Place(document))
@@ -38,7 +40,10 @@ def json_schema_kind(text: bytes | str, references: Mapping[str, str] | None = N
 
 
 def json_schema_title(text: str) -> str:
-    """The title, by which Confluent's clients name a schema's record, or ''. Raises ConfigurationError: no JSON."""
+    """Return the schema's title, which Confluent's clients use as the record's name, or '' if it has none.
+
+    Raises ConfigurationError if the text is not JSON.
+    """
     document = _parsed(text)
     title = document.get("title") if isinstance(document, dict) else None
     return title if isinstance(title, str) else ""
@@ -55,7 +60,7 @@ def _parsed(text: bytes | str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a schema is: in which document, which property it is of, how deep."""
+    """Place of a schema: its document, the path of its property, and its depth."""
 
     document: Any
     path: str = ""
@@ -153,7 +158,7 @@ class _Reader:
         return self._one_of(kinds)
 
     def _one_of(self, kinds: list[pa.DataType]) -> pa.DataType:
-        """The type of a value that has one of several."""
+        """Return the type of a value that may have any of several types."""
         found = set(kinds) - {pa.null()}
         if not found:
             return pa.null()
@@ -162,7 +167,7 @@ class _Reader:
         return found.pop() if len(found) == 1 else pa.string()
 
     def _of_reference(self, reference: Any, place: _Place) -> pa.DataType:
-        """RFC 6901, within this document or one that was given."""
+        """Return the type of the schema that `$ref` names (RFC 6901), in this document or in one that was given."""
         if not isinstance(reference, str):
             raise place.error(f"$ref is {str(reference)[:80]!r}, and not a string")
         name, _, pointer = reference.partition("#")
@@ -189,7 +194,7 @@ class _Reader:
 
 
 def _id_of(document: Any) -> str:
-    """The address by which others refer to a document, without its fragment; empty: it has none."""
+    """Return the address by which other schemas refer to a document, without its fragment, or '' if it has none."""
     found = document.get("$id", "") if isinstance(document, dict) else ""
     return found.partition("#")[0] if isinstance(found, str) else ""
 
@@ -197,7 +202,7 @@ def _id_of(document: Any) -> str:
 def _joined(base: str, name: str) -> str:
     try:
         return urljoin(base, name)
-    except ValueError:  # one of them is no address
+    except ValueError:  # `base` or `name` is not an address
         return name
 
 
@@ -209,7 +214,7 @@ def _list(schema: dict[str, Any], word: str, place: _Place) -> list[Any]:
 
 
 def _type_of_values(schema: dict[str, Any], place: _Place) -> Any:
-    """Of a schema without `type`: what its constants are."""
+    """Return the type names of a schema's constants (`enum` or `const`), if it has no `type`; None if unknown."""
     values = _list(schema, "enum", place) if "enum" in schema else [schema.get("const")] if "const" in schema else []
     names = {bool: "boolean", str: "string", int: "integer", float: "number", type(None): "null"}
     return sorted({names[type(each)] for each in values if type(each) in names}) or None

@@ -1,4 +1,4 @@
-"""JSON text to Python values that keep what a float or an int would lose, and back to text as Jackson writes it."""
+"""Parser of JSON text to Python values that keep what float and int lose, and writer of text as Jackson writes it."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ _LONGEST_NUMBER = 1000  # Jackson: StreamReadConstraints.DEFAULT_MAX_NUM_LEN
 
 
 class Integer(str):
-    """An integer's text."""
+    """Text of an integer."""
 
     __slots__ = ()
 
 
 class Real(str):
-    """The text of a number with a fraction or an exponent, or `NaN`, `Infinity`, `-Infinity`."""
+    """Text of a number with a fraction or an exponent, or `NaN`, `Infinity`, `-Infinity`."""
 
     __slots__ = ()
 
 
 class Fields(list[tuple[str, Any]]):
-    """An object: keys with their values, in order, as often as they are there."""
+    """JSON object: keys with their values, in order, with duplicate keys."""
 
     __slots__ = ()
 
 
-# A string that does not end is taken all the same: else each quote in it would be looked at as a beginning.
+# A string without an end matches, too. Otherwise each later quote in it would be tried as the start of a string.
 _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def parse_json(data: bytes) -> Any:
-    """One document, made of None, bool, str, list, and the classes above.
+    """Parse one document into None, bool, str, list, `Integer`, `Real` and `Fields`.
 
     Raises:
-        CorruptDataError: it is none, is not UTF-8, or goes too deep.
+        CorruptDataError: the bytes are not a JSON document, are not UTF-8, or are nested too deeply.
     """
     depth = 0
     for found in _BRACKETS.finditer(data):
@@ -79,7 +79,7 @@ _DECODER = json.JSONDecoder(
 
 
 def double_text(number: float) -> str:
-    """A double as Java writes it (`Double.toString`, of JDK 19 on, which knows the fewest digits)."""
+    """Return a double as Java writes it (`Double.toString` since JDK 19, which writes the fewest digits)."""
     if not math.isfinite(number):
         return "NaN" if number != number else "Infinity" if number > 0 else "-Infinity"
     if number == 0:
@@ -100,7 +100,7 @@ def double_text(number: float) -> str:
 
 
 def write_json(value: Any) -> str:
-    """A parsed value as Jackson's generator writes it: no blanks, each number as Java does."""
+    """Return a parsed value as Jackson's generator writes it: without blanks, and with numbers as Java writes them."""
     match value:
         case None:
             return "null"

@@ -1,7 +1,7 @@
-"""What JSON text is made of, for compiled code: strings, numbers, dates, and values that nobody wants.
+"""Kernels for the parts of JSON text: strings, numbers, dates, and values that are skipped.
 
-Each function takes the bytes, a position and the value's end, and answers with the position after what it read, or
-DOUBTFUL where it is not certain what stands there: `exact_json.py` then looks at the whole value.
+Each function takes the bytes, a position and the value's end. It returns the position after what it read, or DOUBTFUL
+if it is not certain of the text. Then `exact_json.py` decodes the whole value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tiered_stream.records.intrinsics import load_8_bytes, trailing_zeros
 DOUBTFUL, FULL = -1, -2
 
 MOST_NESTING = 64
-"""Levels that the quick way goes down."""
+"""Maximum levels of nesting that the kernels read."""
 
 _ONES, _HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _BACKSLASHES = _ONES * np.uint64(0x22), _ONES * np.uint64(0x5C)
@@ -32,7 +32,7 @@ def skip_blanks(data: Any, at: Int, stop: Int) -> Int:
 
 @kernel
 def _character(data: Any, at: Int, stop: Int) -> Int:
-    """Past one UTF-8 sequence of two to four bytes (Unicode's table 3-7)."""
+    """Return the position after one UTF-8 sequence of two to four bytes (Unicode, table 3-7), or DOUBTFUL."""
     first = data[at]
     size = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
     if first < 0xC2 or first > 0xF4 or size > stop - at:
@@ -50,13 +50,16 @@ def _character(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def string_end(data: Any, at: Int, stop: Int) -> Int:
-    """From behind the opening quote to the closing one; doubtful are escapes, controls, and what is not UTF-8."""
+    """Return the position of a string's closing quote; `at` is the position after the opening quote.
+
+    Returns DOUBTFUL for escapes, control characters and invalid UTF-8.
+    """
     loadable = data.shape[0] - 8
     while at < stop:
         if at <= loadable:
             word = load_8_bytes(data, at)
             quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
-            # The lowest bit that is set is right; those above may be set by a borrow.
+            # Only the lowest set bit is reliable, because a borrow may set bits above it.
             marks = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (word - _BLANKS) & ~word | word
             marks &= _HIGHS
             if marks == 0:
@@ -78,7 +81,10 @@ def string_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -> Any:
-    """Whether `size` bytes of `text` stand there; after `text` are 8 more bytes."""
+    """Return whether the bytes at `at` equal the `size` bytes of `text` at `text_at`.
+
+    At least 8 more bytes follow `text`.
+    """
     if size > stop - at:
         return False
     while size >= 8:
@@ -95,7 +101,7 @@ def is_text(data: Any, at: Int, stop: Int, text: Any, text_at: Int, size: Int) -
 
 @inlined
 def literal_end(data: Any, at: Int, stop: Int) -> Int:
-    """Past `true`, `false` or `null`."""
+    """Return the position after `true`, `false` or `null`, or DOUBTFUL."""
     if stop - at < 4:
         return np.int64(DOUBTFUL)
     first, second, third, fourth = data[at], data[at + 1], data[at + 2], data[at + 3]
@@ -110,7 +116,7 @@ def literal_end(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
-    """Appends decimal digits to `value`: it, which may overflow, and the position after them."""
+    """Append decimal digits to `value`; return the value, which may overflow, and the position after the digits."""
     while at < stop:
         digit = np.int64(data[at]) - 48
         if digit < 0 or digit > 9:
@@ -122,9 +128,9 @@ def _digits(data: Any, at: Int, stop: Int, value: Int) -> Any:
 
 @inlined
 def read_number(data: Any, at: Int, stop: Int) -> Any:
-    """A number as (digits, exponent, is negative, is integer, position after it): digits times ten to the exponent.
+    """Read a number; return (digits, exponent, is negative, is integer, position after it).
 
-    Doubtful are more than 18 digits.
+    The number is digits times ten to the exponent. The position is DOUBTFUL if there are more than 18 digits.
     """
     negative = data[at] == 45
     at += negative
@@ -149,20 +155,23 @@ def read_number(data: Any, at: Int, stop: Int) -> Any:
         exponent, at = exponent - power if minus else exponent + power, after
     if count > 18:
         while begin < at and (data[begin] == 48 or data[begin] == 46):
-            count, begin = count - (data[begin] == 48), begin + 1  # zeros in front count for nothing
+            count, begin = count - (data[begin] == 48), begin + 1  # leading zeros do not count
     return mantissa, exponent, negative, integer, at if count <= 18 else np.int64(DOUBTFUL)
 
 
 @inlined
 def _two(data: Any, at: Int) -> Int:
-    """Two digits, -100 or less when they are none."""
+    """Return the number that two digits make, or -10000 if they are not digits."""
     tens, ones = np.int64(data[at]) - 48, np.int64(data[at + 1]) - 48
     return tens * 10 + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else np.int64(-10000)
 
 
 @inlined
 def read_date(data: Any, at: Int, stop: Int) -> Any:
-    """Days since 1970 of a text `YYYY-MM-DD`, years from 1 on, and the position after it."""
+    """Read a date `YYYY-MM-DD`, from the year 1 on; return the days since 1970 and the position after it.
+
+    The position is DOUBTFUL if this is not a date.
+    """
     if stop - at < 10 or data[at + 4] != 45 or data[at + 7] != 45:
         return np.int64(0), np.int64(DOUBTFUL)
     year, month, day = _two(data, at) * 100 + _two(data, at + 2), _two(data, at + 5), _two(data, at + 8)
@@ -172,7 +181,7 @@ def read_date(data: Any, at: Int, stop: Int) -> Any:
     most = 28 + is_leap if month == 2 else 30 if month in (4, 6, 9, 11) else 31
     if day > most:
         return np.int64(0), np.int64(DOUBTFUL)
-    # Days from a 1 March on, where the leap day ends a year.
+    # Days are counted from a 1 March, so that the leap day is the last day of a year.
     shifted, months = year - (month <= 2), (month + 9) % 12
     days = 365 * shifted + shifted // 4 - shifted // 100 + shifted // 400 + (153 * months + 2) // 5 + day - 1
     return days - 719468, at + 10
@@ -180,7 +189,7 @@ def read_date(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _read_zone(data: Any, at: Int, stop: Int) -> Any:
-    """Seconds east of a zone `Z` or `+HH:MM` that ends at `stop`, and whether it is one."""
+    """Return the seconds east of UTC of a zone `Z` or `+HH:MM` that ends at `stop`, and whether it is a zone."""
     if stop - at == 1:
         return np.int64(0), data[at] == 90
     if stop - at != 6 or (data[at] != 43 and data[at] != 45) or data[at + 3] != 58:
@@ -192,9 +201,9 @@ def _read_zone(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> Any:
-    """Microseconds of `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]` that ends at `stop`, and whether it is that.
+    """Return the microseconds of `YYYY-MM-DD[T ]HH:MM:SS[.f][zone]` that ends at `stop`, and whether they are certain.
 
-    `zoned`, `unzoned`: whether a text with, without a zone is known to be understood.
+    `zoned` and `unzoned` are whether texts with a zone and texts without a zone are understood.
     """
     days, at = read_date(data, at, stop)
     if at < 0 or stop - at < 9 or (data[at] != 84 and data[at] != 32) or data[at + 3] != 58 or data[at + 6] != 58:
@@ -219,7 +228,7 @@ def read_timestamp(data: Any, at: Int, stop: Int, zoned: Any, unzoned: Any) -> A
 
 @inlined
 def _skip_simple(data: Any, at: Int, stop: Int) -> Int:
-    """Past a string, a number or a literal."""
+    """Return the position after a string, a number or a literal, or DOUBTFUL."""
     byte = data[at]
     if byte == 34:
         at = string_end(data, at + 1, stop)
@@ -232,7 +241,7 @@ def _skip_simple(data: Any, at: Int, stop: Int) -> Int:
 
 @kernel
 def skip_value(data: Any, at: Int, stop: Int) -> Int:
-    """Past any value, which is read to the letter all the same."""
+    """Return the position after any value, or DOUBTFUL. A skipped value is checked as strictly as any other value."""
     objects, depth = np.uint64(0), 0
     while at < stop:
         byte = data[at]
@@ -259,7 +268,11 @@ def skip_value(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def _close(data: Any, at: Int, stop: Int, objects: Any, depth: Int) -> Any:
-    """From behind a value, or an opening bracket, past all that close, to the next key or value, if there is one."""
+    """Close all containers that end after a value or an opening bracket.
+
+    Returns the position of the next key or value, the open containers (a bit for each, 1 for an object), and their
+    number.
+    """
     while depth > 0:
         at = skip_blanks(data, at, stop)
         if at >= stop:
@@ -274,7 +287,7 @@ def _close(data: Any, at: Int, stop: Int, objects: Any, depth: Int) -> Any:
 
 @inlined
 def _skip_key(data: Any, at: Int, stop: Int) -> Int:
-    """Past a key and its colon, to its value."""
+    """Return the position of the value after a key and its colon, or DOUBTFUL."""
     if at >= stop or data[at] != 34:
         return np.int64(DOUBTFUL)
     at = string_end(data, at + 1, stop)
@@ -283,7 +296,7 @@ def _skip_key(data: Any, at: Int, stop: Int) -> Int:
 
 @inlined
 def skip_colon(data: Any, at: Int, stop: Int) -> Int:
-    """Past a colon, to the value behind it."""
+    """Return the position of the value after a colon, or DOUBTFUL."""
     if at < stop and data[at] != 58:
         at = skip_blanks(data, at, stop)
     if at >= stop or data[at] != 58:

@@ -1,6 +1,7 @@
-"""JSON documents whose whole numbers outgrow their columns: the column's type becomes wider, from then on.
+"""Decoder of JSON documents whose numbers may outgrow integer columns: the column's type becomes wider from then on.
 
-Only what a document needs is widened, and only by documents that then decode, so that garbage changes nothing.
+A type is widened only as far as a document needs, and only if the document then decodes, so that garbage changes
+nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LONGS = range(-(1 << 63), 1 << 63)
 
 
 class WideningJsonDecoder:
-    """As `JsonDecoder`, of a type that may become wider. Raises ConfigurationError as that."""
+    """JSON decoder like `JsonDecoder`, of a type that may become wider. Raises ConfigurationError in the same cases."""
 
     def __init__(self, kind: pa.StructType, zone: str) -> None:
         self._base, self._zone = kind, zone
@@ -35,7 +36,10 @@ class WideningJsonDecoder:
         return self._decoder.kind
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Raises UnsupportedDataError: a number becomes wider in two ways."""
+        """Decode values, with a wider type if documents need it.
+
+        Raises UnsupportedDataError if a number would become wider in two ways.
+        """
         decoded = self._decoder.decode(values)
         needed = reduce(joined, self._needed(values, decoded.reasons), self.kind)
         if needed == self.kind:
@@ -44,7 +48,10 @@ class WideningJsonDecoder:
         return self._decoder.decode(values)
 
     def _needed(self, values: pa.BinaryArray, slots: Iterable[int]) -> Iterable[pa.StructType]:
-        """What documents need that have not decoded, each by itself: as it was at first, but for their own numbers."""
+        """Yield the type that each document in `slots` needs to decode, if a wider type helps.
+
+        Each type is the column's original type, with wider types only for the document's own numbers.
+        """
         for slot in slots:
             document = values[slot].as_py()
             try:
@@ -57,7 +64,7 @@ class WideningJsonDecoder:
 
 
 def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:
-    """The type with wider numbers where a parsed value has such."""
+    """Return the type with wider types of numbers where the parsed value needs them."""
     if types.is_struct(kind) and type(value) is Fields:
         given = dict(value)
         return pa.struct([(each.name, needed_type(each.type, given.get(each.name))) for each in kind])

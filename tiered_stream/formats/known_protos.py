@@ -1,7 +1,7 @@
-"""The `.proto` files that a schema registry itself knows: schemas import them, but do not list them as references.
+"""`.proto` files that a schema registry itself knows: schemas import them, but do not list them as references.
 
-Confluent's registry bundles `confluent/*.proto` and `google/type/*.proto` (`ProtobufSchema.KNOWN_DEPENDENCIES`). The
-compiler brings `google/protobuf/*.proto`, and the package googleapis-common-protos brings `google/type/*.proto`.
+Confluent's registry bundles `confluent/*.proto` and `google/type/*.proto` (`ProtobufSchema.KNOWN_DEPENDENCIES`). Here
+the compiler has `google/protobuf/*.proto`, and the package googleapis-common-protos has `google/type/*.proto`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ extend google.protobuf.FieldOptions { Meta field_meta = 1088; }
 extend google.protobuf.EnumOptions { Meta enum_meta = 1088; }
 extend google.protobuf.EnumValueOptions { Meta enum_value_meta = 1088; }
 """
-# ksqlDB and Connect annotate decimals with options of meta.proto, and import this file alone: so it is public here.
+# ksqlDB and Connect annotate decimals with options of meta.proto, but import only this file. So its import is public.
 _DECIMAL = """\
 syntax = "proto3";
 package confluent.type;
@@ -64,7 +64,7 @@ _CONFLUENT = {
 
 
 def write_known_protos(folder: Path) -> None:
-    """Write all of them into an empty folder, by the names by which schemas import them."""
+    """Write the known `.proto` files into an empty folder, under the names by which schemas import them."""
     for name, text in _CONFLUENT.items():
         _write(folder / name, text.encode())
     for file in _google_types():

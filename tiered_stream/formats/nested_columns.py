@@ -1,4 +1,4 @@
-"""Values within structs, lists and maps: looked at, and changed, wherever a path leads."""
+"""Functions that check or change values within structs, lists and maps, at the end of a path."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 FieldPath = tuple[str, ...]
-"""A column, and the fields that lead to a value in it; `element`, `key` and `value` lead into lists and maps."""
+"""Path to a value: a column, and the fields that lead into it.
+
+`element`, `key` and `value` lead into lists and maps.
+"""
 ELEMENT, MAP_KEY, MAP_VALUE = "element", "key", "value"
 Looked = tuple[pa.Array, pa.BooleanArray]
-"""An array, changed or not, and a mark for each of its slots."""
+"""Array, changed or not, and a mark for each of its slots."""
 Look = Callable[[pa.Array], Looked]
 _Offsets = np.ndarray[Any, Any]
 
 
 def look_within(column: pa.Array, path: FieldPath, look: Look) -> Looked:
-    """Return what `look` makes of the values at the end of `path`, and a mark for each row with a marked value.
+    """Apply `look` to the values at `path`; return the new column, and a mark for each row with a marked value.
 
-    A value that stands under a null is nobody's: its mark does not count. The column itself is returned where nothing
-    in it changed.
+    Marks of values below a null do not count. The column itself is returned if nothing in it changed.
     """
     if not path:
         return look(column)
@@ -44,7 +46,7 @@ def _within_struct(column: pa.StructArray, path: FieldPath, look: Look) -> Looke
 
 
 def _within_items(column: pa.ListArray | pa.MapArray, path: FieldPath, look: Look) -> Looked:
-    # A slice's offsets lead into the whole list. A copy: Arrow takes no mask with offsets that are a slice.
+    # A slice's offsets lead into the whole list. They are copied, because Arrow accepts no mask with sliced offsets.
     offsets = column.offsets.to_numpy()
     first, last = int(offsets[0]), int(offsets[-1])
     offsets = offsets - first
@@ -71,7 +73,7 @@ def rows_with(marks: pa.BooleanArray, ends: _Offsets) -> pa.BooleanArray:
 
 
 def kind_at(kind: pa.DataType, path: FieldPath) -> pa.DataType | None:
-    """Return the type that `path` leads to within `kind`; None: there is no such field."""
+    """Return the type that `path` leads to within `kind`, or None if there is no such field."""
     for step in path:
         if pa.types.is_struct(kind):
             at = kind.get_field_index(step)

@@ -1,7 +1,8 @@
-"""What a table asks of values wherever they are: `NOT NULL`, and the lengths of `VARCHAR(n)` and `CHAR(n)`.
+"""Rules of a table for values at any depth: `NOT NULL`, and the lengths of `VARCHAR(n)` and `CHAR(n)`.
 
-A length counts characters (code points). As in Delta (`CharVarcharConstraint`) a text that is too long is refused,
-blanks at its end included. A text of `CHAR(n)` gets blanks up to n, with which Spark reads it, and writes it on UPDATE.
+A length counts characters (code points). As in Delta (`CharVarcharConstraint`), a text that is too long is refused,
+even if the last characters are blanks. A text of `CHAR(n)` is padded with blanks to n characters, because Spark reads
+it so, and writes it so on UPDATE.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tiered_stream.formats.nested_columns import MAP_KEY, FieldPath, Looked, loo
 
 @dataclass(frozen=True, slots=True)
 class TextLimit:
-    """The most characters of the text at `path`; `padded`: it is a `CHAR`."""
+    """Maximum number of characters of the text at `path`. `padded` is True for a `CHAR`."""
 
     path: FieldPath
     length: int
@@ -26,25 +27,25 @@ class TextLimit:
 
     @property
     def kind(self) -> str:
-        """The type as SQL has it."""
+        """Return the name of the type in SQL."""
         return f"{'CHAR' if self.padded else 'VARCHAR'}({self.length})"
 
     @property
     def reason(self) -> str:
-        """What is wrong with a row that breaks it."""
+        """Return the reason of a row whose text is too long."""
         return f"{path_text(self.path)} is {self.kind}, and the value has more characters"
 
     @property
     def reason_of_keys(self) -> str:
-        """What is wrong with a row of a map in which two keys become one."""
+        """Return the reason of a row with a map in which two keys become equal by padding."""
         return f"{path_text(self.path)} is {self.kind}, and two keys are the same with the blanks that it adds"
 
 
 def limited_texts(column: pa.Array, limit: TextLimit) -> tuple[pa.Array, dict[str, pa.BooleanArray]]:
-    """Return the column, padded where that is asked for, and by reason a mark for each row that breaks the limit.
+    """Return the column, padded for a `CHAR`, and by reason a mark for each row that breaks the limit.
 
-    A row breaks it by a text that is too long, or by keys of a map that are the same when padded: Spark cannot read
-    such a map.
+    A row breaks the limit by a text that is too long, or by keys of a map that are equal when padded, because Spark
+    cannot read such a map.
     """
 
     def look(texts: pa.Array) -> Looked:
@@ -62,7 +63,7 @@ def limited_texts(column: pa.Array, limit: TextLimit) -> tuple[pa.Array, dict[st
 
 
 def _with_a_key_twice(maps: pa.Array) -> Looked:
-    if not pa.types.is_map(maps.type):  # a struct's field of that name
+    if not pa.types.is_map(maps.type):  # the path leads to a struct's field named `key`
         return maps, pa.array(np.zeros(len(maps), bool))
     keys, ends = maps.keys.to_pylist(), maps.offsets.to_pylist()
     rows = (keys[start:end] for start, end in pairwise(ends))
@@ -72,8 +73,8 @@ def _with_a_key_twice(maps: pa.Array) -> Looked:
 def nulls_within(column: pa.Array, path: FieldPath) -> pa.BooleanArray:
     """Return a mark for each row with a null at the end of `path`.
 
-    As in Delta (`Constraints.NotNull`), the structs around a field that is NOT NULL are so, too, unless they are in a
-    list or a map.
+    As in Delta (`Constraints.NotNull`), a null struct around the field counts as a null of the field, unless the struct
+    is in a list or a map.
     """
     if path and pa.types.is_struct(column.type):
         return pc.or_(column.is_null(), nulls_within(column.field(column.type.get_field_index(path[0])), path[1:]))

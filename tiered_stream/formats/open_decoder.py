@@ -1,4 +1,4 @@
-"""The decoder that a format asks for. What a format needs is imported when a query uses it."""
+"""Choice of the decoder for a format. The modules that a format needs are imported only when a query uses it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from tiered_stream.formats.schema_registry import RegisteredSchema
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
-"""The record headers that name schemas (Confluent: `SchemaId`)."""
+"""Names of the record headers that name the schemas of keys and values (Confluent: `SchemaId`)."""
 
 
 def open_decoder(how: RowFormat, name: str) -> ValueDecoder | None:
-    """Of keys or of values, whose schema is known; None: the bytes stay as they are. Where values name their schemas in
-    a registry, it is a `NamingDecoder`.
+    """Return the decoder of keys or values (`name`) for a row format, or None if their bytes stay as they are.
+
+    The schema must be known. If values name their schemas in a registry, the decoder is a `NamingDecoder`.
 
     Raises:
-        ConfigurationError: the schema is none, or no table can have its types.
+        ConfigurationError: the schema is invalid, or no table can have its types.
     """
     part = how.key if name == KEY else how.value
     try:
@@ -90,7 +91,7 @@ def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evo
 
 
 def _as_in_table(part: PartFormat, how: RowFormat) -> pa.DataType | None:
-    """The type of whole values whose columns the table has, where that is known."""
+    """Return the type that whole values have according to the table's columns, or None if it is not known."""
     if part.kind is None or how.envelope is Envelope.NONE:
         return part.kind
     row = pa.struct([("before", part.kind), ("after", part.kind)])
@@ -104,11 +105,11 @@ def _registry_of(how: RowFormat) -> RegistrySettings:
 
 
 def with_registered(part: PartFormat, how: RowFormat, subject: str) -> PartFormat:
-    """The format with the subject's newest schema, where a registry has it and it was not asked for yet.
+    """Return the format with the subject's newest schema, if a registry has the schemas and none is set yet.
 
     Raises:
-        SchemaRegistryError: the registry does not tell.
-        ConfigurationError: its settings are wrong, or the schema is another format's or cannot be compiled.
+        SchemaRegistryError: the registry does not return the schema.
+        ConfigurationError: the registry's settings are wrong, or the schema has another format or cannot be compiled.
     """
     if not part.registered or part.schema:
         return part

@@ -1,7 +1,7 @@
-"""Descriptor sets of `.proto` files, by the compiler that the package grpcio-tools has in it.
+"""Compilation of `.proto` files to descriptor sets, by the compiler in the package grpcio-tools.
 
-The compiler is a process of its own. It looks for imported files in one folder, then among the files that a schema
-registry knows (`known_protos.py`), then in what Google ships (`google/protobuf/*.proto`).
+The compiler is a separate process. It looks for imported files in one folder, then among the files that a schema
+registry knows (`known_protos.py`), then among the files that Google ships (`google/protobuf/*.proto`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _COMPILE_SECONDS = 60
 
 
 def compiled_proto(files: Mapping[str, str]) -> bytes:
-    """The descriptor set of the texts of `.proto` files, by the names by which they import each other.
+    """Return the descriptor set of `.proto` files, given as texts by the names by which they import each other.
 
     Raises:
-        ConfigurationError: they are none, or the compiler is not installed.
+        ConfigurationError: a text is not a `.proto` file, or the compiler is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
         for name, text in files.items():
@@ -37,15 +37,15 @@ def compiled_proto(files: Mapping[str, str]) -> bytes:
 
 
 def compiled_file(path: Path) -> bytes:
-    """The descriptor set of a `.proto` file, with all that it imports from its own folder and those below.
+    """Return the descriptor set of a `.proto` file and of all files that it imports, from its folder or below.
 
     Raises:
-        ConfigurationError: it cannot be compiled, imports what lies elsewhere, or the compiler is not installed.
+        ConfigurationError: the file cannot be compiled, it imports a file from elsewhere, or there is no compiler.
     """
     folder = path.parent.resolve()
     found = _compiled(folder, [path.name])
     for each in descriptor_pb2.FileDescriptorSet.FromString(found).file:
-        # A name that leads out of the folder the compiler refuses itself; a link it follows.
+        # The compiler itself refuses a name that leads out of the folder, but it follows a link.
         if not Path(folder, each.name).resolve().is_relative_to(folder):
             raise ConfigurationError(f"{path} imports {each.name[:100]}, which lies outside its folder {folder}")
     return found
@@ -58,11 +58,11 @@ def _compiled(folder: Path, names: Iterable[str]) -> bytes:
             "Or compile it elsewhere (protoc --include_imports --descriptor_set_out=….desc) and name the .desc file"
         )
     with tempfile.TemporaryDirectory(prefix="tiered_stream-") as place:
-        # By a link: a colon in the folder's path would count as several paths.
+        # The folder is given as a link, because a colon in its path would separate two paths.
         Path(place, "own").symlink_to(folder.resolve(), target_is_directory=True)
         write_known_protos(Path(place, "known"))
         out = Path(place, "out.desc")
-        # No name is taken for an option behind the folder.
+        # With the folder in front, the compiler does not take a file's name for an option.
         command = [sys.executable, "-m", "grpc_tools.protoc", "-Iown", "-Iknown", "--include_imports",
                    "--descriptor_set_out=out.desc", *(f"own/{name}" for name in names)]  # fmt: skip
         try:

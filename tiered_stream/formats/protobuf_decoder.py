@@ -1,7 +1,7 @@
-"""Protobuf messages to a column, as Spark's `from_protobuf` gives it.
+"""Decoder of protobuf messages to a column that is equal to that of Spark's `from_protobuf`.
 
-Compiled code decodes what is plain (`protobuf_kernels.py`). Google's library decodes the rest in Python, each value by
-itself: what it takes for a message is one.
+Compiled code decodes plain messages (`protobuf_kernels.py`). Google's library decodes all others in Python, one by one,
+and decides whether they are messages.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from tiered_stream.formats.protobuf_schema import MOST_DEPTH, is_map, message_de
 
 _LARGEST_MICROSECONDS = 2**63 - 1
 _MOST_AT_ONCE = 8 << 20
-"""Bytes of the messages that are Python's objects at one time, unless one alone is larger."""
+"""Maximum bytes of messages that are Python objects at one time, unless a single message is larger."""
 
 _Convert = Callable[[Any], Any]
 
 
 class _NoValueError(Exception):
-    """A message has no row."""
+    """Error of a message that cannot become a row."""
 
 
 class ProtobufDecoder:
-    """Messages of one type, each a value."""
+    """Decoder of values that are messages of one type."""
 
     def __init__(self, descriptor_set: bytes, message: str) -> None:
-        """`message` is the full name of a message of a descriptor set (`protoc --descriptor_set_out`).
+        """Prepare to decode messages with the full name `message` of a `protoc --descriptor_set_out` descriptor set.
 
         Raises:
             ConfigurationError: there is no such message, or it has no columns.
@@ -85,7 +85,7 @@ class ProtobufDecoder:
         try:
             message = self._class.FromString(content)
             if not message.IsInitialized():
-                # Which one the library does not say without faults: its look for them can end the process.
+                # The field is not named, because the library's search for missing fields can end the process.
                 raise _NoValueError("the value lacks a required field")
             return self._row(message)
         except (DecodeError, UnicodeDecodeError) as error:
@@ -96,7 +96,7 @@ class ProtobufDecoder:
 
 
 def _pieces(slots: list[int], slices: ByteSlices) -> Iterator[list[int]]:
-    """The slots, so many at a time as may be Python's objects at once."""
+    """Yield the slots in groups whose messages together may be Python objects at one time."""
     piece, size = [], 0
     for slot in slots:
         piece.append(slot)
@@ -114,7 +114,10 @@ def _struct_of(message: Descriptor, kind: pa.StructType) -> _Convert:
 
 
 def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
-    """What a message's field is in its column: null where it was not written, and has no default of its own."""
+    """Return a function that gets a field's column value from a message.
+
+    The value is null if the field was not written and has no default of its own.
+    """
     name = field.name
     if is_map(field):
         key, value = (field.message_type.fields_by_name[each] for each in ("key", "value"))
@@ -125,7 +128,7 @@ def _getter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
         return lambda found: [convert(each) for each in getattr(found, name)]
     convert = _converter(field, kind)
     if not field.has_presence:
-        # Java takes what has no presence, and is the default, for what was not written.
+        # Like Java, a field without presence that has its default value counts as not written.
         return lambda found: None if _is_zero(getattr(found, name)) else convert(getattr(found, name))
     if field.has_default_value:
         return lambda found: convert(getattr(found, name))
@@ -151,7 +154,7 @@ def _converter(field: FieldDescriptor, kind: pa.DataType) -> _Convert:
 
 
 def _symbol_of(enum: EnumDescriptor) -> _Convert:
-    """A number's name; of one without a name what Java makes of it."""
+    """Return a function from an enum's number to its name, or to Java's name for a number without a name."""
     names = symbols(enum)
     return lambda number: names.get(number, f"UNKNOWN_ENUM_VALUE_{enum.name}_{number}")
 
@@ -165,7 +168,7 @@ def _microseconds(field: FieldDescriptor, found: Message) -> int:
 
 
 def compile_kernels() -> None:
-    """Have what protobuf needs compiled, for `tiered-stream warm`."""
+    """Compile or load the kernels that protobuf needs, for `tiered-stream warm`."""
     empty = descriptor_pb2.DescriptorProto(name="Empty")
     file = descriptor_pb2.FileDescriptorProto(name="empty.proto", message_type=[empty])
     decoder = ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString(), "Empty")

@@ -1,10 +1,10 @@
-"""The compiled half of the protobuf decoder: messages from their bytes into columns.
+"""Compiled half of the protobuf decoder, which writes messages from their bytes into columns.
 
-A message's fields come in any order, and the last one counts. So a message is looked through once, which leaves a mark
-where each field's value is, and is then written field by field; what is repeated is looked for again.
+A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark where
+each field's value is, and is then written field by field. The values of a repeated field are found by a second scan.
 
-Whatever is not plain is left to Google's library, value by value: malformed bytes, groups, a message that comes in
-pieces, numbers of an enum without a name, a map with a key twice, texts that are not UTF-8, defaults, required fields.
+Values that are not plain are left to Google's library, one by one: malformed bytes, groups, a message in several
+pieces, enum numbers without a name, a map with a duplicate key, texts that are not UTF-8, defaults, required fields.
 """
 
 from __future__ import annotations
@@ -27,38 +27,40 @@ from tiered_stream.formats.column_kernels import (
 )
 from tiered_stream.records.compiled import Int, inlined, kernel
 
-# How a field's value is read.
+# Codecs, by which a field's value is read.
 INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT, BYTES, TIME, MESSAGE, EMPTY = range(15)
-# How often a field is there. ENTRY: once, and nothing else, in an entry of a map.
+# How often a field occurs. ENTRY: a field of a map's entry, which must occur, while unknown fields must not.
 ONCE, ENTRY, REPEATED, MAP = range(4)
 
-# Columns of the fields, those of a message after each other, by number.
-# MISSING: what is written where the field is missing, or a zero without presence: null, or nothing that is plain.
-# A, B: where an enum's numbers are in the table, and how many; of a map what its keys are. SIZE: of a number, or 0.
+# Columns of the fields. The fields of a message follow each other, sorted by number.
+#   MISSING   what a missing field gives: null, or a message that is not plain
+#   A, B      for an enum, place of its numbers in the table, and how many there are; for a map, A: codec of its keys
+#   SIZE      bytes of a number of fixed size, else 0
 NUMBER, CODEC, WIRE, NODE, OFTEN, ONEOF, PRESENCE, MISSING, BELOW, A, B, SIZE = range(12)
 FIELD_COLUMNS = 12
 MISSING_NULL, MISSING_NOT_PLAIN = range(2)
-# Columns of the messages: where their fields are, and their struct's node.
+# Columns of the messages: first field, field after the last, and the node of the message's struct.
 FIRST, LAST, STRUCT_NODE = range(3)
-# Columns of the marks, one for each field: where its value begins and ends, and its wire type.
+# Columns of the marks, which have a row for each field: where its value begins and ends, and its wire type.
 AT, STOP, MARKED_WIRE = range(3)
 MARK_COLUMNS = 3
-# Columns of the stack, a row for each message that is being written; CURSOR: where the next repeated one is looked for.
+# Columns of the stack, which has a row for each message that is being written. CURSOR: where the search for the next
+# message of a repeated field begins.
 MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
 STACK_COLUMNS = 6
 
 DONE, NOT_PLAIN, NO_ROOM = range(3)
 LONGEST_TAG = 5
-"""Bytes of a tag, and of a size."""
+"""Maximum bytes of a plain tag, and of a plain size."""
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
-"""The wire types that are plain."""
+"""Wire types that are plain."""
 MOST_SECONDS = 9_000_000_000_000
-"""Of a time that is surely a number of microseconds."""
+"""Maximum seconds of a time that surely fits into microseconds."""
 
 
 @inlined
 def _uvarint(data: Any, at: Int, stop: Int) -> Any:
-    """A varint of at most 64 bits, and the position after it, -1 where it is none."""
+    """Read a varint of at most 64 bits; return it and the position after it, -1 if it is not a varint."""
     value, shift = np.uint64(0), np.uint64(0)
     while at < stop:
         part = np.uint64(data[at])
@@ -74,7 +76,7 @@ def _uvarint(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _tag(data: Any, at: Int, stop: Int) -> Any:
-    """A field's number, its wire type, and where its value begins and ends, -1 where that is not plain."""
+    """Read a tag; return the field's number, wire type, and where its value begins and ends (-1 if it is not plain)."""
     tag, begin = _uvarint(data, at, stop)
     number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
     is_plain = begin >= 0 and begin - at <= LONGEST_TAG and 1 <= number < 1 << 29
@@ -97,7 +99,7 @@ def _tag(data: Any, at: Int, stop: Int) -> Any:
 
 @inlined
 def _field_of(fields: Any, first: Int, last: Int, number: Int, hint: Int) -> Int:
-    """The field of that number, -1 where there is none; `hint` is where it may be."""
+    """Return the row of the field with that number, -1 if there is none. `hint` is a row that is tried first."""
     if hint < last and fields[hint, NUMBER] == number:
         return np.int64(hint)
     low, high = np.int64(first), np.int64(last)
@@ -112,16 +114,16 @@ def _field_of(fields: Any, first: Int, last: Int, number: Int, hint: Int) -> Int
 
 @kernel
 def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
-    """Note where a field's value is; whether that is plain."""
+    """Mark where a field's value is; return whether the message is still plain."""
     row = fields[field]
     if wire != row[WIRE] and not (wire == SIZED and row[OFTEN] == REPEATED and row[CODEC] < TEXT):
-        # Google's library takes it for a field that it does not know.
+        # Google's library treats a field with another wire type as an unknown field.
         return row[OFTEN] != ENTRY
     if row[OFTEN] >= REPEATED:
         if marks[field, AT] < 0:
             marks[field, AT] = begin
         return True
-    # What counts no more is looked at all the same, by the library: a text may be none.
+    # The library also checks values that a later value replaces: a text may not be UTF-8.
     if row[CODEC] >= TEXT and (marks[field, AT] >= 0 or (row[CODEC] == EMPTY and end > begin)):
         return False
     if row[ONEOF] >= 0:
@@ -136,7 +138,7 @@ def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int
 
 @kernel
 def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
-    """Mark a message's fields; whether all is plain."""
+    """Mark the values of a message's fields; return whether the message is plain."""
     for field in range(first, last):
         marks[field, AT] = -1
     hint = first
@@ -146,7 +148,7 @@ def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: 
             return False
         field = _field_of(fields, first, last, number, hint)
         if field >= 0:
-            # Of what is repeated the mark is at the tag, as it is looked for again from there.
+            # The mark of a repeated field is at the tag, because the second scan begins there.
             repeated = fields[field, OFTEN] >= REPEATED
             if not _mark(marks, fields, first, last, field, at if repeated else begin, end, wire):
                 return False
@@ -159,7 +161,7 @@ def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: 
 
 @inlined
 def _integer(value: Any, codec: Int) -> Int:
-    """An integer of the wire as that of its column."""
+    """Return an integer of the wire format as the integer of its column."""
     if codec == SINT32:
         low = np.int64(np.uint32(value))
         return (low >> 1) ^ -(low & 1)
@@ -187,7 +189,7 @@ def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
 
 @kernel
 def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """Seconds and nanoseconds, each written once at most."""
+    """Append a time from its seconds and nanoseconds, each of which may be written only once."""
     seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
     while at < stop:
         number, wire, begin, at = _tag(data, at, stop)
@@ -207,7 +209,7 @@ def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
-    """A text, bytes, or a time."""
+    """Append a text, bytes, or a time."""
     codec, node = row[CODEC], row[NODE]
     if codec == TIME:
         return _time(data, at, stop, row, columns)
@@ -220,7 +222,7 @@ def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
 
 @kernel
 def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """A number, a boolean, or an enum's symbol; a zero without presence is null."""
+    """Append a number, a boolean, or an enum's symbol. A zero without presence becomes null."""
     codec, node = row[CODEC], row[NODE]
     bits = np.uint64(0)
     if codec <= ENUM:
@@ -252,7 +254,7 @@ def _value(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, te
 
 @kernel
 def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Numbers one after the other."""
+    """Append the numbers of a packed field, which follow each other."""
     size = row[SIZE]
     while at < stop:
         end = at + size
@@ -269,7 +271,7 @@ def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, t
 
 @kernel
 def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """All values of a repeated field that are from `at` on, -1 being none."""
+    """Append the list of a repeated field's values from `at` on, where -1 means that there are no values."""
     while 0 <= at < stop:
         number, wire, begin, end = _tag(data, at, stop)
         if number == row[NUMBER]:
@@ -286,7 +288,7 @@ def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, tex
 
 @kernel
 def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
-    """Write a field that is no message."""
+    """Write a field that is not a message."""
     at = marks[field, AT]
     if row[CODEC] == EMPTY:
         return np.int64(DONE)
@@ -301,9 +303,9 @@ def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: An
 
 @kernel
 def _close_list(row: Any, first: Int, columns: Any, seen: Any) -> Int:
-    """Write a list of messages, or a map, all of which are there."""
+    """Write a list of messages, or a map, after its last item."""
     node = row[NODE] - 1
-    # Keys that are no texts are looked at by the library.
+    # A map with several keys that are not texts is left to the library.
     several = row[OFTEN] == MAP and columns[0][row[NODE], SLOTS] - first > 1
     if several and (row[A] != TEXT or has_key_twice(columns, row[NODE] + 1, first, seen)):
         return np.int64(NOT_PLAIN)
@@ -318,7 +320,7 @@ def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
 
 @kernel
 def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
-    """Where the next of a field's messages begins and ends, -1 where there is no more."""
+    """Return where the next message of a field begins and ends, -1 if there are no more messages."""
     if row[OFTEN] < REPEATED:
         frame[FIELD] = field + 1
         return marks[field, AT], marks[field, STOP]
@@ -336,7 +338,7 @@ def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, colum
 
 @kernel
 def _without_message(frame: Any, row: Any, columns: Any, seen: Any) -> Int:
-    """What follows a field's last message: its list; null for one that was never there."""
+    """Finish a field after its last message: write its list, or null for a single message that is missing."""
     if row[OFTEN] == ONCE and row[MISSING] == MISSING_NULL:
         return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
     if row[OFTEN] >= REPEATED:
@@ -346,7 +348,7 @@ def _without_message(frame: Any, row: Any, columns: Any, seen: Any) -> Int:
 
 @kernel
 def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
-    """Write one value."""
+    """Write the value between `at` and `stop`, which is one message; return DONE, NOT_PLAIN or NO_ROOM."""
     messages, fields, table, texts = program
     marks, stack, seen = room
     depth = np.int64(0)
@@ -382,9 +384,9 @@ def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: An
 
 @kernel
 def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, not_plain: Any) -> Int:
-    """Append the values from the row `first` on, until there is no room for one: the row after the last.
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended value.
 
-    A value that is not plain is null, and marked in `not_plain`.
+    A value that is not plain becomes null, and is marked in `not_plain`.
     """
     data, starts, stops, valid = slices
     for row in range(first, starts.shape[0]):

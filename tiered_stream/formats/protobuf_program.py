@@ -1,4 +1,4 @@
-"""What a kernel needs to know of a message: its fields by number, and the node of the column that each fills."""
+"""Tables by which a kernel reads a message: its fields by number, and the column's node that each field fills."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _WIRES = {
 
 @dataclass(frozen=True, slots=True)
 class ProtobufProgram:
-    """The tables of `protobuf_kernels`; `table` has enums' numbers in order, and where their names are in `texts`."""
+    """Tables for `protobuf_kernels`.
+
+    `table` has the numbers of enums in order, and the places of their names in `texts`.
+    """
 
     messages: Table
     fields: Table
@@ -43,7 +46,7 @@ class ProtobufProgram:
 
 
 def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> ProtobufProgram:
-    """What reads a message into the builder's columns, which are of its type."""
+    """Return the program that reads `message` into the builder's columns, which have the message's type."""
     compiler = _Compiler(builder)
     compiler.add(message, 0, False)
     return ProtobufProgram(
@@ -53,7 +56,7 @@ def protobuf_program(message: Descriptor, builder: ColumnBuilder) -> ProtobufPro
 
 
 def symbols(enum: EnumDescriptor) -> dict[int, str]:
-    """The names of an enum's numbers; of several for one the first, as Java has it."""
+    """Return the names of an enum's numbers. A number with several names has the first, as in Java."""
     return {value.number: value.name for value in reversed(enum.values)}
 
 
@@ -66,7 +69,7 @@ class _Compiler:
         self._builder = builder
 
     def add(self, message: Descriptor, node: int, is_entry: bool) -> int:
-        """The number of a message whose struct is that node."""
+        """Add a message whose struct is `node`, and the messages below it; return its number."""
         number, first = len(self.messages), len(self.fields)
         self.messages.append((first, first + len(message.fields), node))
         struct = self._builder.fields[node][0].type

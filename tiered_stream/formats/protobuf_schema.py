@@ -1,7 +1,7 @@
-"""Which columns a protobuf message has: those of Spark's `from_protobuf` (Spark: `protobuf.utils.SchemaConverters`).
+"""Column types of protobuf messages, equal to those of Spark's `from_protobuf` (`protobuf.utils.SchemaConverters`).
 
-Numbers without a sign have the column of those with one, enums are strings, `Timestamp` is a timestamp and `Duration` a
-duration; a message without fields has no column. Messages that hold themselves, and groups, are refused.
+Unsigned numbers have the column types of signed numbers, and enums are strings. `Timestamp` becomes a timestamp and
+`Duration` a duration. A message without fields has no column. Recursive messages and groups are refused.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tiered_stream.formats.google_protobuf import (
 )
 
 _MOST_BYTES, _MOST_FIELDS, MOST_DEPTH = 16 << 20, 10_000, 64
-"""The limits of a schema: of its bytes, and of its columns when written out."""
+"""Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
 
 _SIMPLE = {
     FieldDescriptor.CPPTYPE_INT32: pa.int32(),
@@ -37,10 +37,10 @@ _TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us
 
 
 def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
-    """The message of that full name in what `protoc --descriptor_set_out --include_imports` writes.
+    """Return the message with that full name from the output of `protoc --descriptor_set_out --include_imports`.
 
     Raises:
-        ConfigurationError: these are no descriptors, or the message is not among them.
+        ConfigurationError: the bytes are not a descriptor set, or the message is not in it.
     """
     if len(descriptor_set) > _MOST_BYTES:
         raise ConfigurationError(
@@ -59,7 +59,7 @@ def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
 
 
 def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
-    """Each file after those that it imports. Raises ConfigurationError: one of them is not there."""
+    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing."""
     done: set[str] = set()
     waiting = [(name, False) for name in files]
     while waiting:
@@ -73,12 +73,12 @@ def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
         if name not in files:
             raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
         needs = [each for each in files[name].dependency if each not in done]
-        # A file that imports itself by way of others is refused by the pool.
+        # The pool refuses files that import each other in a circle.
         waiting += [(name, True), *((each, False) for each in needs if (each, True) not in waiting)]
 
 
 def message_type(message: Descriptor) -> pa.StructType:
-    """The struct of a message. Raises ConfigurationError: it has no columns, as it holds itself, or is too large."""
+    """Return the struct type of a message. Raises ConfigurationError if the message is recursive or too large."""
     return _message_columns(message, (), [_MOST_FIELDS])
 
 
@@ -96,7 +96,7 @@ def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int
 
 
 def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
-    """None: it has no column."""
+    """Return the type of a field's column, or None if the field has no column."""
     if is_map(field):
         pair = field.message_type.fields_by_name
         value = _single_type(pair["value"], above, left)
@@ -125,6 +125,6 @@ def is_map(field: FieldDescriptor) -> bool:
 
 
 def time_type(message: Descriptor) -> pa.DataType | None:
-    """The type of a message that is a time, which is told by its name and its fields, as Spark does."""
+    """Return the type of a message that is a time, else None. As in Spark, its name and its fields decide."""
     fields = [field.name for field in message.fields]
     return _TIMES.get(message.name) if fields == ["seconds", "nanos"] else None

@@ -1,4 +1,4 @@
-"""One GET after the other to a schema registry: over TLS, with a password, from whichever of its servers answers."""
+"""Client of a schema registry: GET requests over TLS, with a password, to the first of its servers that responds."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from tiered_stream.timed_answers import read_answer, timed_pools, untrusted_cert
 
 _CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
 _ROUNDS, _FIRST_WAIT = 5, 0.2
-"""Every server is asked so often; the waits between the rounds double, in seconds."""
+"""Number of rounds in which every server is asked, and the first wait between rounds in seconds; waits double."""
 _MOST_BYTES = 8 << 20
 _HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
-"""Statuses after which the same request may succeed."""
+"""HTTP statuses after which the same request may succeed."""
 _UNKNOWN = (40401, 40402, 40403)
-"""Its own codes for a subject, a version and a schema that are not there; a 404 without them says something else."""
+"""Error codes of the registry for a missing subject, version or schema. A 404 without them has another cause."""
 GUIDS = "/schemas/guids/"
-"""Where schemas are by their GUIDs; not every registry has them."""
+"""Path of schemas by their GUIDs. Not every registry has it."""
 _PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
                "ssl.key.password")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:
-    """Where a schema registry is, and how to log in: the settings of Confluent's Python client, by their names.
+    """Addresses and login of a schema registry: the settings of Confluent's Python client, by their names.
 
-    `url` may be several, with commas between. Files are PEM. Made by `parse`.
+    `url` may be several addresses, separated by commas. Files are PEM. `parse` makes these settings.
     """
 
     urls: tuple[str, ...]
@@ -48,7 +48,10 @@ class RegistrySettings:
 
     @classmethod
     def parse(cls, properties: Mapping[str, str], prefix: str = "schema.registry.") -> RegistrySettings:
-        """Raises ConfigurationError: a setting, whose name begins with `prefix`, is missing, unknown or malformed."""
+        """Check the properties and return the settings.
+
+        Raises ConfigurationError if a setting, whose name begins with `prefix`, is missing, unknown or malformed.
+        """
         if unknown := sorted(set(properties) - set(_PROPERTIES)):
             raise ConfigurationError(f"there is no setting {prefix}{unknown[0]}; there are {', '.join(_PROPERTIES)}")
         urls = tuple(each.strip().rstrip("/") for each in properties.get("url", "").split(",") if each.strip())
@@ -75,7 +78,7 @@ def _check_url(url: str, name: str) -> None:
 
 
 class RegistryConnection:
-    """Raises ConfigurationError: TLS's files cannot be used."""
+    """Connection to a schema registry. The constructor raises ConfigurationError if the TLS files cannot be used."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._urls = settings.urls
@@ -85,12 +88,12 @@ class RegistryConnection:
         self._pools = timed_pools(_CONNECT_SECONDS, _READ_SECONDS, _tls(settings.properties), headers)
 
     def get(self, path: str) -> dict[str, Any]:
-        """What is there, an object of JSON; asked for again, of each server in its turn, where that may help.
+        """Return the JSON object at `path`. Each server is asked in turn, and asked again if that may help.
 
         Raises:
-            UnknownSchemaError: the registry does not have it.
+            UnknownSchemaError: the registry does not have the object.
             SchemaRegistryUnavailableError: no server could be reached, or could answer.
-            SchemaRegistryError: the registry refused the request, or it is none.
+            SchemaRegistryError: the registry refused the request, or the server is not a schema registry.
         """
         wait, why = _FIRST_WAIT, ""
         for left in reversed(range(_ROUNDS)):
@@ -107,7 +110,7 @@ class RegistryConnection:
     def _ask(self, url: str, path: str) -> dict[str, Any]:
         try:
             with muted("urllib3"):
-                # A redirect could take the password elsewhere.
+                # A redirect could send the password to another server.
                 answer = self._pools.request("GET", url + path, redirect=False, preload_content=False)
                 try:
                     status, content = answer.status, read_answer(answer, _MOST_BYTES)

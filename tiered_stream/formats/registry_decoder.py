@@ -1,6 +1,6 @@
-"""Avro values that name their schema in a registry (`schema_ids.py`), to a column of one schema.
+"""Decoder of Avro values that name their schema in a registry (`schema_ids.py`), to a column of one schema.
 
-A value's content is an Avro datum. Values of one schema are decoded together, and put back in their order.
+A value's content is an Avro datum. Values of one schema are decoded together, and then put back in their order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Rows = np.ndarray[Any, Any]
 
 
 class RegistryDecoder(NamingDecoder):
-    """Values of any schemas of a registry, read as those of the schema `reader`."""
+    """Decoder of values with any schemas of a registry, which are read as values of the schema `reader`."""
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class RegistryDecoder(NamingDecoder):
         evolution: Evolution = Evolution.NONE,
         column: pa.DataType | None = None,
     ) -> None:
-        """`referenced` as in `parse_avro_schema`, `header` as in `SchemaIds`.
+        """Prepare to read values as values of the schema `reader`.
 
-        `evolution`: what a writer has and the reader has not, the values' type gets, from then on.
-
-        `column` is what the table has of it, whose types may be wider.
+        `referenced` are texts of schemas whose named types `reader` uses. `header` is the record header that names
+        schemas. With `evolution`, the type of all later values gets the fields that only a writer's schema has.
+        `column` is the type of the table's column, which may have wider types.
 
         Raises:
-            ConfigurationError: the settings or the schema are none.
-            UnsupportedDataError: no column can have such a type.
+            ConfigurationError: the settings or a schema are invalid.
+            UnsupportedDataError: no column can have the schema's type.
         """
         super().__init__(header)
         self._writers: WriterSchemas[AvroType] = WriterSchemas(schema_registry(settings), _parsed)
@@ -101,7 +101,10 @@ class RegistryDecoder(NamingDecoder):
         return Decoded(nulls, dict.fromkeys(np.flatnonzero(contents.valid).tolist(), reader[:REASON_SIZE]))
 
     def _reader_of(self, number: int, named: NamedSchemas, writers: Mapping[int, AvroType | str]) -> AvroReader | str:
-        """What reads values of one schema, or why they are not read; values that are null name none."""
+        """Return the reader of values of one schema, or the reason why they are not read.
+
+        Null values name no schema.
+        """
         writer = writers[number]
         if isinstance(writer, str):
             return writer
@@ -115,12 +118,12 @@ class RegistryDecoder(NamingDecoder):
         return reader
 
     def _reason(self, name: str, writer: AvroType, said: str) -> str:
-        """Why no value of that writer is read, and what to do where it is the table that has to change."""
+        """Return why values of that writer are not read, with a hint if the table has to change."""
         hint = _WOULD_WIDEN if self._evolution is not Evolution.WIDEN and self._widens(writer) else ""
         return f"schema {name}: {said}"[: REASON_SIZE - len(hint)] + hint
 
     def _widens(self, writer: AvroType) -> bool:
-        """Whether wider types would do."""
+        """Return whether values of that writer could be read with wider types."""
         try:
             AvroReader(writer, widened(self._wanted, writer, types=True))
         except (ConfigurationError, UnsupportedDataError):
@@ -138,7 +141,7 @@ def _parsed(name: str, found: RegisteredSchema) -> AvroType | str:
 
 
 def in_order(parts: Sequence[Decoded], groups: Sequence[Rows], kind: pa.DataType) -> Decoded:
-    """The values of all parts, each where it was: of `parts[i]` in the rows `groups[i]`."""
+    """Return the values of all parts in row order; the values of `parts[i]` are in the rows `groups[i]`."""
     if not parts:
         return Decoded(pa.nulls(0, kind), {})
     column = pa.concat_arrays([part.column for part in parts])

@@ -1,7 +1,7 @@
-"""JSON values that name their schema in a registry (`schema_ids.py`), to a struct column.
+"""Decoder of JSON values that name their schema in a registry (`schema_ids.py`), to a struct column.
 
-A value's content is a JSON document. It says by itself which fields it has, so all are read by one type; the writer's
-schema only says that the value is JSON, of which record it is, and which fields a column may grow by.
+A value's content is a JSON document. The document names its fields, so all documents are read by one type. The writer's
+schema only states that the value is JSON, which record it is, and by which fields a column may grow.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from tiered_stream.formats.schema_registry import RegisteredSchema, schema_regis
 from tiered_stream.formats.writer_schemas import WriterSchemas
 
 _MOST_SIZE = (1 << 31) - 1
-"""Bytes of a value in Arrow's arrays."""
+"""Maximum bytes of a value in Arrow's arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonTarget:
-    """What documents are read into.
+    """Type and settings for reading documents.
 
-    `record` is the title of their schemas, where a topic may have several; else empty. `zone` as in `JsonDecoder`.
+    `record` is the title of the documents' schemas if a topic may have several, else ''. `zone` is the session's time
+    zone, for timestamps without a zone.
     """
 
     kind: pa.StructType
@@ -43,16 +44,19 @@ class JsonTarget:
     evolution: Evolution = Evolution.NONE
 
     def decoder(self) -> ValueDecoder:
-        """Of documents alone."""
+        """Return the decoder of documents without a schema id in front."""
         widens = self.evolution is Evolution.WIDEN
         return WideningJsonDecoder(self.kind, self.zone) if widens else JsonDecoder(self.kind, self.zone)
 
 
 class RegistryJsonDecoder(NamingDecoder):
-    """Documents of any JSON Schemas of a registry, read into one type, which may grow by those schemas' fields."""
+    """Decoder of documents with any JSON Schemas of a registry, to one type that may grow by fields of the schemas."""
 
     def __init__(self, settings: RegistrySettings, target: JsonTarget, *, header: str = "") -> None:
-        """`header` as in `SchemaIds`. Raises ConfigurationError: the settings are none, or as `JsonDecoder`."""
+        """Prepare to decode documents into `target`. `header` is the record header that names schemas.
+
+        Raises ConfigurationError if the settings are invalid, or in the cases of `JsonDecoder`.
+        """
         super().__init__(header)
         self._writers: WriterSchemas[pa.StructType] = WriterSchemas(schema_registry(settings), self._parsed)
         self._settings = target
@@ -82,7 +86,10 @@ class RegistryJsonDecoder(NamingDecoder):
             self._decoder = JsonTarget(kind, self._settings.zone, evolution=self._settings.evolution).decoder()
 
     def _parsed(self, name: str, found: RegisteredSchema) -> pa.StructType | str:
-        """The fields that a column may grow by, if it may."""
+        """Return the fields by which a column may grow, or a text with the reason why values of the schema have no row.
+
+        Without evolution there are no such fields.
+        """
         if found.kind != "JSON":
             return f"schema {name} is of the format {found.kind[:20]}, not JSON"
         try:
@@ -96,11 +103,11 @@ class RegistryJsonDecoder(NamingDecoder):
 
 
 def _contents(values: pa.BinaryArray, sizes: Rows, refused: Rows) -> pa.BinaryArray:
-    """The values without what is in front of them, `sizes` bytes; null where they are refused."""
+    """Return the values without the first `sizes` bytes, and null for each refused value."""
     sliced = values
     for size in np.unique(sizes).tolist():
         if size:
-            # With an end: pyarrow 26 reads memory that is not set where there is none.
+            # The end is given, because pyarrow 26 reads uninitialized memory without it.
             behind = pc.binary_slice(values, size, _MOST_SIZE)
             sliced = pc.if_else(pa.array(sizes == size), behind, sliced)
     return pc.if_else(pa.array(refused), pa.scalar(None, values.type), sliced) if refused.any() else sliced

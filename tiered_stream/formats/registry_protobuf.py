@@ -1,9 +1,9 @@
-"""Protobuf values that name their schema in a registry (`schema_ids.py`).
+"""Decoder of protobuf values that name their schema in a registry (`schema_ids.py`).
 
-Behind the schema's id or GUID comes which message of the schema it is: how many numbers, and the numbers, each a zigzag
-varint, of the message in its file, then of the one nested in it, and so on; a single zero stands for the first message.
-A message says which fields it has, so all are read by one schema; the writer's only says that it is the message that is
-wanted.
+After the schema's id or GUID come the indexes of the message: their number, and then the indexes, each a zigzag varint.
+The first index is the message's place in its file, the next the place of a message that is nested in it, and so on. A
+single zero stands for the first message. A message names its fields by number, so all messages are read by one schema.
+The writer's schema only shows whether the value is the wanted message.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ Rows = np.ndarray[Any, Any]
 
 
 class RegistryProtobufDecoder(NamingDecoder):
-    """Messages of one name, of any schemas of a registry, read as that of a descriptor set."""
+    """Decoder of messages of one name, with any schemas of a registry, which are read by one descriptor set."""
 
     def __init__(self, settings: RegistrySettings, descriptor_set: bytes, message: str, *, header: str = "") -> None:
-        """`header` as in `SchemaIds`. Raises ConfigurationError: the settings are none, or as `ProtobufDecoder`."""
+        """Prepare to decode `message` of a descriptor set. `header` is the record header that names schemas.
+
+        Raises ConfigurationError if the settings are invalid, or in the cases of `ProtobufDecoder`.
+        """
         super().__init__(header)
         self._writers: WriterSchemas[dict[Indexes, str]] = WriterSchemas(schema_registry(settings), _parsed)
         self._decoder = ProtobufDecoder(descriptor_set, message)
@@ -85,7 +88,10 @@ class RegistryProtobufDecoder(NamingDecoder):
                 said.reasons[row] = why
 
     def _why_not(self, said: _Said, number: int, indexes: Indexes | None) -> str | None:
-        """Why a value of that schema and message is no row; `indexes` are None where it does not say its message."""
+        """Return why a value of that schema and message is not a row, or None if it is.
+
+        `indexes` is None if the value does not name its message.
+        """
         writer = said.writers[number]
         if number < 0 and isinstance(writer, str):
             return writer
@@ -101,23 +107,23 @@ class RegistryProtobufDecoder(NamingDecoder):
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the values of one batch say of themselves, as far as it is known."""
+    """Facts that the values of one batch state about themselves, as far as they are known."""
 
     named: NamedSchemas
     writers: Mapping[int, dict[Indexes, str] | str]
     sizes: Rows
-    """Bytes in front of each message."""
+    """Number of bytes in front of each message."""
     reasons: dict[int, str]
-    """Why a value is no row, by row."""
+    """Reasons of values that are not rows, by row."""
 
     def refuse(self, rows: Rows, groups: Rows, whys: Mapping[int, str]) -> None:
-        """Those of the rows whose group, in `groups` by row, has a reason."""
+        """Add the reason of its group to each of `rows`, if the group has one. `groups` has each row's group."""
         bad = rows[np.isin(groups[rows], list(whys))] if whys else rows[:0]
         self.reasons.update((row, whys[group]) for row, group in zip(bad.tolist(), groups[bad].tolist(), strict=True))
 
 
 def _is_first(slices: ByteSlices, prefixed: Rows) -> Rows:
-    """Which of the values with an id in front say by one zero that they are the first message of their schema."""
+    """Return which values with an id in front name the first message of their schema by a single zero."""
     first = np.zeros(len(slices), np.bool_)
     rows = np.flatnonzero(prefixed & (slices.stops - slices.starts > PREFIX_SIZE))
     first[rows] = slices.data[slices.starts[rows] + PREFIX_SIZE] == 0
@@ -125,7 +131,7 @@ def _is_first(slices: ByteSlices, prefixed: Rows) -> Rows:
 
 
 def message_indexes(content: bytes) -> tuple[Indexes, int]:
-    """Which message it is, and how many bytes say so at the beginning of `content`: 0 where none do."""
+    """Return a message's indexes, and the number of bytes at the start of `content` that hold them, 0 if none do."""
     numbers: list[int] = []
     at, count = 0, 1
     while len(numbers) <= count:
@@ -145,7 +151,7 @@ def message_indexes(content: bytes) -> tuple[Indexes, int]:
 
 
 def _parsed(name: str, found: RegisteredSchema) -> dict[Indexes, str] | str:
-    """The full names of a schema's messages, by where they are in it."""
+    """Return the full names of a schema's messages by their indexes, or why values of the schema are not read."""
     if found.kind != "PROTOBUF":
         return f"schema {name} is of the format {found.kind[:20]}, not PROTOBUF"
     try:
@@ -163,5 +169,5 @@ def _parsed(name: str, found: RegisteredSchema) -> dict[Indexes, str] | str:
 
 
 def registered_descriptors(found: RegisteredSchema) -> bytes:
-    """The descriptor set of a registered schema. Raises ConfigurationError: it cannot be compiled."""
+    """Return the descriptor set of a registered schema. Raises ConfigurationError if it cannot be compiled."""
     return compiled_proto({**dict(found.references), _FILE: found.text})

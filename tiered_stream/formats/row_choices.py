@@ -1,15 +1,15 @@
-"""What may be chosen for the rows of a table. Apart from the rest: options know it without Arrow."""
+"""Choices for the rows of a table, in a module of their own so that options can use them without importing Arrow."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 REGISTRY_PREFIX = "ingest.schema.registry."
-"""Of the settings of the schema registry's client, which have Confluent's names behind it."""
+"""Prefix of the settings of the schema registry's client. Confluent's names of the settings follow it."""
 
 
 class Format(StrEnum):
-    """`ingest.key.format`, `ingest.value.format`."""
+    """Format of keys or values (`ingest.key.format`, `ingest.value.format`)."""
 
     BINARY = "binary"
     STRING = "string"
@@ -19,16 +19,16 @@ class Format(StrEnum):
 
 
 class SchemaIdsIn(StrEnum):
-    """`ingest.value.schema.id.deserializer`: where values name their schemas; Confluent's names of classes."""
+    """Place where values name their schemas (`ingest.value.schema.id.deserializer`), by Confluent's class names."""
 
     DUAL = "DualSchemaIdDeserializer"
-    """In a record header, where there is one, else in front of the value."""
+    """Values name their schemas in a record header if there is one, else in front of the value."""
     PREFIX = "PrefixSchemaIdDeserializer"
-    """In front of the value."""
+    """Values name their schemas in front of the value."""
 
 
 class SubjectNames(StrEnum):
-    """`ingest.value.subject.name.strategy`: how writers name a subject; Confluent's names of classes."""
+    """Rule by which writers name a subject (`ingest.value.subject.name.strategy`), by Confluent's class names."""
 
     TOPIC = "TopicNameStrategy"
     RECORD = "RecordNameStrategy"
@@ -36,7 +36,7 @@ class SubjectNames(StrEnum):
 
 
 class OnDecodeError(StrEnum):
-    """`ingest.onDecodeError`: what becomes of a record that does not decode."""
+    """Treatment of a record that does not decode (`ingest.onDecodeError`)."""
 
     FAIL = "fail"
     DEAD_LETTER = "deadLetter"
@@ -44,7 +44,7 @@ class OnDecodeError(StrEnum):
 
 
 class Evolution(StrEnum):
-    """`ingest.schemaEvolution`: whether new fields become columns, and whether types become wider, too."""
+    """Growth of a table's schema (`ingest.schemaEvolution`): none, new columns, or new columns and wider types."""
 
     NONE = "none"
     ADD = "add"
@@ -52,7 +52,7 @@ class Evolution(StrEnum):
 
 
 class Envelope(StrEnum):
-    """`ingest.envelope`: what values are wrapped in."""
+    """Envelope in which values are wrapped (`ingest.envelope`)."""
 
     NONE = "none"
     DEBEZIUM = "debezium"

@@ -1,4 +1,4 @@
-"""Kafka's records to the rows of a table, in the task that reads them; those that are no rows, to dead letters."""
+"""Decoder of Kafka's records to the rows of a table, in the task that reads them, and to dead letters."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from tiered_stream.formats.table_rules import RowRules
 
 HEADERS = "headers"
 ROW = "row"
-"""What is wrong with a record whose key and value decode, but whose row the table does not take."""
+"""Name of the failed part if key and value decode, but the table does not accept the row."""
 _Failures = dict[int, tuple[str, str]]
-"""By number of the record: which of key, value and row, and why."""
+"""Failed part (key, value or row) and reason, by the number of the record in its batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRows:
-    """What became of a batch of records: each is in one of the two, unless the user's function left it out."""
+    """Result for a batch of records. Each record is in `rows` or in `dead`, unless the user's function left it out."""
 
     rows: pa.RecordBatch
-    """The table's columns, and hidden ones (`kafka_columns`)."""
+    """Rows with the table's columns and hidden columns (`kafka_columns`)."""
     dead: pa.RecordBatch | None
-    """Of `DEAD_LETTER_SCHEMA`; None: there are none."""
+    """Dead letters, with the columns of `DEAD_LETTER_SCHEMA`; None if there are none."""
 
 
 class RowDecoder:
-    """Decodes records for a table, in one thread. Raises ConfigurationError as `open_decoder`."""
+    """Decoder of records for one table, used by one thread. Raises ConfigurationError as `open_decoder` does."""
 
     def __init__(self, how: RowFormat) -> None:
         self._how = how
@@ -48,11 +48,13 @@ class RowDecoder:
         self._transform = UserTransform(how.transform) if how.transform else None
 
     def decode(self, records: pa.RecordBatch) -> DecodedRows:
-        """Records of one partition in offset order, with headers where there may be dead letters, or they name schemas.
+        """Decode records of one partition, which are in offset order.
+
+        The records need headers if there may be dead letters, or if headers name schemas.
 
         Raises:
-            UndecodableRecordError: there is a record that is no row, and it may not be left out.
-            TableError: the user's function failed, or gave something else than it promised.
+            UndecodableRecordError: a record is not a row, and it may not be left out.
+            TableError: the user's function failed, or returned something other than it promised.
         """
         failures: _Failures = {}
         key = self._part(self._how.key, KEY, records, failures)
@@ -72,7 +74,10 @@ class RowDecoder:
         return DecodedRows(rows, _dead_letters(records, failures) if failures else None)
 
     def _part(self, part: PartFormat, name: str, records: pa.RecordBatch, failures: _Failures) -> pa.Array:
-        """A decoded key or value, as the table has it; with `ingest.schemaEvolution` new fields stay."""
+        """Return the decoded keys or values with the table's type, and add failures.
+
+        With `ingest.schemaEvolution`, new fields stay in the type.
+        """
         decoder = self._decoders[name]
         values = records.column(name)
         if decoder is None:
@@ -112,7 +117,10 @@ class RowDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=schema if kind == self._how.value.kind else mark_grown(schema))
 
     def _within_rules(self, records: pa.RecordBatch, rows: pa.RecordBatch, failures: _Failures) -> pa.RecordBatch:
-        """The rows that the table takes; the records of the others are failures, with all rows that they have."""
+        """Return the rows that the table accepts.
+
+        The records of all other rows become failures, with all rows of the record.
+        """
         if not self._how.rules:
             return rows
         rows, broken = self._rules.apply(rows)
@@ -149,6 +157,6 @@ def _dead_letters(records: pa.RecordBatch, failures: _Failures) -> pa.RecordBatc
 
 
 def table_view(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows without hidden columns."""
+    """Return the rows without hidden columns."""
     shown = table_columns(rows.schema)
     return rows if len(shown) == rows.num_columns else rows.select(shown.names)

@@ -1,4 +1,4 @@
-"""What the rows of a table are: resolved once, on the driver, from settings and schemas; tasks get it as JSON."""
+"""Format of the rows of a table, resolved once on the driver from settings and schemas; tasks get it as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 KEY, VALUE = "key", "value"
 TOPIC_IN_SUBJECT = "{topic}"
-"""Stands for the topic in a subject's name."""
+"""Placeholder for the topic in a subject's name."""
 DEAD_LETTER_SCHEMA = pa.schema(
     [
         *SCHEMA_WITH_HEADERS,
@@ -31,21 +31,22 @@ DEAD_LETTER_SCHEMA = pa.schema(
 )
 """Columns of a dead letter.
 
-First Kafka's record, then why it is no row, and which part of it failed: `key`, `value` or `row`. `redrive` is null
-except while a redrive brings the record into its table. `target` is the folder (a URI) of the table that the record was
-for; `query` and `batch` are the application transaction under which that table gets the rows of the same batch. Letters
-that earlier versions wrote have null in these three.
+Kafka's record comes first, then the reason why it is not a row, and the part of it that failed: `key`, `value` or
+`row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of the
+table that the record was for. `query` and `batch` are the application transaction under which that table gets the rows
+of the same batch. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PartFormat:
-    """How keys are decoded, or values.
+    """Format of keys or of values.
 
-    `schema` is what the format's decoder takes: of JSON an Arrow schema (`schema_to_text`), of Avro its JSON, of
-    protobuf a descriptor set in base64, with the `message` that is meant. With `registered`, each value names a schema
-    of its own in a registry, and `schema` is the newest one of `subject`, empty until the registry was asked for it, or
-    one that was given. `kind` is the type that the table has of it, in binary format none.
+    `schema` is the schema in the form that the format's decoder takes: for JSON an Arrow schema (`schema_to_text`), for
+    Avro its JSON, for protobuf a descriptor set in base64, together with the wanted `message`. With `registered`, each
+    value names its own schema in a registry. `schema` is then a schema that was given, or the newest schema of
+    `subject`, and '' until the registry has been asked. `kind` is the type that the table has for the keys or values,
+    None in binary format.
     """
 
     format: Format = Format.BINARY
@@ -54,30 +55,30 @@ class PartFormat:
     registered: bool = False
     kind: pa.DataType | None = None
     references: tuple[str, ...] = ()
-    """Schemas of Avro that `schema` refers to, each after those that it needs itself."""
+    """Avro schemas that `schema` refers to, each after the schemas that it needs itself."""
     subject: str = ""
-    """The subject's name in the registry, perhaps with `TOPIC_IN_SUBJECT`; empty: that of Confluent's default."""
+    """Name of the subject in the registry, perhaps with `TOPIC_IN_SUBJECT`; '' means Confluent's default name."""
     ids: SchemaIdsIn = SchemaIdsIn.PREFIX
-    """Where values name their schemas, if they do."""
+    """Place where values name their schemas, if they do."""
 
     @property
     def reads_headers(self) -> bool:
-        """Whether a record's headers say how it is decoded."""
+        """Return whether a record's headers decide how it is decoded."""
         return self.registered and self.ids is SchemaIdsIn.DUAL
 
     @property
     def is_of_topic(self) -> bool:
-        """Whether the schema has to be asked for, and which it is depends on the topic."""
+        """Return whether the schema is not known yet and depends on the topic."""
         return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
 
     def subject_for(self, topic: str, name: str) -> str:
-        """The subject of a topic's keys or values, as `name` says."""
+        """Return the subject of a topic's keys or values; `name` is `key` or `value`."""
         return (self.subject or f"{TOPIC_IN_SUBJECT}-{name}").replace(TOPIC_IN_SUBJECT, topic)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a column comes from: the whole `key` or `value`, a `field` of the value, or Kafka's column `kafka`."""
+    """Source of a column: the whole `key` or `value`, a `field` of the value, or Kafka's column `kafka`."""
 
     part: str = ""
     field: int | None = None
@@ -86,30 +87,30 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """The rows of one table."""
+    """Format of the rows of one table."""
 
     kafka_columns: tuple[tuple[str, str], ...]
-    """Kafka's columns that stay, each with its name in the table."""
+    """Kafka's columns that the table gets, each with its name in the table."""
     key: PartFormat = PartFormat()
     value: PartFormat = PartFormat()
     struct_column: str | None = None
-    """The column that has the whole value; None: each of its fields is a column."""
+    """Column for the whole value; None means that each field of the value is a column."""
     on_error: OnDecodeError = OnDecodeError.FAIL
     evolution: Evolution = Evolution.NONE
     envelope: Envelope = Envelope.NONE
     transform: str = ""
-    """The user's function, `package.module:function`, or nothing."""
+    """User's function, as `package.module:function`, or ''."""
     transformed: pa.Schema | None = None
-    """What that function gives."""
+    """Columns that the user's function returns; None if there is no function."""
     rules: TableRules = NO_RULES
     zone: str = "UTC"
-    """The session's time zone: of times that name none."""
+    """Session's time zone, for times without a zone."""
     registry: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The properties of the schema registry's client; they may hold a password, so they do not go into the JSON."""
+    """Properties of the schema registry's client, which are not written to JSON, because they may hold a password."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are Kafka's records as they are."""
+        """Return whether rows are Kafka's records, unchanged."""
         renamed = any(name != own for name, own in self.kafka_columns)
         kept = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
         decodes = self.key.kind is not None or self.value.kind is not None
@@ -117,26 +118,29 @@ class RowFormat:
 
     @property
     def needs_headers(self) -> bool:
-        """Whether records must be read with their headers: for the table, or to decode them."""
+        """Return whether records must be read with their headers: for the table, or to decode the records."""
         return "headers" in dict(self.kafka_columns) or self.key.reads_headers or self.value.reads_headers
 
     @property
     def is_resolved(self) -> bool:
-        """Whether the types of all columns are known."""
+        """Return whether the types of all columns are known."""
         return all(part.kind is not None or part.format is Format.BINARY for part in (self.key, self.value))
 
     @property
     def decoded(self) -> pa.Schema:
-        """The table's columns before the user's function."""
+        """Return the table's columns before the user's function."""
         return table_columns(pa.schema([each for each, _ in self.layout(self.value.kind)]))
 
     @property
     def written(self) -> pa.Schema:
-        """The table's columns, but for that of the day."""
+        """Return the table's columns, without the column of the day."""
         return self.decoded if self.transformed is None else self.transformed
 
     def layout(self, value_kind: pa.DataType | None) -> Iterator[tuple[pa.Field, Source]]:
-        """All columns of a row whose value has this type; hidden ones last."""
+        """Yield all columns of a row with their sources; the row's value has the type `value_kind`.
+
+        Hidden columns come last.
+        """
         names = dict(self.kafka_columns)
         for column in SCHEMA_WITH_HEADERS:
             if column.name == KEY and self.key.kind is not None:
@@ -157,13 +161,13 @@ class RowFormat:
             yield pa.field(self.struct_column or VALUE, kind), Source(VALUE)
 
     def to_json(self) -> str:
-        """All but `registry`, as text."""
+        """Return the format as JSON, without `registry`."""
         told = asdict(replace(self, registry={}))
         return orjson.dumps(told, default=_type_to_text).decode()
 
 
 def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
-    """Inverse of `RowFormat.to_json`."""
+    """Return the format that `RowFormat.to_json` has written, with the properties `registry`."""
     found: dict[str, Any] = orjson.loads(text)
     for name in (KEY, VALUE):
         part = found[name]
@@ -187,18 +191,18 @@ def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
 
 
 def plain_rows(include_headers: bool) -> RowFormat:
-    """Kafka's records as they are."""
+    """Return the format of Kafka's records as they are, with or without headers."""
     names = SCHEMA_WITH_HEADERS.names if include_headers else SCHEMA_WITH_HEADERS.names[:-1]
     return RowFormat(tuple((name, name) for name in names))
 
 
 def schema_to_text(schema: pa.Schema) -> str:
-    """An Arrow schema as text."""
+    """Return an Arrow schema as text."""
     return b64encode(schema.serialize()).decode()
 
 
 def schema_from_text(text: str) -> pa.Schema:
-    """Inverse of `schema_to_text`."""
+    """Return the Arrow schema that `schema_to_text` has written."""
     return pa.ipc.read_schema(pa.BufferReader(b64decode(text)))
 
 

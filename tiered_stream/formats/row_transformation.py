@@ -1,4 +1,4 @@
-"""The user's own function between decoding and writing (`ingest.transform`): an Arrow batch in, an Arrow batch out."""
+"""User's function between decoding and writing (`ingest.transform`), which takes and returns an Arrow batch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tiered_stream.formats.kafka_columns import OFFSET, TIMESTAMP, hidden, kafka
 
 
 class UserTransform:
-    """Looked up when it is made. Raises ConfigurationError: there is no such function."""
+    """User's function, imported by the constructor, which raises ConfigurationError if there is no such function."""
 
     def __init__(self, name: str) -> None:
         self._name = f"ingest.transform {name}"
         module, _, function = name.partition(":")
         try:
             found = getattr(import_module(module), function)
-        except Exception as error:  # the module runs whatever it likes
+        except Exception as error:  # the module's code may raise anything
             raise ConfigurationError(
                 f"{self._name} cannot be imported: {type(error).__name__}: {error}. It must be "
                 "package.module:function, on the Python path of the driver and of the tasks"
@@ -30,10 +30,10 @@ class UserTransform:
         self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = found
 
     def schema(self, decoded: pa.Schema) -> pa.Schema:
-        """What it makes of such rows, as an empty batch tells.
+        """Return the columns that the function makes of rows with the columns `decoded`, by a call with an empty batch.
 
         Raises:
-            ConfigurationError: it fails there, or gives no batch.
+            ConfigurationError: the function fails on the empty batch, or does not return a batch.
         """
         try:
             return self.called(pa.RecordBatch.from_pylist([], _bare(decoded))).schema
@@ -41,12 +41,13 @@ class UserTransform:
             raise ConfigurationError(f"{error} (given a batch without rows)") from error
 
     def apply(self, rows: pa.RecordBatch, promised: pa.Schema) -> pa.RecordBatch:
-        """What it makes of the rows, with each row's offset and timestamp.
+        """Return the function's result for `rows`, with an offset and a timestamp for each row in hidden columns.
 
-        Where it gives another number of rows, they count as those of all records that it was given.
+        If the function changes the number of rows, the last row gets offset and timestamp of the last record, and all
+        other rows get offset and timestamp of the first record.
 
         Raises:
-            TableError: it failed, or gave other columns than it did of a batch without rows.
+            TableError: the function failed, or returned other columns than for a batch without rows.
         """
         given = _bare(table_columns(rows.schema))
         made = self.called(pa.RecordBatch.from_arrays(rows.columns[: len(given)], schema=given))
@@ -62,13 +63,13 @@ class UserTransform:
         found = {name: kafka_column(rows, name) for name in (OFFSET, TIMESTAMP)}
         if made.num_rows == rows.num_rows:
             return found
-        # The last row stands for the last record, all others for the first.
+        # The last row stands for the last record, all other rows for the first record.
         chosen = np.zeros(made.num_rows, np.int64)
         chosen[-1:] = rows.num_rows - 1
         return {name: column.take(pa.array(chosen)) for name, column in found.items()}
 
     def called(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """What it makes of the batch. Raises: TableError: it failed, or gave no batch."""
+        """Return the function's result for the batch. Raises TableError if the function failed or returned no batch."""
         try:
             made = self._function(batch)
         except Exception as error:

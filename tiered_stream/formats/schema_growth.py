@@ -1,4 +1,4 @@
-"""Types that grow: by fields, and, where the table allows it, into wider types. Nothing else is changed."""
+"""Growth of types: by new fields and, if the table allows it, to wider types. Nothing else changes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _GROWN = b"grown"
 
 
 def mark_grown(schema: pa.Schema) -> pa.Schema:
-    """The schema of rows that have more than their table was known to have."""
+    """Return the schema with a mark: its rows have new or wider columns, which their table was not known to have."""
     return schema.with_metadata({_GROWN: b""})
 
 
 def is_grown(schema: pa.Schema) -> bool:
-    """Whether the table may lack columns of these rows."""
+    """Return whether the schema has the mark of `mark_grown`, so that the table may lack some of its columns."""
     return _GROWN in (schema.metadata or {})
 
 
 def grown(planned: pa.DataType, shown: pa.DataType, *, widen: bool = False) -> pa.DataType:
-    """The planned type with the fields that `shown` has more, nested ones too, each after those that were there.
+    """Return the planned type with the fields that only `shown` has, nested fields too, each after the planned fields.
 
-    `widen`: and with its types where they are wider.
+    With `widen`, types that are wider in `shown` are taken from it, too.
     """
     if pa.types.is_struct(planned) and pa.types.is_struct(shown):
         return pa.struct(_fields(planned, shown, widen=widen))
@@ -46,10 +46,7 @@ def _fields(planned: pa.StructType, shown: pa.StructType, *, widen: bool) -> lis
 
 
 def adopted(planned: pa.DataType, table: pa.DataType, *, add: bool = True) -> pa.DataType:
-    """The planned type as a table already has it: the table's wider numbers, and its fields that are not planned.
-
-    `add`: whether those fields are wanted.
-    """
+    """Return the planned type with a table's wider numbers and, with `add`, the table's fields that are not planned."""
     if pa.types.is_struct(planned) and pa.types.is_struct(table):
         fields = [
             pa.field(each.name, adopted(each.type, table.field(at).type, add=add))
@@ -66,10 +63,10 @@ def adopted(planned: pa.DataType, table: pa.DataType, *, add: bool = True) -> pa
 
 
 def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that takes values of both, which have grown from one.
+    """Return the type that holds values of both types, which have grown from one type.
 
     Raises:
-        UnsupportedDataError: a number has become wider in two ways. Which came first must not say what is a row.
+        UnsupportedDataError: a number has become wider in two ways. The order of values must not decide which are rows.
     """
     if torn := _torn(one, other, ""):
         raise UnsupportedDataError(
@@ -80,7 +77,7 @@ def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _torn(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
-    """The first number whose types do not go together, and those types."""
+    """Return a text that names the first number whose two types have no common type, or None if there is none."""
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         shared = ((each, other.field(at)) for each in one if (at := other.get_field_index(each.name)) >= 0)
         found = (_torn(mine.type, others.type, f"{path}.{mine.name}") for mine, others in shared)

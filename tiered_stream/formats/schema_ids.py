@@ -1,8 +1,9 @@
-"""Which schemas the values of a batch name, in front of the value or in a record header (Confluent's wire format).
+"""Schemas that the values of a batch name, in front of the value or in a record header (Confluent's wire format).
 
-In front: a zero byte, and the schema's id (int32, big endian). In the header `__key_schema_id` or `__value_schema_id`:
-a byte 1 and the schema's GUID (16 bytes), or what would be in front; the value is then the content alone. Of protobuf,
-which message of the schema it is follows in the same place. A header counts before what is in front.
+In front of a value are a zero byte and the schema's id (int32, big endian). The header `__key_schema_id` or
+`__value_schema_id` has a byte 1 and the schema's GUID (16 bytes), or a zero byte and the id; then the value is the
+content alone. For protobuf, the indexes of the message in the schema follow in the same place. A header takes
+precedence over the bytes in front.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tiered_stream.formats.decoded import Decoded
 Rows = np.ndarray[Any, Any]
 
 NONE, BAD_HEADER = -1, -2
-"""In place of a schema's number: the value names none, or its header is none of a schema."""
+"""Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
 NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
 WHY_NONE = {
     NONE: NOT_FRAMED,
@@ -32,43 +33,46 @@ WHY_NONE = {
 PREFIX_SIZE = 5
 _GUID_SIZE = 17
 _FIRST_GUID = 1 << 31
-"""Ids are smaller: numbers from here on stand for GUIDs."""
+"""First number that stands for a GUID. Ids are smaller."""
 _MOST_GUIDS = 10_000
 _MOST_HEADER = 512
-"""Bytes of a header that are looked at: a GUID, and 64 numbers that say which message."""
+"""Maximum bytes of a header that are read: a GUID, and 64 indexes of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSchemas:
-    """What the values of one batch name."""
+    """Schemas that the values of one batch name."""
 
     numbers: Rows
-    """For each value the schema's id, the number that stands for a GUID, `NONE` or `BAD_HEADER`."""
+    """Schema of each value: its id, the number that stands for its GUID, `NONE` or `BAD_HEADER`."""
     sizes: Rows
-    """Bytes in front of each value's content."""
+    """Number of bytes in front of each value's content."""
     guids: dict[int, UUID] = field(default_factory=dict)
-    """By number."""
+    """GUIDs of schemas, by the numbers that stand for them."""
     headers: Rows | None = None
-    """For each value the place in `behind` of its header, -1 where it has none."""
+    """Place of each value's header in `behind`, -1 for a value without the header; None if headers are not used."""
     behind: tuple[bytes, ...] = ()
-    """What headers hold behind the id or the GUID."""
+    """Bytes after the id or the GUID, of each header content."""
 
     def name(self, number: int) -> str:
-        """How messages call the schema."""
+        """Return the schema's name for messages: its GUID or its id."""
         return str(self.guids.get(number, number))
 
 
 class SchemaIds:
-    """Reads what values name; one decoder's own, so that a GUID keeps its number."""
+    """Reader of the schemas that values name. Each decoder has its own, so that a GUID keeps its number."""
 
     def __init__(self, header: str) -> None:
-        """`header` is the record header's name."""
+        """Set the name of the record header that names schemas."""
         self._header = header
         self._numbers: LRUCache[UUID, int] = LRUCache(_MOST_GUIDS)
         self._next = _FIRST_GUID
 
     def named(self, slices: ByteSlices, headers: pa.ListArray | None) -> NamedSchemas:
-        """`headers` are those of the values' records; None: they are not looked at."""
+        """Return the schemas that the values name.
+
+        `headers` are the headers of the values' records; None ignores headers.
+        """
         numbers = prefixed_ids(slices)
         sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
         found = None if headers is None else _headers_called(self._header, headers)
@@ -84,12 +88,12 @@ class SchemaIds:
         return NamedSchemas(numbers, sizes, guids, places, tuple(rest for _, rest in parsed))
 
     def _parsed(self, content: bytes, guids: dict[int, UUID]) -> tuple[int, bytes]:
-        """The number of the schema that a header names, and what is behind it."""
+        """Return the number of the schema that a header names, and the bytes after it; add a new GUID to `guids`."""
         if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
             guid = UUID(bytes=content[1:_GUID_SIZE])
             number = self._numbers.get(guid)
             if number is None:
-                # Never one that was in use: decoders keep what they know by numbers.
+                # A number is never used again, because decoders cache schemas by their numbers.
                 number = self._numbers[guid] = self._next
                 self._next += 1
             guids[number] = guid
@@ -101,7 +105,7 @@ class SchemaIds:
 
 
 class NamingDecoder(ABC):
-    """Decodes values that name their schemas. One thread uses it, for as many batches as there are."""
+    """Decoder of values that name their schemas. One thread uses it, for any number of batches."""
 
     def __init__(self, header: str) -> None:
         self._ids = SchemaIds(header)
@@ -109,13 +113,13 @@ class NamingDecoder(ABC):
     @property
     @abstractmethod
     def kind(self) -> pa.DataType:
-        """As `ValueDecoder.kind`."""
+        """Return the type of the decoded column, as `ValueDecoder.kind` does."""
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
-        """Any bytes give a row or a reason; `headers` as in `SchemaIds.named`.
+        """Decode values; any bytes give a row or a reason. `headers` are the headers of the values' records.
 
         Raises:
-            SchemaRegistryError: the registry cannot be asked. What it does not know is a value's reason.
+            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is a value's reason.
             UnsupportedDataError: a number becomes wider in two ways.
         """
         slices = ByteSlices.of(values)
@@ -123,11 +127,11 @@ class NamingDecoder(ABC):
 
     @abstractmethod
     def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
-        """`slices` are the values."""
+        """Decode the values, which are in `values` and, in the kernels' form, in `slices`."""
 
 
 def prefixed_ids(slices: ByteSlices) -> Rows:
-    """The id in front of each value, `NONE` for those that have none."""
+    """Return the id in front of each value, or `NONE` for a value without an id."""
     starts = slices.starts.astype(np.int64)
     ids = np.full(len(slices), NONE, np.int64)
     framed = np.flatnonzero((slices.valid != 0) & (slices.stops - starts >= PREFIX_SIZE))
@@ -140,13 +144,16 @@ def prefixed_ids(slices: ByteSlices) -> Rows:
 
 
 def _headers_called(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
-    """For each record the place of its last header of that name among different ones, or -1; None: nobody has it."""
+    """Return the place of each record's last header of that name in a list of different contents, or -1, and the list.
+
+    Returns None if no record has such a header.
+    """
     flat = pc.list_flatten(headers)
     hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))
     if not len(hits):
         return None
     contents = pc.binary_slice(pc.struct_field(flat, ["value"]).take(hits), 0, _MOST_HEADER).dictionary_encode()
     places = np.full(len(headers), -1, np.int64)
-    # Of several the last one stays; one without a value says nothing.
+    # The last of several headers counts. If it has no value, the record counts as one without the header.
     places[np.asarray(pc.list_parent_indices(headers).take(hits))] = np.asarray(pc.fill_null(contents.indices, -1))
     return places, contents.dictionary.to_pylist()

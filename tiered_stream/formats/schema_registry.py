@@ -1,6 +1,6 @@
-"""Schemas by their ids in a schema registry (Confluent's REST API; Karapace and Apicurio speak it, too).
+"""Client and cache for schemas by id in a schema registry (Confluent's REST API, also of Karapace and Apicurio).
 
-A schema never changes under its id, so each is asked for once in a process.
+A schema never changes under its id, so a process asks for each schema once.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _MOST_REFERENCES = 200
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema and all that it refers to, directly or not: (name, text) of each, after those that it needs itself.
+    """Schema with all schemas that it refers to, directly or not.
 
-    `kind` is AVRO, PROTOBUF or JSON. `id` is -1 where the registry did not say it.
+    `references` has (name, text) of these schemas, each after the schemas that it needs itself. `kind` is AVRO,
+    PROTOBUF or JSON. `id` is -1 if the registry did not state it.
     """
 
     id: int
@@ -42,7 +43,10 @@ class RegisteredSchema:
 
 
 class SchemaRegistry:
-    """Schemas of one registry; `schema_registry` gives a process's own. Safe to use from several threads."""
+    """Cache of the schemas of one registry, safe to use from several threads.
+
+    `schema_registry` returns a process's own.
+    """
 
     def __init__(self, settings: RegistrySettings) -> None:
         self._connection = RegistryConnection(settings)
@@ -53,20 +57,20 @@ class SchemaRegistry:
         self._lock = Lock()
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The schema that writers name by this id.
+        """Return the schema that writers name by this id.
 
         Raises:
-            UnknownSchemaError: there is none; it is not asked for again for a minute.
-            SchemaRegistryError: see `RegistryConnection.get`.
+            UnknownSchemaError: the registry has no such schema, and is not asked again for a minute.
+            SchemaRegistryError: the registry cannot be asked, as in `RegistryConnection.get`.
         """
         return self._named(schema_id, f"/schemas/ids/{schema_id}")
 
     def by_guid(self, guid: UUID) -> RegisteredSchema:
-        """The schema that writers name by this GUID in a record header. Raises as `by_id`."""
+        """Return the schema that writers name by this GUID in a record header. Raises the errors of `by_id`."""
         return self._named(guid, f"{GUIDS}{guid}")
 
     def _named(self, name: int | UUID, path: str) -> RegisteredSchema:
-        # The same text at each time: it is the reason of dead letters.
+        # The text is the same each time, because it is the reason in dead letters.
         unknown = UnknownSchemaError(f"the schema registry has no schema {name}")
         with self._lock:
             if time.monotonic() < self._unknown.get(name, 0):
@@ -79,7 +83,10 @@ class SchemaRegistry:
             raise unknown from error
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """The newest schema of a subject, asked for at each call. Raises as `by_id`."""
+        """Return the newest schema of a subject, for which each call asks the registry.
+
+        Raises the errors of `by_id`.
+        """
         return self._load(f"/subjects/{quote(subject, safe='')}/versions/latest", -1)
 
     def _load(self, path: str, schema_id: int) -> RegisteredSchema:
@@ -95,7 +102,10 @@ class SchemaRegistry:
                                 tuple(each for each in references.values() if each))  # fmt: skip
 
     def _refer(self, found: Mapping[str, Any], known: dict[tuple[str, int], tuple[str, str] | None]) -> None:
-        """Add what a schema refers to, each after what it needs itself; None: it is being asked for."""
+        """Add the schemas that a schema refers to, each after the schemas that it needs itself.
+
+        None in `known` marks a schema that is being loaded.
+        """
         listed = found.get("references") or []
         for each in listed if isinstance(listed, list) else [listed]:
             match each:
@@ -111,7 +121,7 @@ class SchemaRegistry:
             known[subject, version] = None
             below = self._connection.get(path)
             self._refer(below, known)
-            # At the end of the order, now that what it needs is there.
+            # Moved to the end of the order, after the schemas that it needs.
             del known[subject, version]
             known[subject, version] = name, _text(path, below)
 
@@ -127,5 +137,8 @@ _registries: PerProcess[SchemaRegistry] = PerProcess()
 
 
 def schema_registry(settings: RegistrySettings) -> SchemaRegistry:
-    """The process's own, with all that it was told. Raises ConfigurationError as `RegistryConnection`."""
+    """Return the process's own registry client for the settings.
+
+    Raises ConfigurationError as `RegistryConnection` does.
+    """
     return _registries.get(settings, lambda: SchemaRegistry(settings))

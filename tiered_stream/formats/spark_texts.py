@@ -1,7 +1,7 @@
-"""Dates, timestamps and decimals in strings, as Spark's default formats read them.
+"""Parsers of dates, timestamps and decimals in strings, by Spark's default formats.
 
-Spark: `DateTimeUtils.stringToDate`, `stringToTimestamp`, `ExprUtils.getDecimalParser`. Each function answers None for
-what Spark does not read either.
+Spark: `DateTimeUtils.stringToDate`, `stringToTimestamp`, `ExprUtils.getDecimalParser`. Each function returns None for a
+text that Spark does not read either.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _OFFSET = re.compile(r"([+-])(\d{1,2})(?::?(\d{1,2})(?::?(\d{2}))?)?", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
 _DAYS = re.compile(r"[+-]?\d{1,10}", re.ASCII)
 _BLANKS = "".join(map(chr, (*range(33), 127)))
-_FIRST_GREGORIAN_DAY = -141427  # of numbers of days, earlier ones are in the Julian calendar
+_FIRST_GREGORIAN_DAY = -141427  # earlier numbers of days are in the Julian calendar
 
 
 def days_of_text(text: str) -> int | None:
-    """Days since 1970."""
+    """Return the days since 1970 of a date in a text."""
     found = _DATE.fullmatch(text.strip(_BLANKS))
     if found is not None:
         return _days(found)
@@ -36,7 +36,10 @@ def days_of_text(text: str) -> int | None:
 
 
 def microseconds_of_text(text: str, zone: str | None) -> int | None:
-    """Microseconds since 1970; in `zone` where the text names none; without a `zone` it must not."""
+    """Return the microseconds since 1970 of a timestamp in a text.
+
+    A text without a zone is in `zone`. If `zone` is None, the text must not name a zone.
+    """
     found = _TIMESTAMP.fullmatch(text.strip(_BLANKS))
     days = None if found is None else _days(found)
     if found is None or days is None or (found["zone"] and zone is None):
@@ -53,7 +56,7 @@ def microseconds_of_text(text: str, zone: str | None) -> int | None:
 
 def _days(found: re.Match[str]) -> int | None:
     year, month, day = int(found["year"]), int(found["month"] or 1), int(found["day"] or 1)
-    # 400 years are as long as any other 400: Python's dates begin with the year 1.
+    # Any 400 years are as long as any other 400. The year is shifted, because Python's dates begin with the year 1.
     cycles, in_cycle = divmod(year, 400)
     try:
         start = datetime.date(in_cycle + 400, month, day)
@@ -64,7 +67,10 @@ def _days(found: re.Match[str]) -> int | None:
 
 
 def seconds_east(zone: str, local: int) -> int | None:
-    """Of a zone's name or offset, at a local time in seconds since 1970; None when it is not known."""
+    """Return the seconds east of UTC of a zone's name or offset, at a local time in seconds since 1970.
+
+    Returns None for an unknown zone.
+    """
     if zone in ("Z", "UTC", "GMT", "UT"):
         return 0
     offset = _OFFSET.fullmatch(re.sub(r"^(UTC|GMT|UT)(?=[+-])", "", zone))
@@ -83,13 +89,13 @@ def seconds_east(zone: str, local: int) -> int | None:
 
 
 def decimal_of_text(text: str) -> decimal.Decimal | None:
-    """A number with thousands' separators, or without."""
+    """Return the number in a text, with or without thousands' separators."""
     plain = text.replace(",", "")
     return decimal.Decimal(plain) if _NUMBER.fullmatch(plain) else None
 
 
 def fitted(number: decimal.Decimal, precision: int, scale: int) -> decimal.Decimal | None:
-    """The number at that scale, rounded half up; None when it has more digits than `precision`."""
+    """Return the number at that scale, rounded half up, or None if it has more digits than `precision`."""
     context = decimal.Context(
         prec=precision, rounding=decimal.ROUND_HALF_UP, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX
     )

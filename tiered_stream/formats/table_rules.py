@@ -1,8 +1,8 @@
-"""What a table asks of its rows: NOT NULL, the length of texts, and CHECK constraints, as far as they are simple.
+"""Rules of a table for its rows: NOT NULL, the length of texts, and CHECK constraints if they are simple.
 
-A check is parsed only where its meaning is certain: comparisons of one column with literals, IS [NOT] NULL, IN,
-BETWEEN, and AND, OR, NOT of these. As in Delta (`CheckDeltaInvariant`) a row passes where a check is true, so that
-one that is NULL does not.
+A check is parsed only if its meaning is certain: comparisons of one column with literals, IS [NOT] NULL, IN, BETWEEN,
+and AND, OR, NOT of these. As in Delta (`CheckDeltaInvariant`), a row passes if a check is true, so it does not pass if
+the check is NULL.
 """
 
 from __future__ import annotations
@@ -34,23 +34,26 @@ _COMPARED = {
 }  # fmt: skip
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _LARGEST_CERTAIN = {pa.float32(): float(1 << 24), pa.float64(): sys.float_info.max}
-"""Of what a column is compared with. Spark compares a float with a whole number as floats, so it has to be exact."""
+"""Largest number with which a floating-point column may be compared, by the column's type.
+
+Spark compares a float with a whole number as floats, so the number has to be exact as a float.
+"""
 _DEEPEST = 50
 _LONGEST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """What the table asks of each row."""
+    """Rules of a table for each row."""
 
     not_null: tuple[str, ...] = ()
-    """Columns."""
+    """Columns that are NOT NULL."""
     checks: tuple[tuple[str, str], ...] = ()
-    """Constraints, each with its name and its SQL."""
+    """CHECK constraints, each with its name and its SQL."""
     nested_not_null: tuple[FieldPath, ...] = ()
-    """Fields of structs, elements of lists and values of maps."""
+    """Fields of structs, elements of lists and values of maps that are NOT NULL."""
     text_limits: tuple[TextLimit, ...] = ()
-    """Of `VARCHAR(n)` and `CHAR(n)`, anywhere in a column."""
+    """Limits of `VARCHAR(n)` and `CHAR(n)`, anywhere in a column."""
 
     def __bool__(self) -> bool:
         return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits)
@@ -60,7 +63,7 @@ NO_RULES = TableRules()
 
 
 def rules_from_dict(found: Mapping[str, Any]) -> TableRules:
-    """Inverse of `dataclasses.asdict`, after a way through JSON."""
+    """Return the rules from a dict that `dataclasses.asdict` made and that has been JSON in between."""
     return TableRules(
         tuple(found["not_null"]),
         tuple((name, text) for name, text in found["checks"]),
@@ -70,13 +73,13 @@ def rules_from_dict(found: Mapping[str, Any]) -> TableRules:
 
 
 class UncertainCheckError(ValueError):
-    """The check is more than what is certain here."""
+    """Error of a check whose meaning is not certain here."""
 
 
 def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
-    """Return the rules that can be asked here of rows with these columns, by the names that the columns have in them.
+    """Return the rules that can be checked here for rows with these columns, with the columns' names in `schema`.
 
-    Names that differ by case only are one column for Delta.
+    Names that differ only by case are one column for Delta.
     """
 
     def is_certain(text: str) -> bool:
@@ -99,7 +102,7 @@ def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
 
 
 def _found(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
-    """The path as the type has it; None: it leads nowhere there."""
+    """Return the path with the names that the type has, or None if the path leads nowhere in the type."""
     found: FieldPath = ()
     for step in path:
         here = kind_at(kind, found)
@@ -110,9 +113,9 @@ def _found(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
 
 
 class RowRules:
-    """The rules of a table, ready to be asked.
+    """Rules of a table, ready to check rows.
 
-    Raises UncertainCheckError when it is made: a rule cannot be asked of such columns.
+    The constructor raises UncertainCheckError if a rule cannot be checked with these columns.
     """
 
     def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
@@ -126,9 +129,9 @@ class RowRules:
         self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """Return the rows as the table has them, and those that may not be in it, by number, each with the reason.
+        """Return the rows as the table has them, and the reasons of rows that may not be in it, by row number.
 
-        A text of `CHAR(n)` is padded, before constraints are asked.
+        A text of `CHAR(n)` is padded before constraints are checked.
         """
         found: dict[int, str] = {}
         too_long: dict[str, pa.BooleanArray] = {}
@@ -158,10 +161,10 @@ def _note(found: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:
 
 
 def parse_check(text: str, schema: pa.Schema) -> _Check:
-    """What gives true, false or null for each row of a batch of this schema.
+    """Return a function that gives true, false or null for each row of a batch with this schema.
 
     Raises:
-        UncertainCheckError: its meaning is not certain.
+        UncertainCheckError: the check's meaning is not certain.
     """
     parser = _Parser(text, schema)
     check = parser.either()
@@ -170,7 +173,7 @@ def parse_check(text: str, schema: pa.Schema) -> _Check:
 
 
 class _Parser:
-    """By recursive descent; each method takes what it names."""
+    """Recursive descent parser of a check. Each method reads the part that its name states."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self._tokens: list[tuple[str, str]] = list(_tokens(text))
@@ -318,7 +321,7 @@ def _not(check: _Check) -> _Check:
 
 
 def _compare(schema: pa.Schema, name: str, operator: str, literal: int | Decimal | str | bool) -> _Check:
-    """The comparison, as Spark makes it: numbers in the wider type, NaN above all others and equal to itself."""
+    """Return the comparison as Spark makes it: numbers in the wider type, NaN above all others and equal to itself."""
     kind, compared = schema.field(name).type, _COMPARED[operator]
     if isinstance(literal, bool | str):
         fits = pa.types.is_boolean(kind) if isinstance(literal, bool) else pa.types.is_string(kind)

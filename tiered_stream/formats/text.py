@@ -1,4 +1,4 @@
-"""The format `string`: UTF-8."""
+"""Decoder of the format `string`, which is UTF-8."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _FEW = 64
 
 
 class TextDecoder:
-    """See `decoded.ValueDecoder`. Spark's `CAST(value AS STRING)` checks nothing; here what is no UTF-8 is a reason."""
+    """Decoder of UTF-8 texts (see `decoded.ValueDecoder`). A value that is not UTF-8 gets a reason.
+
+    Spark's `CAST(value AS STRING)` does not check this.
+    """
 
     @property
     def kind(self) -> pa.DataType:
@@ -27,7 +30,10 @@ class TextDecoder:
 
 
 def _malformed(values: pa.BinaryArray, first: int) -> Iterator[tuple[int, str]]:
-    """Slots, counted from `first`, and reasons. By halves: good values are looked at together."""
+    """Yield slot and reason of each value that is not UTF-8, with slots counted from `first`.
+
+    Values are checked by halves, so that many valid values are checked together.
+    """
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:

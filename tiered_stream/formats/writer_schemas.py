@@ -1,4 +1,4 @@
-"""The schemas that the values of a batch name, as a decoder wants them: looked up in a registry, and kept."""
+"""Schemas that the values of a batch name, in a decoder's form: loaded from a registry, and cached."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ T = TypeVar("T")
 
 _MOST_KEPT = 100
 _MOST_UNKNOWN = 1000
-"""Schemas that are asked for in vain, in one batch: garbage must not become a flood of requests."""
+"""Maximum number of unknown schemas asked for in one batch, so that garbage does not cause a flood of requests."""
 _NOT_ASKED = f"its schema's id was not asked for: the registry lacks {_MOST_UNKNOWN} others that its batch has"
 
 
 class WriterSchemas(Generic[T]):
-    """Schemas by their numbers, as `parse` reads them from a schema and its name; a text says why there is none."""
+    """Schemas by their numbers, as `parse` makes them of a schema's name and the registered schema.
+
+    A text in place of a schema is the reason why it cannot be used.
+    """
 
     def __init__(self, registry: SchemaRegistry, parse: Callable[[str, RegisteredSchema], T | str]) -> None:
         self._registry = registry
@@ -29,10 +32,12 @@ class WriterSchemas(Generic[T]):
         self._kept: LRUCache[int, T | str] = LRUCache(_MOST_KEPT)
 
     def of(self, named: NamedSchemas) -> dict[int, T | str]:
-        """Of all numbers of a batch's values. What many values name is asked for first.
+        """Return the schemas of all numbers of a batch's values, or a text with the reason in place of a schema.
+
+        Schemas that many values name are asked for first.
 
         Raises:
-            SchemaRegistryError: the registry cannot be asked; what it does not know is no error.
+            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is no error.
         """
         found, counts = np.unique(named.numbers, return_counts=True)
         writers: dict[int, T | str] = {}

@@ -1,8 +1,8 @@
-"""The Arrow form of Kafka records: Spark's schema for the `kafka` source, and the buffers that the kernels fill.
+"""Arrow schema of Kafka records, equal to that of Spark's `kafka` source, and the buffers that the kernels fill.
 
 Columns: key and value binary, topic string, partition int32, offset int64, timestamp in microseconds UTC, timestampType
-int32 (0 CreateTime, 1 LogAppendTime, -1 none), and on request headers list<struct<key: string, value: binary>>, null
-where a record has none.
+int32 (0 CreateTime, 1 LogAppendTime, -1 none), and on request headers list<struct<key: string, value: binary>>, null if
+a record has no headers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, ("headers", HEADERS_TYPE)])
 
 
 def record_schema(include_headers: bool, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of every `pyarrow.RecordBatch` that is yielded; Spark compares it to the letter. None: all columns."""
+    """Return the schema of every `pyarrow.RecordBatch` that is yielded. `columns=None` means all columns.
+
+    Spark requires exactly this schema.
+    """
     whole = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
     return whole if columns is None else pa.schema([whole.field(name) for name in columns])
 
@@ -49,7 +52,10 @@ def _ends(rows: int) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BytesBuffers:
-    """Memory for `rows` byte strings of together at most `size` bytes; only what is written to takes memory."""
+    """Buffers for `rows` byte strings with at most `size` bytes in total.
+
+    Fresh pages that are never written take no memory.
+    """
 
     ends: np.ndarray[Any, Any]
     values: np.ndarray[Any, Any]
@@ -64,14 +70,17 @@ class BytesBuffers:
         return self.ends, self.values, self.bits, self.nulls
 
     def array(self, rows: int, kind: pa.DataType) -> pa.Array:
-        """The first `rows` as an Arrow array of binary or string."""
+        """Return the first `rows` byte strings as an Arrow array of type `kind` (binary or string)."""
         buffers = [*_validity_and_ends(self, rows), pa.py_buffer(first(self.values, self.ends[rows]))]
         return pa.Array.from_buffers(kind, rows, buffers, int(self.nulls[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderBuffers:
-    """Memory for at most `most` headers, of `rows` records, that take at most `size` bytes."""
+    """Buffers for at most `most` headers of `rows` records.
+
+    Keys and values of the headers have room for `size` bytes each.
+    """
 
     ends: np.ndarray[Any, Any]
     bits: np.ndarray[Any, Any]
@@ -101,7 +110,7 @@ def _validity_and_ends(column: BytesBuffers | HeaderBuffers, rows: int) -> list[
 
 
 def _valid_text(array: pa.Array) -> pa.Array:
-    """Header keys as UTF-8; malformed ones as Java's decoder gives them, with replacement characters."""
+    """Return header keys as valid UTF-8. Malformed bytes become replacement characters, as in Java's decoder."""
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
@@ -112,9 +121,9 @@ def _valid_text(array: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class RecordBuffers:
-    """Memory for `rows` records that take `size` bytes uncompressed, their keys at most `key_size`.
+    """Buffers for `rows` records that take `size` bytes uncompressed, with at most `key_size` bytes of keys.
 
-    There is as much for so many `headers`; -1 leaves them out.
+    `headers` is the maximum number of headers; -1 leaves headers out.
     """
 
     offsets: np.ndarray[Any, Any]
@@ -142,7 +151,7 @@ class RecordBuffers:
     def record_batches(
         self, topic: str, partition: int, rows: int, schema: pa.Schema, most: int
     ) -> Iterator[pa.RecordBatch]:
-        """The columns of `schema` of the first `rows` records, at most `most` in one batch."""
+        """Yield the first `rows` records as Arrow batches of at most `most` rows, with the columns of `schema`."""
         same = {"topic": partial(repeated_text, topic), "partition": partial(repeated_int32, partition)}
         repeated = {name: same[name](min(rows, most)) for name in schema.names if name in same}
         arrays = {name: self._array(name, rows) for name in schema.names if name not in same}
@@ -164,16 +173,17 @@ class RecordBuffers:
         return pa.Array.from_buffers(SCHEMA.field(name).type, rows, [None, pa.py_buffer(numbers)])
 
 
-# From buffers: pyarrow's own ways to make an array of Python values import pandas, which takes half a second.
+# These arrays are made from buffers, because pyarrow's functions that convert Python values import pandas, which takes
+# half a second.
 
 
 def repeated_text(text: str, rows: int) -> pa.Array:
-    """`rows` times the same text."""
+    """Return an Arrow string array that repeats `text` in `rows` rows."""
     data = text.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * np.int32(len(data))
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(data * rows)])
 
 
 def repeated_int32(number: int, rows: int) -> pa.Array:
-    """`rows` times the same number."""
+    """Return an Arrow int32 array that repeats `number` in `rows` rows."""
     return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(np.full(rows, number, np.int32))])

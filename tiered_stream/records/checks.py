@@ -1,8 +1,8 @@
-"""What is known of a part of a log before it is read, held against what it says of itself.
+"""Checks of a segment part's record batches against what its indexes say.
 
 A batch's CRC-32C does not cover its base offset, and offset and transaction indexes have no checksum at all. But some
-things are said twice: segment and index say which offsets the bytes hold, and a marker ends each transaction. Where the
-two disagree, some of the bytes are not those that the broker wrote.
+facts are stored twice: segment and offset index both state which offsets the bytes hold, and the log has a marker at
+the end of each transaction. If the two disagree, some of the bytes are not the bytes that the broker wrote.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tiered_stream.records.header import MAGIC, START
 
 @dataclass(frozen=True, slots=True)
 class PartBounds:
-    """Offsets that a part of a segment's log must keep to.
+    """Bounds for the offsets of the batches in a segment part.
 
-    No batch has an offset below `lowest` or above `highest`. The first batch begins at `first` or before, unless that
-    is None. The offset after the last batch lies from `following[0]` to `following[1]`, both included, unless that is
-    None.
+    No batch has an offset below `lowest` or above `highest`. The first batch begins at offset `first` or before it;
+    None means that this is not checked. The offset after the last batch lies from `following[0]` to `following[1]`,
+    both included; None means that this is not checked.
     """
 
     lowest: int
@@ -36,9 +36,10 @@ class PartBounds:
 
 @dataclass(slots=True)
 class PartCheck:
-    """Takes in a part as it is decoded, in order; every method raises CorruptDataError where it is not as it should be.
+    """Check of a segment part's batches, in order as they are decoded. Methods raise CorruptDataError on a fault.
 
-    `aborted`: the list by which its transactions are filtered, None: they are not. `offsets`: those that are read.
+    `offsets` are the start and the end (exclusive) of the offsets that are read. `aborted` lists the aborted
+    transactions that are filtered out; None means that transactions are not filtered.
     """
 
     bounds: PartBounds
@@ -49,7 +50,7 @@ class PartCheck:
     _begins: set[tuple[int, int]] = field(init=False)
     _ends: set[tuple[int, int]] = field(init=False)
     _covered: dict[int, bool] = field(default_factory=dict)
-    """By producer, whether its records since its last marker were taken for aborted."""
+    """Whether the producer's records since its last marker count as aborted, by producer id."""
 
     def __post_init__(self) -> None:
         start, end = self.offsets
@@ -58,7 +59,7 @@ class PartCheck:
         self._ends = {(each.producer_id, each.last_offset) for each in aborted if start <= each.last_offset < end}
 
     def batches(self, data: memoryview, next_offset: int) -> None:
-        """Whole batches, and the offset after the last of them."""
+        """Check the offsets of the whole batches in `data`; `next_offset` is the offset after the last of them."""
         if not data:
             return
         if not self._begun:
@@ -70,7 +71,7 @@ class PartCheck:
             raise CorruptDataError(f"a batch ends at offset {next_offset - 1}, beyond its segment")
 
     def transactions(self, batches: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        """Transactional batches, as `kernels.scan_batches` lists them."""
+        """Check transactional batches against `aborted`; `batches` are rows that `kernels.scan_batches` has listed."""
         if self.aborted is None:
             return
         for offset, producer_id, kind, covered in batches.tolist():
@@ -87,10 +88,10 @@ class PartCheck:
                 raise _disagreement(f"what became of producer {producer_id}'s transaction at offset {offset}")
 
     def end(self, next_offset: int, gaps: bool) -> None:
-        """There are no more batches; `gaps`: some offsets between them are missing.
+        """Check the end of the part, after its last batch; `gaps` states that offsets are missing between batches.
 
-        So they are after compaction, which may leave out a transaction's first batch: between others, or before or
-        after all those of the part.
+        Compaction leaves gaps and may remove a transaction's first batch: between other batches of the part, or before
+        or after all of them. So missing first records of transactions are an error only in a part without gaps.
         """
         gaps = gaps or self._gaps or next_offset < self.offsets[1]
         following = self.bounds.following

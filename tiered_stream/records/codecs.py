@@ -1,8 +1,8 @@
-"""Decompression of record batches into memory that is there already, so that no input can ask for more.
+"""Decompression of record batches into preallocated memory, so that no input can use more memory than the limit.
 
-Codecs by their number in a batch's attributes (Kafka: `CompressionType`): 1 gzip, 2 snappy, 3 lz4 (frame), 4 zstd.
-Snappy comes bare, or in the framing of snappy-java: 16 bytes (magic `82 SNAPPY 00`, version and lowest compatible
-version int32 each), then blocks of an int32 length and that many bytes.
+Codec numbers in a batch's attributes (Kafka: `CompressionType`): 1 gzip, 2 snappy, 3 lz4 (frame), 4 zstd. Snappy data
+is one bare block, or has the framing of snappy-java: 16 bytes (magic `82 SNAPPY 00`, version and lowest compatible
+version int32 each), then blocks, each after its length (int32).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Buffer = Any
 
 
 class _TooSmallError(Exception):
-    """The output does not fit; into a larger one it may."""
+    """Error of a decompression whose output does not fit into the buffer; it may fit into a larger buffer."""
 
 
 def _framed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview, Buffer], int]:
@@ -73,8 +73,8 @@ _CODECS: dict[int, tuple[str, Callable[[memoryview, Buffer], int]]] = {
 class Unpacked:
     """One buffer of about `size` bytes for the decompressed records of several batches, one after the other.
 
-    There is none before its first batch. Only for that does it grow, up to the limit, so that one batch and no copy of
-    it is in memory.
+    The buffer is allocated when the first batch is appended. It grows, up to the limit, only for the first batch, so
+    that memory never holds two copies of a batch.
     """
 
     def __init__(self, size: int, limit: Limit) -> None:
@@ -84,12 +84,12 @@ class Unpacked:
         self.used = 0
 
     def append(self, codec: int, packed: memoryview) -> tuple[int, int] | None:
-        """Decompress `packed`; where it lies in `data()`: start and end. None: there is no room beside the others.
+        """Decompress `packed`; return its (start, end) in `data()`, or None if no room is left after earlier batches.
 
         Raises:
-            CorruptDataError: it is not what its codec says.
-            DataLimitError: it decompresses to more than the limit.
-            UnsupportedDataError: no such codec.
+            CorruptDataError: `packed` is not valid data of its codec.
+            DataLimitError: the data decompresses to more than the limit.
+            UnsupportedDataError: the codec is unknown.
         """
         if codec not in _CODECS:
             raise UnsupportedDataError(f"compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd")
@@ -116,7 +116,7 @@ class Unpacked:
                 return start, self.used
 
     def data(self) -> Buffer:
-        """What has been decompressed so far, read-only."""
+        """Return the data that has been decompressed so far, as a read-only array."""
         data = self._buffer[: self.used]
         data.flags.writeable = False
         return data

@@ -1,9 +1,9 @@
-"""Where the compiled kernels are kept, so that no process compiles what another has compiled before.
+"""Compilation of the kernels, and a cache of their machine code, so that no process compiles them a second time.
 
-numba's own cache is keyed by the source file's folder. Code that is shipped with `--py-files` lands in a new folder
-each time, and every worker would compile again. This cache is keyed by what decides the machine code: the source, the
-versions of numba and Python, and the CPU. It lies in the package itself when it was put there (`tiered-stream warm`,
-for a packed environment), else in the user's cache folder, else in a private folder under the temporary one.
+numba's own cache is keyed by the source file's folder. Code that is shipped with `--py-files` is in a new folder each
+time, so every worker would compile again. This cache is keyed by everything that decides the machine code: the source,
+the versions of numba and Python, and the CPU. The cache is in the package itself if it was put there (`tiered-stream
+warm`, for a packed environment), else in the user's cache folder, else in a private folder under the temporary folder.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ KERNELS = (
     *(f"tiered_stream.records.{name}" for name in _RECORDS),
     *(f"tiered_stream.formats.{name}" for name in _FORMATS),
 )
-"""The modules whose functions are compiled, and whose constants become machine code."""
+"""Modules whose functions are compiled, and whose constants become machine code."""
 
 _COMPILER = "libllvmlite"
 _MADV_DONTNEED = 4
-"""Of Linux's mman.h."""
+"""Value of `MADV_DONTNEED` in Linux's mman.h."""
 
 Int = Any
-"""An int64, or a Python integer, which compiled code does not tell apart."""
+"""Type of an int64 or a Python integer; compiled code treats both the same."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @cache
 def kernel_key(*modules: str) -> str:
-    """A name for the machine code of `modules` on this machine: 32 hexadecimal digits."""
+    """Return a name for the machine code of `modules` on this machine: 32 hexadecimal digits."""
     cpu = (llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten())
     parts = (*map(_source, modules), numba.__version__.encode(), sys.version.encode(), repr(cpu).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
@@ -63,7 +63,7 @@ def _source(module: str) -> bytes:
 
 
 def packaged_folder() -> Path:
-    """The folder beside this file that a packed environment carries."""
+    """Return the package's own kernel cache folder, which exists only in a packed environment."""
     return Path(__file__).parent / "kernel_cache"
 
 
@@ -71,12 +71,12 @@ def _candidates(key: str) -> Iterator[Path]:
     with suppress(RuntimeError):  # a user without a home folder
         yield user_cache_folder() / "kernels" / key
     with suppress(FileNotFoundError):  # no usable temporary folder
-        # Right under the temporary folder, where only a folder's owner may put another in its place.
+        # Directly under the temporary folder, only a folder's owner may put another folder in its place.
         yield Path(tempfile.gettempdir()) / f"tiered_stream-{os.getuid()}-{key}"
 
 
 def cache_folder(key: str) -> Path | None:
-    """The folder for the kernels of `key`, or None when there is nowhere to keep them."""
+    """Return the folder for the kernels of `key`, or None if no folder is usable."""
     packaged = packaged_folder() / key
     if packaged.is_dir():
         return packaged
@@ -84,7 +84,7 @@ def cache_folder(key: str) -> Path | None:
 
 
 class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
-    """Tells numba to keep a function of this package in `cache_folder`."""
+    """Cache locator that makes numba keep compiled functions of this package in `cache_folder`."""
 
     def __init__(self, function: Callable[..., Any], key: str, folder: Path) -> None:
         self._function = function
@@ -110,20 +110,26 @@ class _ContentLocator(caching._CacheLocator):  # type: ignore[misc]
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile `function` at its first call, without the GIL, from the cache where it can."""
+    """Return `function` as compiled code that runs without the GIL.
+
+    Its first call compiles it or loads it from the cache.
+    """
     return _compiled(function, forceinline=False)
 
 
 def inlined(function: _Function) -> _Function:
-    """As `kernel`, what is small and called for every value: passing its arrays would take longer than it does."""
+    """Return `function` as compiled code that is inlined into its callers, otherwise as `kernel` does.
+
+    This is for small functions that are called for every value: passing their arrays would take longer than their work.
+    """
     return _compiled(function, forceinline=True)
 
 
 @cache
 def release_compiler() -> None:
-    """Take the compiler's code out of this process's memory, once: 50 MiB, most of which only loading kernels needs.
+    """Remove the compiler's code from this process's memory, once: 50 MiB, most of which only loading kernels needs.
 
-    These are pages of a file, never written to. What is needed again comes back from the page cache by itself.
+    The code is pages of a file that are never written to. A page that is needed again comes back from the page cache.
     """
     with suppress(AttributeError, OSError):  # no Linux, or no glibc
         advise = CDLL(None).madvise
@@ -133,7 +139,10 @@ def release_compiler() -> None:
 
 
 def _compilers_code(maps: str) -> Iterator[tuple[int, int]]:
-    """Where it lies, by `/proc/PID/maps`. (Of its constants, some were written to when it was loaded.)"""
+    """Yield the (start, end) addresses of the compiler's code, from the text `maps` of `/proc/PID/maps`.
+
+    The compiler's constants are left out, because some of them were written to when the library was loaded.
+    """
     for line in maps.splitlines():
         addresses, access, *_, file = line.split(maxsplit=5)
         if access == "r-xp" and _COMPILER in file:
@@ -144,10 +153,10 @@ def _compilers_code(maps: str) -> Iterator[tuple[int, int]]:
 def _compiled(function: _Function, forceinline: bool) -> _Function:
     if _ContentLocator not in caching.CacheImpl._locator_classes:
         caching.CacheImpl._locator_classes.insert(0, _ContentLocator)
-    # With nowhere to keep what it compiles, numba would refuse the function.
+    # numba refuses to cache a function if there is no folder for its code.
     kept = cache_folder(kernel_key(*KERNELS)) is not None
-    # The kernels allocate nothing. Without the runtime that counts references, a record costs a sixth: the counts are
-    # atomic, and tuples of arrays take and give them back at each call.
+    # `_nrt=False` turns off reference counts, because the kernels allocate nothing. Counts are atomic, and each call
+    # that passes a tuple of arrays changes them. Without counts a record takes a sixth of the time.
     compiled: _Function = numba.njit(cache=kept, nogil=True, error_model="numpy", _nrt=False, forceinline=forceinline)(
         function
     )

@@ -1,7 +1,7 @@
-"""CRC-32C, compiled: to call a library takes 1 us, as long as five records in a batch each take to be decoded.
+"""CRC-32C in compiled code, because a call to a library takes 1 us, as long as decoding five batches of one record.
 
-The polynomial is Castagnoli's, bits reflected (RFC 3720); Kafka: `Crc32C`. x86 since 2008 and nearly every 64-bit ARM
-have an instruction for it, which takes in 8 bytes at a time. Without it, eight tables do (slicing-by-8).
+The polynomial is Castagnoli's, bits reflected (RFC 3720); Kafka: `Crc32C`. x86 CPUs since 2008 and nearly every 64-bit
+ARM CPU have an instruction that processes 8 bytes at a time. Without it, eight tables are used (slicing-by-8).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ INSTRUCTIONS = {
     "x86_64": ("crc32", (("llvm.x86.sse42.crc32.64.64", 64, 64), ("llvm.x86.sse42.crc32.32.8", 32, 8))),
     "aarch64": ("crc", (("llvm.aarch64.crc32cx", 32, 64), ("llvm.aarch64.crc32cb", 32, 32))),
 }
-"""By architecture, the feature of a CPU that has them, and those that take in eight bytes and one.
+"""CPU feature and CRC-32C instructions by architecture: the first instruction takes eight bytes, the second one byte.
 
-Of each LLVM's name, and how many bits its sum and the bytes have.
+Each instruction is (LLVM's name, width of the checksum in bits, width of the data argument in bits).
 """
 
 
 def _tables() -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Of each byte, what it adds to the sum when 0 to 7 bytes follow it."""
+    """Return eight tables: table `n` has, for each byte value, its share of the checksum if `n` bytes follow it."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(_POLYNOMIAL), table >> 1)
@@ -47,7 +47,10 @@ _TABLES = _tables()
 
 
 def _own_instructions() -> tuple[tuple[str, int, int], ...]:
-    """Those that numba may use here: LLVM ends the process over one that the features lack."""
+    """Return the CRC-32C instructions that numba may use on this machine, or () if there are none.
+
+    LLVM ends the process if code uses an instruction that the CPU features do not include.
+    """
     feature, instructions = INSTRUCTIONS.get(llvmlite.binding.get_default_triple().split("-")[0], ("", ()))
     given = numba.config.CPU_FEATURES  # empty for a generic CPU
     features = codegen.get_host_cpu_features() if given is None else given
@@ -58,7 +61,7 @@ _OWN = _own_instructions()
 
 
 def take_in(builder: ir.IRBuilder, instruction: tuple[str, int, int], crc: ir.Value, more: ir.Value) -> ir.Value:
-    """LLVM's code for the sum of 32 bits that more bytes (an integer, lowest first) make of another."""
+    """Emit LLVM code that updates the 32-bit checksum `crc` with the bytes of the integer `more`, lowest byte first."""
     name, *bits = instruction
     sums, taken = map(ir.IntType, bits)
     function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(sums, [sums, taken]), name)
@@ -69,7 +72,10 @@ def take_in(builder: ir.IRBuilder, instruction: tuple[str, int, int], crc: ir.Va
 
 
 def _next_bytes(index: int, width: int) -> Any:
-    """A function (sum, data, position) of compiled code: the sum with so many bits of the array at the position."""
+    """Return a compiled function (crc, data, at) that updates the checksum with `width` bits of `data` at byte `at`.
+
+    `index` is the place of the instruction in `_OWN`.
+    """
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
     def take_in_bytes(typing_context: Any, crc: Any, data: Any, at: Any) -> Any:
@@ -102,7 +108,7 @@ def _crc_by_instruction(data: Any, at: Any, end: Any) -> Any:
 
 @kernel
 def crc_by_tables(data: Any, at: Any, end: Any) -> Any:
-    """As `crc`, on any machine."""
+    """Return the CRC-32C of `data[at:end]`, computed with tables, on any machine. The caller checks bounds."""
     crc = np.uint32(_ALL_ONES)
     while end - at >= 8:
         for index in range(4):
@@ -120,12 +126,12 @@ def crc_by_tables(data: Any, at: Any, end: Any) -> Any:
 
 
 crc = _crc_by_instruction if _OWN else crc_by_tables
-"""The CRC-32C of `data[at:end]`, which are there."""
+"""Compiled function (data, at, end) that returns the CRC-32C of `data[at:end]`. The caller checks bounds."""
 
 
 @kernel
 def crc_is_right(data: Any, at: Any, end: Any) -> Any:
-    """As `header.crc_is_right`, of the batch that lies from `at` to `end`."""
+    """Return whether the batch in `data[at:end]`, of magic 2, has the CRC-32C that its header states."""
     told = np.uint32(0)
     for index in range(header.CRC_AT, header.ATTRIBUTES_AT):
         told = told << np.uint32(8) | np.uint32(data[at + index])

@@ -1,4 +1,4 @@
-"""Bytes of a log, as they arrive, to Arrow: the one decoder for tiered objects and broker answers."""
+"""Decoder of a log's bytes, as they arrive, to Arrow batches, for tiered objects and broker responses alike."""
 
 from __future__ import annotations
 
@@ -29,25 +29,28 @@ from tiered_stream.records.header import (
 from tiered_stream.records.memory import allocate
 
 MAX_ROWS = 16_384
-"""Rows of one Arrow batch that is yielded, unless the decoder is told otherwise: as many as Spark's JVM takes well."""
+"""Default maximum number of rows in one Arrow batch: a size that Spark's JVM handles well."""
 TARGET_BYTES = 7 << 20
-"""Uncompressed bytes of record batches that are decoded together, unless one alone is larger.
+"""Uncompressed bytes of record batches that are decoded together as one unit. A larger batch is a unit of its own.
 
-More gain no time, and two or three such units are in a worker's memory at once. Two fit in where a response of 16 MiB
-was, of 8 MiB one, as its last batch goes beyond.
+Larger units save no time, and two or three units are in a worker's memory at once. Two units of 7 MiB fit into the
+memory of a response of 16 MiB. With a target of 8 MiB only one would fit, because its last batch exceeds the target.
 """
 FEW_BATCHES, _MOST_BATCHES = 1 << 12, 1 << 16
-"""Batches that are listed together, at first and then: as each list costs something, more where they are small."""
+"""Maximum number of batches in the first list of one call of `_feed`, and in each further list.
+
+Each list has a fixed cost, so further lists, which only small batches need, are longer.
+"""
 ONE_RECORD = bytes.fromhex(
     "0000000000000000" "0000003a" "ffffffff" "02" "c6fdac91" "0000" "00000000" "0000000000000000" "0000000000000000"
     "ffffffffffffffff" "ffff" "ffffffff" "00000001" "10" "00" "00" "00" "02" "61" "02" "62" "00"
 )  # fmt: skip
-"""A record batch of one record, at offset 0."""
+"""Bytes of a record batch that has one record, at offset 0."""
 
 _FIRST_KEY_SHARE, _KEY_MARGIN = 0.25, 1.25
-"""What part of records' bytes is taken to be keys at first; and more than the records before had, as none are alike."""
+"""Assumed share of keys in records' bytes before any is measured, and the factor that is applied to measured shares."""
 _LEAST_KEY_BYTES = 1 << 20
-"""Of keys for which there is always room: less is not worth another Arrow batch."""
+"""Minimum number of bytes reserved for keys: to save less is not worth another Arrow batch."""
 
 _RECORDS = "the batch's records"
 
@@ -55,10 +58,10 @@ Table = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class RecordBatchDecoder:
-    """Decodes one partition's log, from the start of a batch on.
+    """Decoder of one partition's log, which is fed from the start of a batch on.
 
-    Records outside `[start_offset, end_offset)`, control records, and those of `aborted` transactions are dropped.
-    Of the columns those are made that are asked for; None: all.
+    It drops records outside `[start_offset, end_offset)`, control records, and records of `aborted` transactions.
+    `columns` are the columns to make; None means all.
     """
 
     def __init__(
@@ -84,21 +87,21 @@ class RecordBatchDecoder:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last whole batch that has been fed, 0 before the first."""
+        """Return the offset after the last whole batch that was fed, 0 before the first."""
         return int(self._state[kernels.NEXT_OFFSET])
 
     def feed(self, data: bytes | memoryview) -> Iterator[pa.RecordBatch]:
-        """The records of the batches that `data` completes, in offset order, at most `max_rows` at a time.
+        """Yield the records of all batches that `data` completes, in offset order, at most `max_rows` an Arrow batch.
 
         Raises:
-            CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it is not what `part_check` knows of the
-                bytes; names partition and offset.
-            DataLimitError: a batch is beyond one of the limits; names partition and offset.
+            CorruptDataError: a batch is malformed, its CRC-32C is wrong, or it contradicts `part_check`; names
+                partition and offset.
+            DataLimitError: a batch exceeds one of the limits; names partition and offset.
             UnsupportedDataError: a batch has an unknown codec.
         """
         view = memoryview(data)
         if self._pending:
-            # Only the batch that was incomplete is put together: the rest of the bytes stay where they are.
+            # Copy only the bytes that complete the pending batch. The other bytes are decoded where they are.
             missing, checked = self._bytes_missing(view), len(self._pending) > MAGIC_AT
             self._pending += view[:missing]
             if missing > len(view) and checked:
@@ -111,7 +114,10 @@ class RecordBatchDecoder:
             yield from self._feed(view)
 
     def _bytes_missing(self, data: memoryview) -> int:
-        """How many of the bytes that follow belong to the batch of which the first are pending."""
+        """Return how many of the following bytes belong to the pending batch, which is incomplete.
+
+        Returns `len(data)` if the batch's size is not known yet, or is invalid.
+        """
         head = self._pending[:LENGTH_END] + bytes(data[:LENGTH_END])
         if len(head) < LENGTH_END:
             return len(data)
@@ -131,7 +137,7 @@ class RecordBatchDecoder:
                 raw, self._start_offset, self._end_offset, self._limits.batch.most, self._aborted, table,
                 transactional, self._state,
             )  # fmt: skip
-            # What came before a malformed batch is sound, but must not be taken for all there is.
+            # Raise now, because a caller could take the valid batches before a malformed batch for all records.
             self._raise_error(data)
             consumed = int(self._state[kernels.CONSUMED])
             if not consumed:
@@ -145,10 +151,10 @@ class RecordBatchDecoder:
         self._pending += data
 
     def finish(self) -> None:
-        """Say that no more bytes come.
+        """Check that the log did not end too early; called when no more bytes come.
 
         Raises:
-            CorruptDataError: the last batch is cut off, or there should have been more.
+            CorruptDataError: the last batch is cut off, or batches that `part_check` expects are missing.
         """
         if self._pending:
             at = self.next_offset
@@ -175,9 +181,12 @@ class RecordBatchDecoder:
             raise CorruptDataError(kernels.ERROR_TEXTS[error])
 
     def _decode(self, data: memoryview, raw: Buffer, batches: Table, legacy: bool) -> Iterator[pa.RecordBatch]:
-        """The records of batches of one format, some of the batches after the other."""
+        """Yield the records of `batches`, some batches at a time.
+
+        All batches are legacy message sets, or all are magic 2.
+        """
         if legacy:
-            # Imported here: such message sets are rare, and xxhash is for them alone.
+            # Imported here because legacy message sets are rare, and only they need xxhash.
             from tiered_stream.records.legacy import decode_messages as decode
         else:
             decode = kernels.decode_records
@@ -199,7 +208,7 @@ class RecordBatchDecoder:
             del unpacked
 
     def _locate_records(self, view: memoryview, batches: Table, unpacked: Unpacked) -> int:
-        """Write into the table where the records of the next `TARGET_BYTES` of batches lie; of how many batches."""
+        """Write into `batches` where their records lie, up to `TARGET_BYTES` of records; return how many batches."""
         located, missing = 0, TARGET_BYTES
         for packed, run in _runs(batches, batches[:, kernels.ATTRIBUTES] & CODEC_MASK != 0):
             count = self._unpack(view, run, unpacked, missing) if packed else self._locate_plain(view, run, missing)
@@ -210,13 +219,17 @@ class RecordBatchDecoder:
         return located
 
     def _locate_plain(self, view: memoryview, batches: Table, target_bytes: int) -> int:
-        """The same, of batches that are not compressed."""
+        """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return how many batches."""
         count = kernels.locate_records(batches, self._limits.batch_records.most, target_bytes, self._state)
         self._raise_error(view)
         return int(count)
 
     def _unpack(self, view: memoryview, batches: Table, unpacked: Unpacked, target_bytes: int) -> int:
-        """The same, of compressed batches: as many as there is room for."""
+        """Decompress `batches` into `unpacked` and write into the table where their records lie.
+
+        Stops after `target_bytes`, or when `unpacked` has no room for the next batch. Returns how many batches it
+        decompressed.
+        """
         places: list[tuple[int, int, bool]] = []
         offset = -1
         columns = [kernels.POSITION, kernels.SIZE, kernels.ATTRIBUTES, kernels.BASE_OFFSET, kernels.COUNT]
@@ -234,12 +247,15 @@ class RecordBatchDecoder:
                 target_bytes -= end - start
                 if target_bytes <= 0:
                     break
-        if places:  # of none NumPy does not know how wide they are
+        if places:  # NumPy cannot infer the width of an empty list
             batches[: len(places), kernels.RECORDS_START :] = places
         return len(places)
 
     def _locate_messages(self, view: memoryview, raw: Buffer, batches: Table, unpacked: Unpacked) -> int:
-        """The same, of old message sets."""
+        """Write into `batches`, which are legacy message sets, where their messages lie; return how many sets.
+
+        Stops after `TARGET_BYTES`, or when `unpacked` has no room for the next set.
+        """
         from tiered_stream.records.legacy import locate_messages
 
         total = 0
@@ -255,7 +271,7 @@ class RecordBatchDecoder:
     def _decode_unit(
         self, decode: Callable[..., int], data: memoryview, raw: Buffer, unpacked: Buffer, batches: Table
     ) -> Iterator[pa.RecordBatch]:
-        """The next records of the batches, as many as one unit has."""
+        """Yield the next records of `batches`, as many as one unit holds."""
         rest = batches[self._state[kernels.BATCH] :]
         size = _record_bytes(rest)
         rows = min(int(rest[:, kernels.COUNT].sum()), kernels.UNIT_ROWS)
@@ -271,14 +287,15 @@ class RecordBatchDecoder:
             yield from buffers.record_batches(self._topic, self._partition, rows, self._schema, self._max_rows)
 
     def _key_size(self, size: int) -> int:
-        """For how many bytes of keys there is to be memory, of records that take `size` bytes.
+        """Return how many bytes to reserve for keys of records that take `size` bytes in total.
 
-        Any record may be all key, but most have a short one or none: half of the memory of rows would be empty.
+        A record may consist of its key alone, but most have a short key or none. Room for the longest possible keys
+        would leave half of the rows' memory empty.
         """
         return min(size, max(int(self._key_share * size), _LEAST_KEY_BYTES))
 
     def _learn_key_share(self, key_bytes: int, rows: int) -> None:
-        """Of the records that were decoded last."""
+        """Set the key share from the last decoded records: `rows` records with `key_bytes` bytes of keys."""
         if rows:
             self._key_share = _KEY_MARGIN * key_bytes / max(int(self._state[kernels.USED]), 1)
         elif self._state[kernels.ERROR] == kernels.MORE:
@@ -286,7 +303,7 @@ class RecordBatchDecoder:
 
 
 def compile_kernels(more: bytes = b"") -> pa.RecordBatch:
-    """Have the kernels compiled, or loaded, that decode `ONE_RECORD` and what follows in `more`; the one's row."""
+    """Compile or load the kernels by decoding `ONE_RECORD` and then `more`; return the first Arrow batch."""
     for include_headers in (True, False):
         decoder = RecordBatchDecoder("", 0, 0, 2, include_headers=include_headers)
         row, *_ = decoder.feed(ONE_RECORD + more)
@@ -294,7 +311,7 @@ def compile_kernels(more: bytes = b"") -> pa.RecordBatch:
 
 
 def _runs(batches: Table, marked: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[bool, Table]]:
-    """Consecutive batches that are marked alike, in order, and whether they are marked."""
+    """Yield (mark, batches) for each run of consecutive batches with the same mark, in order."""
     edges = [0, *(np.flatnonzero(np.diff(marked)) + 1).tolist(), len(batches)]
     for start, end in pairwise(edges):
         if start < end:
@@ -302,5 +319,5 @@ def _runs(batches: Table, marked: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterat
 
 
 def _record_bytes(batches: Table) -> int:
-    """The bytes of their records, decompressed."""
+    """Return the total size of the records in `batches`, in decompressed bytes."""
     return int((batches[:, kernels.RECORDS_END] - batches[:, kernels.RECORDS_START]).sum())

@@ -1,12 +1,13 @@
-"""The compiled half of the row hash: Spark's `xxhash64` (Spark: `XXH64`, `XxHash64Function`), from Arrow's buffers.
+"""Compiled half of the row hash: Spark's `xxhash64` (Spark: `XXH64`, `XxHash64Function`) over Arrow's buffers.
 
-A row's values are hashed one after the other, each with the hash before as its seed, the first with 42; a null leaves
-the hash as it is (Spark: `HashExpression`). Integers are little-endian, as is whatever runs this.
+A row's values are hashed one after the other. The hash of the values before is the seed of the next; the first seed is
+42. A null leaves the hash unchanged (Spark: `HashExpression`). Integers are little-endian, like the machines that run
+this code.
 
-Bytes are a column of (ends, first row, bytes, validity bits, first bit): Arrow's buffers as they are, of which a slice
-begins at its first row and first bit. Where nothing is null there are no validity bits.
+A column of bytes is the tuple (ends, first row, bytes, validity bits, first bit). It has Arrow's buffers unchanged,
+with the row and the bit at which the array's slice begins. A column without nulls has no validity bits.
 
-Every end and every bit is checked against the buffer that it is in before it is used.
+Every end and every bit is checked against its buffer before it is used.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ TIMESTAMP, KEY, VALUE, HEADERS = 1, 2, 4, 8
 
 
 def _load(bits: int) -> Any:
-    """An unsigned integer of so many bits, wherever it lies in a byte array, as uint64."""
+    """Return a compiled function (data, at) that loads the unsigned integer of `bits` bits at byte `at`, as uint64.
+
+    The integer may lie at any byte: no alignment is needed.
+    """
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
     def load(typing_context: Any, data: Any, at: Any) -> Any:
@@ -88,7 +92,7 @@ def _hash_long(number: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_int(number: Int, seed: Any) -> Any:
-    """Of a boolean too, which is 0 or 1."""
+    """Hash a 32-bit integer, or a boolean, which is 0 or 1."""
     return _mixed(_with_half(seed + _P5 + np.uint64(4), np.uint64(number)))
 
 
@@ -104,7 +108,7 @@ def _merged(value: Any, lane: Any) -> Any:
 
 @kernel
 def _stripes(data: Any, at: Int, stop: Int, seed: Any) -> Any:
-    """The hash of the whole stripes of 32 bytes between `at` and `stop`, at least one."""
+    """Hash the whole stripes of 32 bytes between `at` and `stop`, at least one."""
     one, two, three, four = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
     while stop - at >= 32:
         one, two = _round(one, _load64(data, at)), _round(two, _load64(data, at + 8))
@@ -142,7 +146,7 @@ def _is_null(bits: Any, at: Int) -> Any:
 
 @kernel
 def _fits(column: Any, row: Int) -> Any:
-    """Whether the row's ends, bytes and validity bit are in the column's buffers."""
+    """Return whether the row's ends, bytes and validity bit lie within the column's buffers."""
     ends, first_row, values, bits, first_bit = column
     if row < 0 or first_row + row + 1 >= ends.shape[0] or (bits.shape[0] > 0 and first_bit + row >= 8 * bits.shape[0]):
         return False
@@ -159,14 +163,17 @@ def _hash_cell(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def _hash_marked(column: Any, row: Int, seed: Any) -> Any:
-    """Whether it is null, and then what it is."""
+    """Hash the null mark of the row's value (1 if null, else 0), and then the value."""
     _, _, _, bits, first_bit = column
     return _hash_cell(column, row, _hash_int(np.int64(_is_null(bits, first_bit + row)), seed))
 
 
 @kernel
 def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
-    """The hash, and whether all that it needs is in the buffers. A column of headers is (lists, keys, values)."""
+    """Hash a row's headers; return the hash, and whether all of the row's data lies within the buffers.
+
+    A column of headers is the tuple (lists, keys, values).
+    """
     lists, keys, values = column
     ends, first_row, _, bits, first_bit = lists
     if _is_null(bits, first_bit + row):
@@ -180,9 +187,10 @@ def _hash_headers(column: Any, row: Int, seed: Any) -> Any:
 
 @kernel
 def hash_rows(offsets: Any, timestamps: Any, keys: Any, values: Any, headers: Any, columns: Int, hashes: Any) -> Int:
-    """Fill `hashes` (int64), one for each of `offsets`; how many, fewer where a row does not fit into its buffers.
+    """Write a hash (int64) for each of `offsets` into `hashes`; return the number of rows hashed.
 
-    `columns` says which come after the offset. Of keys, values and headers' values, a mark says whether they are null.
+    The number is lower than the number of rows if a row exceeds its buffers. `columns` has a bit for each column that
+    is hashed after the offset. A null mark is hashed before each key, value and header value.
     """
     for row in range(offsets.shape[0]):
         value = _hash_long(offsets[row], _SEED)

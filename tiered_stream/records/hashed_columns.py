@@ -1,8 +1,8 @@
-"""Which columns the row hash is over, and the hash in Spark SQL.
+"""Columns that the row hash covers, and the row hash as an expression of Spark SQL.
 
-A row's hash is `xxhash64` over its offset and then these columns in this order. `xxhash64` passes over nulls, so that
-a null key with a value, and the same bytes as the key of a null value, would be one: a mark stands before each.
-No headers and an empty list of them are the same, as in Kafka.
+A row's hash is `xxhash64` over its offset and then these columns in this order. `xxhash64` skips nulls, so a key with a
+null value would have the hash of a null key with a value of the same bytes. A null mark before key and value tells the
+two apart. Null headers and an empty list of headers have the same hash, because they are the same in Kafka.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ HASHED = tuple(_SQL)
 
 BUCKET_BITS = 16
 BUCKET = 1 << BUCKET_BITS
-"""Offsets whose rows' hashes are summed up together, those from a multiple of it on."""
+"""Number of offsets in a bucket, in which row hashes are summed up. A bucket starts at a multiple of this number."""
 
 
 def row_hash_sql(columns: Collection[str]) -> str:
-    """The hash of a row over its offset and those of `HASHED` that are in `columns`, as Spark SQL has it."""
+    """Return the Spark SQL expression for a row's hash over its offset and the `HASHED` columns in `columns`."""
     return f"xxhash64({', '.join(('offset', *(_SQL[name] for name in HASHED if name in columns)))})"

@@ -1,4 +1,4 @@
-"""A record batch's header (Kafka: `DefaultRecordBatch`), big-endian, 61 bytes before the batch's records:
+"""Header of a record batch (Kafka: `DefaultRecordBatch`), big-endian, 61 bytes before the batch's records:
 
     0  base offset            int64
     8  batch length           int32   bytes after this field
@@ -15,8 +15,8 @@
     57 record count           int32
     61 records, compressed together when a codec is set
 
-Messages of the formats before Kafka 0.11 (magic 0 and 1) begin alike up to the magic byte, but are smaller, and in a
-compressed set the offset is that of the last message (Kafka: `AbstractLegacyRecordBatch`).
+Messages of the formats before Kafka 0.11 (magic 0 and 1) have offset, length and magic byte in the same places, but are
+smaller. The offset of a compressed set is the offset of its last message (Kafka: `AbstractLegacyRecordBatch`).
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ CODEC_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, CONTROL_BIT = 0x07, 0x08, 0x1
 
 MAGIC = 2
 SMALLEST = {0: 26, 1: 34, MAGIC: HEADER_SIZE}
-"""Bytes of the smallest batch, by magic."""
+"""Size of the smallest possible batch in bytes, by magic."""
 SMALLEST_RECORD = 7
-"""Of magic 2, as seven fields have a byte each."""
+"""Size of the smallest possible record of magic 2 in bytes: seven fields of one byte each."""
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-"""Every field."""
+"""All fields of the header."""
 START = struct.Struct(">qi4xb")
-"""Base offset, length, magic: what all formats have."""
+"""Base offset, length and magic, which all formats have in the same places."""
 LAST_OFFSET_DELTA = struct.Struct(f">{LAST_OFFSET_DELTA_AT}xi")
 
 
 def crc_is_right(batch: Any) -> bool:
-    """Whether a batch of magic 2 (bytes, or an array of them) has the CRC-32C that it says."""
+    """Return whether a batch of magic 2 (bytes, or an array of bytes) has the CRC-32C that its header states."""
     crc = int.from_bytes(bytes(batch[CRC_AT:ATTRIBUTES_AT]), "big")
     return bool(google_crc32c.value(batch[ATTRIBUTES_AT:]) == crc)
 
 
 def whole_batches(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """Position, base offset and magic of each batch that is whole; the last one may be cut off.
+    """Yield position, base offset and magic of each whole batch; the last batch may be cut off.
 
     Raises:
-        CorruptDataError: the bytes are no sequence of batches; says where not.
+        CorruptDataError: the bytes are not a sequence of batches; names the position.
     """
     at = 0
     while len(data) - at >= START.size:

@@ -1,17 +1,17 @@
-"""The index files that are uploaded with a log segment: bytes in, lookups out.
+"""Parsers and lookups for the index files that are uploaded with a log segment.
 
 Offset index (Kafka: `OffsetIndex`), 8 bytes an entry, big-endian, sparse, both fields strictly ascending:
 
-    relative offset   int32   last offset of the batches appended together, less the segment's base offset
+    relative offset   int32   last offset of the batches appended together, minus the segment's base offset
     position          int32   byte position in the segment at which the first of those batches begins
 
-So everything before an entry's position has smaller offsets, and the batch at the position begins at its offset or
+So records before an entry's position have smaller offsets. The batch at the position begins at the entry's offset or
 before.
 
-Time index (Kafka: `TimeIndex`), 12 bytes an entry, timestamps strictly, offsets weakly ascending:
+Time index (Kafka: `TimeIndex`), 12 bytes an entry, timestamps strictly ascending, offsets never descending:
 
     timestamp         int64   largest timestamp (ms) of the segment so far
-    relative offset   int32   an offset in the batch that has it, less the segment's base offset
+    relative offset   int32   an offset in the batch that has this timestamp, minus the segment's base offset
 
 Transaction index (Kafka: `TransactionIndex`, `AbortedTxn`), 34 bytes an entry, last offsets strictly ascending:
 
@@ -19,10 +19,10 @@ Transaction index (Kafka: `TransactionIndex`, `AbortedTxn`), 34 bytes an entry, 
     producer id       int64
     first offset      int64   of the transaction
     last offset       int64   of the transaction: its abort marker, in this segment
-    last stable offset int64  of the partition when the marker was written: what begins below it is decided
+    last stable offset int64  of the partition when the marker was written: transactions that begin below it are decided
 
-Brokers grow index files in place and trim them when the segment closes; zeros that a crash left at the end of the first
-two are ignored, as Kafka ignores them. Every other deviation raises `CorruptDataError`.
+Brokers grow index files in place and trim them when the segment closes. Zeros that a crash left at the end of an offset
+or time index are ignored, as Kafka ignores them. Every other deviation raises `CorruptDataError`.
 """
 
 from __future__ import annotations
@@ -52,17 +52,20 @@ class OffsetIndex:
     positions: Int64s
 
     def start_position(self, offset: int) -> int:
-        """Where to begin reading, so that the batch with `offset` is not missed (Kafka: `OffsetIndex.lookup`)."""
+        """Return the byte position to read from, to include the batch with `offset` (Kafka: `OffsetIndex.lookup`)."""
         entry = int(np.searchsorted(self.offsets, offset, side="right")) - 1
         return int(self.positions[entry]) if entry >= 0 else 0
 
     def end_position(self, end: int, segment_size: int) -> int:
-        """Where reading may stop, so that no batch with an offset below `end` (exclusive) is missed."""
+        """Return the byte position to read up to, to include all batches with an offset below `end` (exclusive)."""
         entry = int(np.searchsorted(self.offsets, end - 1, side="left")) + 1
         return int(self.positions[entry]) if entry < len(self.positions) else segment_size
 
     def following(self, position: int) -> tuple[int, int]:
-        """The least and the most that the offset after the batches before an entry's byte `position` can be."""
+        """Return the lowest and the highest possible offset that follows the batches before byte `position`.
+
+        `position` must be the position of an entry.
+        """
         entry = int(np.searchsorted(self.positions, position, side="left"))
         return int(self.offsets[entry - 1]) + 1 if entry else 0, int(self.offsets[entry])
 
@@ -76,9 +79,9 @@ class TimeIndex:
     offsets: Int64s
 
     def floor_offset(self, timestamp: int) -> int:
-        """No record in a batch before the one with this offset has a timestamp at or after `timestamp`.
+        """Return an offset in a batch before which no record has a timestamp at or after `timestamp`.
 
-        (Kafka: `TimeIndex.lookup`.)
+        Kafka's `TimeIndex.lookup` returns the same.
         """
         entry = int(np.searchsorted(self.timestamps, timestamp, side="right")) - 1
         return int(self.offsets[entry]) if entry >= 0 else self.base_offset
@@ -86,14 +89,14 @@ class TimeIndex:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndexEntry:
-    """An aborted transaction, and the partition's last stable offset once it was aborted (Kafka: `AbortedTxn`)."""
+    """Aborted transaction, and the partition's last stable offset once it was aborted (Kafka: `AbortedTxn`)."""
 
     transaction: AbortedTransaction
     last_stable_offset: int
 
 
 def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> OffsetIndex:
-    """The offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
+    """Parse the offset index of a segment that begins at `base_offset` and has `segment_size` bytes.
 
     Raises:
         CorruptDataError: entries are cut short, out of order or outside the segment.
@@ -115,7 +118,7 @@ def parse_offset_index(data: bytes, base_offset: int, segment_size: int) -> Offs
 
 
 def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
-    """The time index of a segment that begins at `base_offset`.
+    """Parse the time index of a segment that begins at `base_offset`.
 
     Raises:
         CorruptDataError: entries are cut short or out of order.
@@ -132,11 +135,11 @@ def parse_time_index(data: bytes, base_offset: int) -> TimeIndex:
 
 
 def parse_transaction_index(data: bytes, base_offset: int) -> tuple[TransactionIndexEntry, ...]:
-    """The transactions whose abort markers are in a segment that begins at `base_offset`, in order of the markers.
+    """Return the transactions whose abort markers are in a segment that begins at `base_offset`, in the markers' order.
 
     Raises:
         CorruptDataError: entries are cut short, out of order, or end below the segment.
-        UnsupportedDataError: an entry has another version than 0.
+        UnsupportedDataError: the version of an entry is not 0.
     """
     entries = _entries(data, _TRANSACTION_ENTRY, "transaction index")
     if not len(entries):
@@ -170,7 +173,7 @@ def _without_trailing_zeros(entries: npt.NDArray[np.void]) -> npt.NDArray[np.voi
 
 
 def _refuse(name: str, *faults: tuple[str, npt.NDArray[np.bool_]]) -> None:
-    """Raise for the first fault that any entry has."""
+    """Raise CorruptDataError for the first of `faults` that any entry has."""
     for what, entries in faults:
         if entries.any():
             raise CorruptDataError(f"{name}: it has {what}")

@@ -1,4 +1,4 @@
-"""What compiled code does by one instruction, or one call, and numba has no word for."""
+"""Intrinsics for compiled code: single instructions and calls that numba itself does not offer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, position: Any, size: Any) -> Any:
-    """memcpy between byte arrays: one call, where a slice assignment would be a loop that takes seconds to compile."""
+    """Copy `size` bytes between byte arrays by memcpy: a slice assignment would be a loop that compiles for seconds."""
     signature = numba_types.void(to, to_position, source, position, size)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -30,7 +30,7 @@ def copy_bytes(typing_context: Any, to: Any, to_position: Any, source: Any, posi
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def load_8_bytes(typing_context: Any, source: Any, position: Any) -> Any:
-    """The 8 bytes at a position of a byte array as a uint64, the first being the lowest; the caller checks bounds."""
+    """Load the 8 bytes at a position of a byte array as a uint64, lowest byte first. The caller checks bounds."""
     signature = numba_types.uint64(source, position)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -42,7 +42,10 @@ def load_8_bytes(typing_context: Any, source: Any, position: Any) -> Any:
 
 
 def _big_endian(bits: int) -> Any:
-    """A function (byte array, position) of compiled code: the signed number of so many bits there, as an int64."""
+    """Return a compiled function (byte array, position) that loads a signed big-endian number of `bits` bits.
+
+    The number is returned as an int64.
+    """
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
     def load(typing_context: Any, source: Any, position: Any) -> Any:
@@ -62,12 +65,12 @@ def _big_endian(bits: int) -> Any:
 
 
 load_int16, load_int32, load_int64 = _big_endian(16), _big_endian(32), _big_endian(64)
-"""The signed big-endian number at a position of a byte array; the caller checks bounds."""
+"""Compiled functions that load the signed big-endian number at a position of a byte array. The caller checks bounds."""
 
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def trailing_zeros(typing_context: Any, value: Any) -> Any:
-    """How many of a uint64's lowest bits are zero; it is not zero itself."""
+    """Return how many of a uint64's lowest bits are zero. The value must not be zero."""
     signature = numba_types.uint64(numba_types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -78,7 +81,7 @@ def trailing_zeros(typing_context: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def leading_zeros(typing_context: Any, value: Any) -> Any:
-    """How many of a uint64's highest bits are zero; it is not zero itself."""
+    """Return how many of a uint64's highest bits are zero. The value must not be zero."""
     signature = numba_types.uint64(numba_types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -89,7 +92,7 @@ def leading_zeros(typing_context: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
 def multiply_high(typing_context: Any, left: Any, right: Any) -> Any:
-    """The upper half of the 128 bits that two uint64 make."""
+    """Return the upper 64 bits of the 128-bit product of two uint64."""
     signature = numba_types.uint64(numba_types.uint64, numba_types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,12 +1,12 @@
-"""The compiled half of the decoder: record batches (magic 2) from bytes into Arrow's buffers.
+"""Compiled half of the decoder, which writes the records of batches (magic 2) into Arrow's buffers.
 
-`header.py` has the layout of a batch's header. A record (Kafka: `DefaultRecord`), varints being zigzag, a length of -1
-null:
+`header.py` has the layout of a batch's header. This is the layout of a record (Kafka: `DefaultRecord`); varints are
+zigzag, and a length of -1 means null:
 
     length varint, attributes int8, timestamp delta varlong, offset delta varint, key length varint, key,
     value length varint, value, header count varint, then by header: key length varint, key, value length varint, value
 
-Every length and count is checked against the bytes that are there before it is used.
+Every length and count is checked against the available bytes before it is used.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ SMALLEST_BATCH = min(header.SMALLEST.values())
 
 # Columns of the table that `scan_batches` fills, a row for each batch that has records to give.
 POSITION, SIZE, BASE_OFFSET, ATTRIBUTES, LAST_OFFSET_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT, MAGIC = range(9)
-# Of an old message set, whose offset is that of its last message: none of it has a lower one.
+# Lowest offset that a legacy message set may hold. The set's own offset is the offset of its last message.
 LOWEST_OFFSET = LAST_OFFSET_DELTA
-# Columns that the caller adds: where the records lie, in which of the two sources.
+# Columns that the caller fills: where the records begin and end, and whether in `unpacked` or in the raw data.
 RECORDS_START, RECORDS_END, UNPACKED = range(9, 12)
 BATCH_COLUMNS = 12
 
-# Columns of the second table that `scan_batches` fills, a row for each transactional batch of the wanted offsets.
+# Columns of the second table that `scan_batches` fills, one row for each transactional batch of the wanted offsets.
 OFFSET, PRODUCER_ID, KIND, COVERED = range(4)
 TRANSACTIONAL_COLUMNS = 4
-# What such a batch is, by its KIND: records, or a marker (Kafka: `ControlRecordType`).
+# Values of KIND: the transactional batch has records, or is a marker (Kafka: `ControlRecordType`).
 RECORDS, COMMIT_MARKER, ABORT_MARKER, OTHER_MARKER = range(4)
 
-# Answers of the kernels in `state[ERROR]`; MORE: what is left did not fit into the buffers.
+# Results of the kernels in `state[ERROR]`. MORE means that the remaining records did not fit into the buffers.
 OK, BAD_LENGTH, BAD_MAGIC, BAD_COUNT, BAD_ORDER, BAD_RECORD, BAD_OFFSET, BAD_TIMESTAMP, BAD_HEADERS = range(9)
 BAD_CRC, TOO_SHORT = range(9, 11)
 TOO_LARGE, TOO_MANY_HEADERS, TOO_MANY_RECORDS, MORE = range(11, 15)
@@ -53,16 +53,17 @@ ERROR_TEXTS = {
     TOO_SHORT: "its bytes cannot be the batch's records: there are too few for their count",
 }
 
-# What the kernels leave behind.
+# Places in `state`, by which the kernels return results.
 ERROR, ERROR_POSITION, ERROR_VALUE, CONSUMED, NEXT_OFFSET, TRANSACTIONAL, GAPS = range(7)
-# Where the next record is: in which batch, at which byte, after how many; and how many bytes of records the unit has.
+# Places in `state` for the next record: its batch, its byte, the number of records before it in the batch. USED counts
+# the bytes of records in the unit.
 BATCH, AT, RECORD, USED = range(7, 11)
 STATE_SIZE = 11
 
-# In place of a position: the column has not enough room for the bytes.
+# Result in place of a position: the column has not enough room for the bytes.
 NO_ROOM = -2
 
-# What is decoded at once has no more, unless its first record alone has.
+# Maximum rows, bytes and headers of one unit. Only the first record of a unit may exceed them.
 UNIT_ROWS, UNIT_BYTES, UNIT_HEADERS = 1 << 18, 32 << 20, 1 << 18
 LARGEST_RECORD = 2**31 - 1
 
@@ -72,7 +73,10 @@ MAX_OFFSET = 2**62
 
 @kernel
 def varint(data: Any, at: Int, stop: Int) -> Any:
-    """A zigzag varint of at most 10 bytes: its value and the position after it, -1 when it does not end in time."""
+    """Read a zigzag varint of at most 10 bytes; return its value and the position after it.
+
+    The position is -1 if the varint does not end before `stop` or within 10 bytes.
+    """
     if at < stop and data[at] < 128:
         byte = np.int64(data[at])
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -90,7 +94,10 @@ def varint(data: Any, at: Int, stop: Int) -> Any:
 
 @kernel
 def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
-    """Whether an interval (producer id, first, last) of the sorted, per producer disjoint `aborted` holds `offset`."""
+    """Return whether an interval (producer id, first, last) in `aborted` holds `offset`.
+
+    `aborted` is sorted, and the intervals of one producer do not overlap.
+    """
     low, high = 0, aborted.shape[0]
     while low < high:
         middle = (low + high) // 2
@@ -104,7 +111,7 @@ def _is_aborted(producer_id: Int, offset: Int, aborted: Any) -> Any:
 
 @inlined
 def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
-    """The size of the batch at `at`, 0 when it is not whole, -1 with an error in `state`."""
+    """Return the size of the batch at `at`; 0 if it is not whole, -1 with an error in `state` if it is malformed."""
     base_offset, length = load_int64(data, at), load_int32(data, at + header.LENGTH_AT)
     magic = np.int64(data[at + header.MAGIC_AT])
     smallest = header.HEADER_SIZE if magic == 2 else SMALLEST_BATCH
@@ -130,7 +137,10 @@ def _frame(data: Any, at: Int, max_batch_size: Int, state: Any) -> Int:
 
 @kernel
 def _marker(data: Any, at: Int, stop: Int) -> Int:
-    """Which marker the control batch at `at` is: its one record's key is a version (int16) and a type (int16)."""
+    """Return the kind of marker in the control batch at `at`.
+
+    The batch has one record, whose key is a version (int16) and a type (int16).
+    """
     at += header.HEADER_SIZE
     _, at = varint(data, at, stop)
     if at >= 0:
@@ -157,12 +167,12 @@ def scan_batches(
     transactional: Any,
     state: Any,
 ) -> Int:
-    """List the whole batches in `data` that have records to give, as many as the tables have rows for; how many.
+    """List the whole batches in `data` that have wanted records, as many as the tables have rows; return their number.
 
-    Left out are control batches, batches outside [start_offset, end_offset), and transactional ones that `aborted`
-    names. `state[NEXT_OFFSET]` is the lowest base offset that may come, and moves on; `state[CONSUMED]` is where the
-    first batch begins that is not whole, or not listed; `state[TRANSACTIONAL]` says how many rows of `transactional`
-    were filled; `state[GAPS]` counts the batches that do not begin where the one before ended.
+    Not listed are control batches, batches outside [start_offset, end_offset), and transactional batches that `aborted`
+    covers. `state[NEXT_OFFSET]` is the lowest base offset that the next batch may have. `state[CONSUMED]` is the
+    position after the last batch that was scanned. `state[TRANSACTIONAL]` is the number of rows filled in
+    `transactional`. `state[GAPS]` counts the batches that do not begin where the batch before ended.
     """
     at, found, listed = np.int64(0), 0, 0
     state[ERROR] = OK
@@ -175,7 +185,7 @@ def scan_batches(
         batch[MAGIC] = data[at + header.MAGIC_AT]
         state[GAPS] += 0 < state[NEXT_OFFSET] != batch[BASE_OFFSET]
         if batch[MAGIC] < 2:
-            # An old message set has the offset of its last message, so its first cannot be told from here.
+            # A legacy message set states only the offset of its last message, so its first offset is unknown here.
             batch[LOWEST_OFFSET], state[NEXT_OFFSET] = state[NEXT_OFFSET], batch[BASE_OFFSET] + 1
             wanted = batch[BASE_OFFSET] >= start_offset and batch[LOWEST_OFFSET] < end_offset
         else:
@@ -205,7 +215,7 @@ def scan_batches(
 
 @kernel
 def check_crcs(data: Any, batches: Any, state: Any) -> None:
-    """Name in `state` the first of `batches`, of magic 2, whose CRC-32C is not what it says."""
+    """Set BAD_CRC in `state` for the first of `batches`, all of magic 2, whose CRC-32C is wrong."""
     state[ERROR] = OK
     for index in range(batches.shape[0]):
         at = batches[index, POSITION]
@@ -216,7 +226,7 @@ def check_crcs(data: Any, batches: Any, state: Any) -> None:
 
 @kernel
 def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: Any) -> Int:
-    """Say of uncompressed `batches` where their records lie, until they have `target_bytes`; of how many batches."""
+    """Write into uncompressed `batches` where their records lie, up to `target_bytes`; return the number of batches."""
     located, total, state[ERROR] = 0, np.int64(0), OK
     while located < batches.shape[0] and total < target_bytes:
         batch = batches[located]
@@ -238,10 +248,11 @@ def locate_records(batches: Any, most_records: Int, target_bytes: Int, state: An
 
 @kernel
 def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: Int) -> Int:
-    """Append the `size` bytes at `at`, -1 being null, to a column; the position after them, -1 when they do not fit.
+    """Append the `size` bytes at `at` to a column, or null if `size` is -1; return the position after them.
 
-    NO_ROOM where the column has not enough for them: nothing is appended. A column is (ends, bytes, validity bits,
-    [number of nulls]): Arrow's buffers, `ends[index]` written before.
+    Returns -1 if the bytes do not end before `stop`, and NO_ROOM if the column has not enough room; then nothing is
+    appended. A column is (ends, bytes, validity bits, [number of nulls]): Arrow's buffers. `ends[index]` is already
+    set.
     """
     ends, values, bits, nulls = column
     if at < 0 or size < -1 or size > stop - at:
@@ -261,7 +272,10 @@ def append_bytes(column: Any, index: Int, data: Any, at: Int, size: Int, stop: I
 
 @kernel
 def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
-    """As `append_bytes`, of the bytes whose length stands before them; written out, since one call more takes time."""
+    """Append the bytes whose varint length is at `at` to a column, as `append_bytes` does.
+
+    The code of `append_bytes` is repeated here, because another call would take time.
+    """
     ends, values, bits, nulls = column
     size, at = varint(data, at, stop)
     if at < 0 or size < -1 or size > stop - at:
@@ -281,7 +295,7 @@ def _append(column: Any, index: Int, data: Any, at: Int, stop: Int) -> Int:
 
 @kernel
 def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int:
-    """Append a record's headers; the position after them, -1 when they do not fit.
+    """Append a record's headers; return the position after them, -1 if they do not fit into the record.
 
     A column of headers is (list ends, validity bits, [number of nulls], key column, value column).
     """
@@ -306,7 +320,7 @@ def _append_headers(column: Any, row: Int, data: Any, at: Int, stop: Int) -> Int
 
 @kernel
 def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_headers: Int, state: Any) -> Int:
-    """Append the record between `at` and `stop`, from its key on; an error, MORE where its key has no room, or OK."""
+    """Append the record between `at` (its key) and `stop`; return OK, MORE if its key has no room, or an error."""
     _, _, _, keys, values, headers = columns
     at = _append(keys, row, data, at, stop)
     if at == NO_ROOM:
@@ -329,7 +343,10 @@ def _append_record(data: Any, at: Int, stop: Int, row: Int, columns: Any, max_he
 def _decode_batch(
     batch: Any, data: Any, start_offset: Int, end_offset: Int, columns: Any, row: Int, max_headers: Int, state: Any
 ) -> Any:
-    """Append a batch's records with offsets in [start_offset, end_offset): the next row, and an error, MORE or OK."""
+    """Append a batch's records with offsets in [start_offset, end_offset).
+
+    Returns the next row, and OK, MORE or an error.
+    """
     offsets, timestamps, timestamp_types = columns[0], columns[1], columns[2]
     at, batch_end = batch[RECORDS_START] if state[RECORD] == 0 else state[AT], batch[RECORDS_END]
     appended, used = np.int64(batch[ATTRIBUTES] & header.TIMESTAMP_TYPE_BIT != 0), state[USED]
@@ -373,13 +390,13 @@ def decode_records(
     raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
     state: Any,
 ) -> Int:  # fmt: skip
-    """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; how many.
+    """Write records of `batches` with offsets in [start_offset, end_offset) into Arrow's buffers; return their number.
 
-    They begin where `state` says, and end where all are written (`state[ERROR]` is OK), where a unit is or the next key
-    does not fit (MORE), or at an error, which `state` names with its batch. `columns` is (offsets, timestamps in
-    microseconds, timestamp types, keys, values, headers); all bits are zero and the first end of each column is 0 on
-    entry; values and headers have room for all. Without `max_headers` headers are left out: numba makes machine code of
-    its own for that, which is twice as quick.
+    Decoding begins at the record that `state` names. It ends when all records are written (`state[ERROR]` is OK), when
+    a unit is full or the next key does not fit (MORE), or at an error, which `state` holds with the batch. `columns` is
+    (offsets, timestamps in microseconds, timestamp types, keys, values, headers). On entry all bits are zero and the
+    first end of each column is 0. Values and headers have room for all records. If `max_headers` is None, headers are
+    left out: numba compiles a separate function for that, which is twice as fast.
     """
     row, error, state[USED] = np.int64(0), OK, 0
     for index in range(state[BATCH], batches.shape[0]):

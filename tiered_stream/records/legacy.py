@@ -1,6 +1,6 @@
-"""Message sets of the formats before Kafka 0.11 (Kafka: `AbstractLegacyRecordBatch`, `LegacyRecord`), big-endian:
+"""Decoder of message sets from before Kafka 0.11 (Kafka: `AbstractLegacyRecordBatch`, `LegacyRecord`), big-endian:
 
-    0  offset         int64   of its last message, where it is a set
+    0  offset         int64   of the last message, if this is a compressed set
     8  size           int32   bytes after this field
     12 CRC            uint32  CRC-32 of everything from the magic byte on
     16 magic          int8    0 or 1
@@ -8,8 +8,8 @@
     18 timestamp      int64   milliseconds; in magic 1 only
     then key length int32, key, value length int32, value; a length of -1 is null
 
-The value of a message with a codec is a set: messages without a codec, one after another, compressed together. In magic
-1 their offsets are relative; the last one has the set's.
+The value of a message with a codec is a message set: messages without a codec, one after another, compressed together.
+In magic 1 the offsets of these messages are relative, and the set's offset is the offset of its last message.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ from tiered_stream.records.kernels import append_bytes
 
 _CRC_AT, _ATTRIBUTES_AT, _TIMESTAMP_AT = 12, 17, 18
 _KEY_AT = (18, 26)
-"""By magic."""
+"""Position of the key length in a message, by magic."""
 _SMALLEST = (SMALLEST[0], SMALLEST[1])
 _LZ4 = 3
 _SIZE = struct.Struct(">i")
 
-# What the table of batches has of a message set, in columns that it has no use for.
+# Columns of the table of batches that message sets have no use for, and that hold other values here.
 _ADDED_OFFSET, _SET_TIMESTAMP = kernels.MAX_TIMESTAMP, kernels.BASE_TIMESTAMP
 
 
 def locate_messages(
     view: memoryview, raw: Buffer, batch: np.ndarray[Any, Any], unpacked: Unpacked, check_crc: bool, most: Limit
 ) -> bool:
-    """Write into the row `batch` where its messages lie, a compressed set's in `unpacked`; False: no room is there.
+    """Write into `batch`, a message set, where its messages lie; if it is compressed, they lie in `unpacked`.
+
+    Returns False if `unpacked` has no room for a compressed set.
 
     Raises:
         CorruptDataError: the bytes are not a message set.
-        DataLimitError: it decompresses to more than may be, or has more than `most` messages.
-        UnsupportedDataError: it has an unknown codec.
+        DataLimitError: the set decompresses to more than the limit, or has more than `most` messages.
+        UnsupportedDataError: the set has an unknown codec.
     """
     start, end = int(batch[kernels.POSITION]), int(batch[kernels.POSITION] + batch[kernels.SIZE])
     message, magic = view[start:end], int(batch[kernels.MAGIC])
@@ -84,7 +86,7 @@ def locate_messages(
 
 
 def _compressed(message: memoryview, magic: int, codec: int) -> memoryview:
-    """The value of a message that is a compressed set."""
+    """Return the value of a message that is a compressed set."""
     at = _KEY_AT[magic]
     (key_size,) = _SIZE.unpack_from(message, at)
     at += _SIZE.size + max(key_size, 0)
@@ -98,15 +100,21 @@ def _compressed(message: memoryview, magic: int, codec: int) -> memoryview:
 
 
 def _with_right_checksum(frame: memoryview) -> memoryview:
-    """Before magic 1 Kafka took the checksum of an lz4 frame's header over the frame's magic number, too (KIP-57)."""
-    at = 14 if len(frame) > 4 and frame[4] & 8 else 6  # after a content size
+    """Return the lz4 frame with the right checksum in its header.
+
+    For magic 0, Kafka computed the checksum of the header over the frame's magic number, too (KIP-57).
+    """
+    at = 14 if len(frame) > 4 and frame[4] & 8 else 6  # a content size comes before the checksum
     checksum = xxhash.xxh32_intdigest(frame[4:at]) >> 8 & 0xFF
     return memoryview(bytes(frame[:at]) + bytes((checksum,)) + frame[at + 1 :])
 
 
 @kernel
 def _measure(data: Any, start: Int, end: Int, compressed: bool) -> Any:
-    """How many messages lie there, the first's and the last's offset; none, where they are not such messages."""
+    """Return the number of messages between `start` and `end`, and the offsets of the first and the last message.
+
+    The number is 0 if the bytes are not valid messages.
+    """
     at, count, first, last = np.int64(start), np.int64(0), np.int64(0), np.int64(-1)
     while at < end:
         if end - at < _SMALLEST[0] or data[at + MAGIC_AT] > 1:
@@ -175,7 +183,7 @@ def decode_messages(
     raw: Any, unpacked: Any, batches: Any, start_offset: Int, end_offset: Int, columns: Any, max_headers: Int,
     state: Any,
 ) -> Int:  # fmt: skip
-    """What `kernels.decode_records` does, of message sets that `locate_messages` has found."""
+    """Decode message sets that `locate_messages` has found; arguments and result are as in `kernels.decode_records`."""
     row, error, state[kernels.USED] = np.int64(0), kernels.OK, 0
     for index in range(state[kernels.BATCH], batches.shape[0]):
         batch = batches[index]

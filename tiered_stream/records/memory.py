@@ -1,4 +1,4 @@
-"""Memory for what is decoded."""
+"""Allocation of arrays for decoded data."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 _IDLE = 4
-"""Times as much as is used."""
+"""Ratio of allocated to used numbers above which `first` copies the used numbers."""
 
 
 def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> np.ndarray[Any, Any]:
-    """An array of `rows` numbers, or of `rows` times `columns`, whatever they are.
+    """Return an uninitialized array of `rows` numbers, or of shape (`rows`, `columns`).
 
-    It is from Arrow's pool, which gives out again what was freed (`process.share_heap_with_arrow`). From malloc as it
-    comes, most arrays are so large that each has fresh pages, which the kernel clears first. What is never written to
-    never becomes memory in either case.
+    The memory is from Arrow's pool, which reuses what was freed (`process.share_heap_with_arrow`). With plain malloc,
+    most arrays are so large that each gets fresh pages, which the kernel clears first. In both cases, fresh pages that
+    are never written take no memory.
     """
     count = rows * (1 if columns is None else columns)
     found = np.frombuffer(pa.allocate_buffer(max(1, count) * np.dtype(kind).itemsize), kind)[:count]
@@ -24,7 +24,7 @@ def allocate(rows: int, kind: type[np.generic], columns: int | None = None) -> n
 
 
 def first(numbers: np.ndarray[Any, Any], count: int) -> np.ndarray[Any, Any]:
-    """The first `count` of them; where most of the memory would lie idle, in memory of their own."""
+    """Return the first `count` numbers, as a view, or as a copy if most of the array's memory would be unused."""
     if _IDLE * count >= len(numbers):
         return numbers[:count]
     found = allocate(count, numbers.dtype.type)

@@ -1,4 +1,4 @@
-"""A 64-bit hash of each row of an Arrow batch: what Spark SQL gives by `hashed_columns.row_hash_sql`."""
+"""64-bit hashes of the rows of an Arrow batch, equal to the hashes of `hashed_columns.row_hash_sql` in Spark SQL."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _BITS = {
 
 
 def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Arrow's buffers are of either kind, and for each mixture of them the kernels would be compiled again."""
+    """Make an array read-only and return it.
+
+    Some of Arrow's buffers are read-only and some are not; numba would compile the kernels again for each mixture.
+    """
     array.setflags(write=False)
     return array
 
@@ -32,13 +35,13 @@ _NO_HEADERS = ((_NO_ENDS, 0, _NO_ENDS, _NO_BYTES, 0), _NOTHING, _NOTHING)
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 BATCH_ROWS = 131_072
-"""Of one Arrow batch that is hashed."""
+"""Number of rows in one Arrow batch that is hashed."""
 
 
 def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
-    """The hash of each row over its offset and those of `HASHED` that are in `columns`.
+    """Return the hash of each row over its offset and the columns of `HASHED` that are in `columns`.
 
-    `rows` have the columns of `records.arrow.record_schema`.
+    `rows` has the columns of `records.arrow.record_schema`.
 
     Raises:
         CorruptDataError: a column's buffers do not hold all its rows.
@@ -57,10 +60,11 @@ def row_hashes(rows: pa.RecordBatch, columns: Collection[str]) -> Numbers:
 
 
 def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
-    """Of rows in offset order: their buckets, and for each the number of rows and the two sums of their hashes.
+    """Return four arrays: buckets, and for each bucket its number of rows and the two sums of its rows' hashes.
 
-    Those are of the upper and of the lower 32 bits. No such sum overflows, and they may be added up in any order.
-    Unlike an exclusive or, they tell a row that is there three times.
+    The rows must be in offset order. The first sum is over the upper 32 bits of the hashes, the second over the lower
+    32 bits. These sums do not overflow, and may be added up in any order. Unlike an exclusive or, they show that a row
+    occurs three times.
     """
     if not len(offsets):
         return offsets, offsets, offsets, offsets
@@ -72,7 +76,7 @@ def bucket_sums(offsets: Numbers, hashes: Numbers) -> tuple[Numbers, ...]:
 
 
 def numbers(column: pa.Array) -> Numbers:
-    """A column of 64-bit numbers without nulls, or of timestamps, as it lies in memory."""
+    """Return a column of 64-bit numbers or timestamps without nulls as an array over the column's own memory."""
     assert column.type.bit_width == 64
     assert not column.null_count
     return _read_only(np.frombuffer(column.buffers()[1], np.int64))[column.offset : column.offset + len(column)]
@@ -84,7 +88,7 @@ def _buffer(column: pa.Array, index: int, kind: type[np.generic]) -> np.ndarray[
 
 
 def _bytes(column: pa.Array) -> tuple[Any, ...]:
-    """A column of bytes or text as the kernels take it."""
+    """Return a column of bytes or text as the tuple that the kernels take."""
     assert pa.types.is_binary(column.type) or pa.types.is_string(column.type)
     bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
     return _buffer(column, 1, np.int32), column.offset, _buffer(column, 2, np.uint8), bits, column.offset
@@ -95,6 +99,6 @@ def _headers(column: pa.Array) -> tuple[Any, ...]:
     assert not column.values.null_count
     keys, values = _bytes(column.values.field(0)), _bytes(column.values.field(1))
     bits = _buffer(column, 0, np.uint8) if column.null_count else _NO_BYTES
-    # The ends of the keys stand for the headers: there are as many.
+    # The kernel checks that the ends of lists do not exceed this array's length, which is the number of headers.
     each = keys[0][keys[1] + 1 :]
     return (_buffer(column, 1, np.int32), column.offset, each, bits, column.offset), keys, values

@@ -1,4 +1,4 @@
-"""What a broker knew at the end of a segment, uploaded with it: its leader epochs and its producers.
+"""Parsers of the leader epoch checkpoint and the producer snapshot that a broker uploads with a segment.
 
 Leader epoch checkpoint (Kafka: `LeaderEpochCheckpointFile`), text, one item a line, epochs and offsets ascending:
 
@@ -37,13 +37,13 @@ _EPOCH_LINE = re.compile(r"(\d{1,10}) (\d{1,19})")
 
 _HEADER = struct.Struct(">hIi")  # version, crc, count
 _CRC_COVERS_FROM = 6
-_PRODUCER = struct.Struct(">qhiqiqiq")  # the eight fields of an entry, as in the table above
+_PRODUCER = struct.Struct(">qhiqiqiq")  # the eight fields of a producer's entry
 _PRODUCER_SNAPSHOT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """A producer at the end of a segment; `current_txn_first_offset` is None where no transaction is open."""
+    """State of a producer at the end of a segment. `current_txn_first_offset` is None if no transaction is open."""
 
     producer_id: int
     epoch: int
@@ -52,17 +52,17 @@ class ProducerState:
 
 
 def open_transactions(producers: Iterable[ProducerState]) -> list[tuple[int, int]]:
-    """(producer id, first offset) of each transaction that is open at the segment's end."""
+    """Return (producer id, first offset) of each transaction that is open at the segment's end."""
     firsts = ((each.producer_id, each.current_txn_first_offset) for each in producers)
     return [(producer_id, first) for producer_id, first in firsts if first is not None]
 
 
 def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
-    """(epoch, first offset) of every leader epoch up to the segment's end, ascending.
+    """Return (epoch, first offset) of every leader epoch up to the segment's end, ascending.
 
     Raises:
-        CorruptDataError: not the text above, or not ascending.
-        UnsupportedDataError: another version than 0.
+        CorruptDataError: the bytes are not a leader epoch checkpoint, or its epochs or offsets do not ascend.
+        UnsupportedDataError: the version is not 0.
     """
     try:
         lines = data.decode("ascii").split("\n")
@@ -89,11 +89,11 @@ def parse_leader_epoch_checkpoint(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def parse_producer_snapshot(data: bytes) -> tuple[ProducerState, ...]:
-    """The producers that were active at the segment's end.
+    """Return the producers that were active at the segment's end.
 
     Raises:
         CorruptDataError: the checksum, the size or an offset is wrong.
-        UnsupportedDataError: another version than 1.
+        UnsupportedDataError: the version is not 1.
     """
     if len(data) < _HEADER.size:
         raise CorruptDataError(f"producer snapshot: {len(data)} bytes, shorter than its header")

@@ -1,4 +1,4 @@
-"""Aborted transactions, as a filter by interval (Kafka: `AbortedTxn`, `FetchResponse.AbortedTransaction`)."""
+"""Offset intervals of aborted transactions (Kafka: `AbortedTxn`, `FetchResponse.AbortedTransaction`)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tiered_stream.records.header import CONTROL_BIT, HEADER, MAGIC, whole_batch
 def aborted_in_fetched(
     data: bytes | memoryview, aborted: Collection[tuple[int, int]], end_offset: int
 ) -> tuple[AbortedTransaction, ...]:
-    """The intervals of a Fetch answer's aborted transactions, which it gives as (producer id, first offset) alone.
+    """Return offset intervals of the aborted transactions that a Fetch response lists as (producer id, first offset).
 
-    `data` are the answer's record batches, the last perhaps cut off. A transaction ends with the producer's next
-    marker, which is a control batch; one without a marker in `data` lasts beyond it, to `end_offset`.
+    `data` is the response's record batches, the last perhaps cut off. A transaction ends at the producer's next marker,
+    which is a control batch. If `data` has no marker for it, the transaction lasts beyond `data`, to `end_offset`.
 
     Raises:
-        CorruptDataError: the bytes are no sequence of batches.
+        CorruptDataError: the bytes are not a sequence of batches.
     """
     if not aborted:
         return ()
@@ -32,16 +32,16 @@ def aborted_in_fetched(
 
 
 def _following(markers: Sequence[int], first: int, end_offset: int) -> int:
-    """The first of the ascending `markers` after `first`, else the end."""
+    """Return the first of the ascending `markers` that is after `first`, or `end_offset` if there is none."""
     at = bisect_right(markers, first)
     return markers[at] if at < len(markers) else end_offset
 
 
 def control_batches(data: bytes | memoryview) -> Iterator[tuple[int, int]]:
-    """Base offset and producer id of each whole control batch.
+    """Yield base offset and producer id of each whole control batch.
 
     Raises:
-        CorruptDataError: the bytes are no sequence of batches.
+        CorruptDataError: the bytes are not a sequence of batches.
     """
     for at, base_offset, magic in whole_batches(data):
         if magic == MAGIC:

@@ -1,11 +1,12 @@
-"""What `values.read_values` gives of an internal topic, compiled: only those values that may be about wanted topics.
+"""Compiled reader of `__remote_log_metadata` that returns only values that may be about wanted topics.
 
-A value of `__remote_log_metadata` begins with three varints of a byte each (frame version, record type, version), the
-topic's name (compact string) and id (16 bytes), the partition (int32) and its tagged fields. A value is left out only
-where all of that is as it should be, and the id is none of the wanted; what is to be thought of anything else says who
-reads it. Batches that are compressed, or not in order, are read as they always are.
+A value begins with three varints of one byte each (frame version, record type, version), the topic's name (compact
+string) and id (16 bytes), the partition (int32) and its tagged fields. Values of snapshot records are left out. Another
+value is left out only if all of these fields are valid and the topic's id is not wanted. Values with invalid fields are
+returned, so that the caller decides about them. Batches that are compressed or invalid are read by
+`values.read_values`.
 
-To import it takes half a second: for a few thousand records `read_values` is quicker.
+Importing this module takes half a second, so `read_values` is faster for a few thousand records.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _SNAPSHOT_RECORD = 3
 _ID_BYTES = 16
 _MOST_FOUND = 1 << 14
 
-# What the kernel leaves behind: where it stands, the offset after what it has read, how many values it has found.
+# Places in the kernel's state: its position, the offset after the batches that it has read, the number of values found.
 _AT, _NEXT_OFFSET, _FOUND = range(3)
 
 
 @kernel
 def _is_wanted(data: Any, at: Int, stop: Int, wanted: Any) -> Any:
-    """Whether the value may be about one of the wanted topics: ids as pairs of int64, sorted."""
+    """Return whether the value may be about a wanted topic; `wanted` has the sorted topic ids as pairs of int64."""
     if stop - at < 4 or data[at] > 127 or data[at + 1] > _SNAPSHOT_RECORD or data[at + 2] > 127:
         return True
     if data[at + 1] == _SNAPSHOT_RECORD:
@@ -61,14 +62,20 @@ def _is_wanted(data: Any, at: Int, stop: Int, wanted: Any) -> Any:
 
 @kernel
 def _short_varint(data: Any, at: Int, stop: Int) -> Any:
-    """As `varint`, of at most five bytes."""
+    """Read a varint of at most five bytes; return its value and the position after it, -1 if it is invalid or too long.
+
+    If `at` is negative, the position is -1, too.
+    """
     value, end = varint(data, at, stop) if at >= 0 else (np.int64(0), np.int64(-1))
     return value, end if end - at <= 5 else np.int64(-1)
 
 
 @kernel
 def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: Int) -> Int:
-    """List in `found` what may be wanted of the batch: how many it has then, -1: it is not to be read here."""
+    """Append the batch's values that may be wanted to `found`; return the new number of values in `found`.
+
+    Returns -1 if the batch must be read by `read_values`.
+    """
     base_offset, last_delta = load_int64(data, at), load_int32(data, at + header.LAST_OFFSET_DELTA_AT)
     attributes, records = data[at + header.ATTRIBUTES_AT + 1], load_int32(data, at + header.COUNT_AT)
     if not 0 <= base_offset <= MAX_OFFSET or last_delta < 0 or not crc_is_right(data, at, end):
@@ -100,7 +107,7 @@ def _scan_batch(data: Any, at: Int, end: Int, wanted: Any, found: Any, count: In
 
 @kernel
 def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> None:
-    """Go on from `state[_AT]` over whole batches, up to one that is not to be read here, or one that is cut off."""
+    """Scan whole batches from `state[_AT]` on, up to a batch that is cut off or must be read by `read_values`."""
     at, count = state[_AT], 0
     while data.shape[0] - at >= header.HEADER_SIZE:
         length = load_int32(data, at + header.LENGTH_AT)
@@ -119,9 +126,9 @@ def _scan(data: Any, wanted: Any, max_batch: Int, found: Any, state: Any) -> Non
 def scan_values(
     data: bytes | memoryview, topic_ids: Collection[bytes], limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[tuple[int, Iterator[Value]]]:
-    """As `read_values`, several batches at a time, without values that are surely about none of the topics.
+    """Yield what `read_values` yields, several batches at a time, without values that are surely about other topics.
 
-    Raises: as `read_values`.
+    `topic_ids` are the wanted topics. Raises the errors of `read_values`.
     """
     wanted = np.array(sorted(np.frombuffer(each, ">i8").tolist() for each in topic_ids), np.int64).reshape(-1, 2)
     raw, found = np.frombuffer(data, np.uint8), np.empty((_MOST_FOUND, 3), np.int64)

@@ -1,6 +1,6 @@
-"""Offsets and values of the few small records of an internal topic, read without the compiled kernels.
+"""Reader of offsets and values in an internal topic, for a few small records, without the compiled kernels.
 
-To start those takes half a second, in each process that plans a query. `kernels.py` has the layout of records.
+Loading the kernels takes half a second in each process that plans a query. `kernels.py` has the layout of records.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Value = tuple[int, bytes | None]
 
 
 def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[int, Iterator[Value]]]:
-    """Of each whole batch at the start of `data` the offset after it, and its records' offsets and values, one by one.
+    """Yield, for each whole batch at the start of `data`, the offset after it and an iterator of (offset, value) pairs.
 
-    A batch is read before the next is asked for. Markers have no values.
+    Read a batch's pairs before asking for the next batch. A control batch has no pairs.
 
     Raises:
-        CorruptDataError: a batch is malformed, or its CRC-32C is wrong; names its base offset.
-        DataLimitError: a batch is beyond one of the limits.
+        CorruptDataError: a batch is malformed, or its CRC-32C is wrong; names the batch's base offset.
+        DataLimitError: a batch exceeds one of the limits.
         UnsupportedDataError: a batch has a format before Kafka 0.11, or an unknown codec.
     """
     view, at = memoryview(data), 0
@@ -54,7 +54,7 @@ def read_values(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> It
 
 
 def _records(batch: memoryview, limits: Limits) -> tuple[int, bytes, int]:
-    """The offset after a batch, its records decompressed, and how many they are."""
+    """Return the offset after a batch, the batch's decompressed records, and the number of records."""
     base_offset, _, _, _, _, attributes, last_delta, _, _, _, _, _, count = HEADER.unpack_from(batch)
     if not crc_is_right(bytes(batch)):
         raise CorruptDataError("its CRC-32C is wrong")
@@ -87,7 +87,10 @@ def _values(records: bytes, count: int, base_offset: int, next_offset: int) -> I
 
 
 def _fields(data: bytes, count: int) -> Iterator[Value]:
-    """Offset delta and value of each record; IndexError, ValueError where the data is too short, or no record."""
+    """Yield offset delta and value of each record.
+
+    Raises IndexError or ValueError if the data is too short or a record is malformed.
+    """
     at = 0
     for _ in range(count):
         size, at = decode_varint(data, at)
