@@ -18,7 +18,7 @@ from tiered_stream.model import OffsetRange, Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
 from tiered_stream.plan.splits import splits_for
-from tiered_stream.read import read_split
+from tiered_stream.read.split_reader import read_split
 
 PLAIN, TRANSFORMED = "aiven-plain", "aiven-zstd-aesgcm"
 COMMITTED, UNCOMMITTED = "read_committed", "read_uncommitted"

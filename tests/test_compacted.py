@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.read.test_split_reader import rows_of
 from tests.reading import options
 from tests.stack.consume import READ_COMMITTED, READ_UNCOMMITTED, read_topic
 from tests.stack.processes import wait_until
@@ -12,7 +13,6 @@ from tests.stack.rows import Record, Row
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import COMPACTED, TIERED, alter_topic, create_tiered_topic, roll, wait_until_tiered
 from tests.stack.transactions import TransactionalProducer
-from tests.test_read import rows_of
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.locate.log_source import open_log_source
@@ -20,7 +20,7 @@ from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import plan_splits
-from tiered_stream.read import read_split
+from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.header import whole_batches
 
 pytestmark = pytest.mark.stack

@@ -8,7 +8,7 @@ import struct
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql.worker import lookup_data_sources
 
-from tiered_stream.source import TieredStreamDataSource
+from tiered_stream.spark.source import TieredStreamDataSource
 
 
 def test_sparks_own_look_up_finds_the_source() -> None:

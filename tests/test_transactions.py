@@ -26,7 +26,7 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import OffsetRange, SegmentLocation, TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import splits_for
-from tiered_stream.read import read_split
+from tiered_stream.read.split_reader import read_split
 
 pytestmark = pytest.mark.stack
 

@@ -6,22 +6,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tiered_stream.delta.landing import land as land
+    from tiered_stream.delta.landing.land import land as land
+    from tiered_stream.read.scanner import scan as scan
     from tiered_stream.replay.run_replay import replay as replay
-    from tiered_stream.replay.verification import verify as verify
-    from tiered_stream.reporting import report_queries as report_queries
-    from tiered_stream.scanner import scan as scan
-    from tiered_stream.source import register as register
+    from tiered_stream.spark.reporting import report_queries as report_queries
+    from tiered_stream.spark.source import register as register
+    from tiered_stream.verification.verify_table import verify as verify
 
 __version__ = "0.1.0"
 __all__ = ["__version__", "land", "register", "replay", "report_queries", "scan", "verify"]
 
 _DEFINED_IN = {
-    "land": "tiered_stream.delta.landing",
-    "register": "tiered_stream.source",
-    "report_queries": "tiered_stream.reporting",
-    "scan": "tiered_stream.scanner",
-    "verify": "tiered_stream.replay.verification",
+    "land": "tiered_stream.delta.landing.land",
+    "register": "tiered_stream.spark.source",
+    "report_queries": "tiered_stream.spark.reporting",
+    "scan": "tiered_stream.read.scanner",
+    "verify": "tiered_stream.verification.verify_table",
 }
 
 

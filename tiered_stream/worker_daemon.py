@@ -14,8 +14,8 @@ import logging
 import os
 import sys
 
-from tiered_stream.forks import may_fork, settle_for_forks
-from tiered_stream.process import share_heap_with_arrow
+from tiered_stream.process.heap_and_gc import share_heap_with_arrow
+from tiered_stream.pythons.forks import may_fork, settle_for_forks
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def import_ahead() -> None:
     """Import the modules that tasks of both lanes need, and load the compiled kernels."""
     import pyspark.worker  # noqa: F401
 
-    from tiered_stream.delta import data_files_readers, task_writer  # noqa: F401
+    from tiered_stream.delta.write import task_writer  # noqa: F401
     from tiered_stream.records.decoder import compile_kernels
     from tiered_stream.storage.s3_store import load_models
 

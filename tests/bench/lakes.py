@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.stack.s3_client import REGION, s3a_settings
 from tests.stack.versitygw import VersityGateway
-from tiered_stream.delta.file_systems import delta_storage_options
-from tiered_stream.delta.ingest_settings import TableStorage
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.delta.write.file_systems import delta_storage_options
 
 BUCKET = "lake"
 

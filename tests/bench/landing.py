@@ -29,8 +29,8 @@ from tests.bench.shapes import Shape
 from tests.bench.turns import Claim, Contender, rows_of
 from tests.soak.held import MIB
 from tiered_stream import land
-from tiered_stream.delta.data_files import PEAK_MEMORY
-from tiered_stream.delta.query_run import AVAILABLE_NOW
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
+from tiered_stream.delta.write.data_files import PEAK_MEMORY
 from tiered_stream.observe.metrics import OBSERVATION
 
 Start = Callable[[str, Path], StreamingQuery]

@@ -28,8 +28,8 @@ from tests.delta.archive import LONG, options
 from tests.stack.processes import wait_until
 from tests.stack.spark import spark_session
 from tiered_stream import land
-from tiered_stream.delta.deltalake_commit import DEFAULT_CHECKPOINT_INTERVAL
-from tiered_stream.delta.lane import table_schema
+from tiered_stream.delta.commit.deltalake_commit import DEFAULT_CHECKPOINT_INTERVAL
+from tiered_stream.delta.requirements.lane import table_schema
 
 RECORDS = 18_687
 WAYS = {

@@ -23,7 +23,7 @@ from tiered_stream.locate.locator import Locator
 from tiered_stream.locate.metadata_topic.metadata_topic_locator import MetadataTopicLocator
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.process import collect_old_rarely
+from tiered_stream.process.heap_and_gc import collect_old_rarely
 from tiered_stream.storage.file_store import FileStore
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 

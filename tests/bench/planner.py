@@ -15,7 +15,7 @@ from tests.bench.rig import Rig
 from tests.bench.turns import Claim, Contender, allowance, rows_of
 from tests.gateway.planning import made_up_cluster
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.source import StreamReader
+from tiered_stream.spark.source import StreamReader
 
 PARTITIONS = 20
 """Of each topic."""

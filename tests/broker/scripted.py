@@ -14,7 +14,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.offset_messages import ListOffsetsRequest
+from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 
 TOPIC_ID = UUID(int=7)

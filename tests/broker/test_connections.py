@@ -11,7 +11,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.config.client_properties import BrokerConfig
+from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.connections import Connections
 from tiered_stream.errors import BrokerUnavailableError
 

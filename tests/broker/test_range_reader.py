@@ -24,9 +24,9 @@ from tests.records.batches import marker_batch, transactional_batch
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.broker.range_reader import _Position, offset_after, read_range
 from tiered_stream.broker.record_fetch import FetchedRecords, FetchTerms, fetch_records
+from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import (
     BrokerUnavailableError,
     CorruptDataError,

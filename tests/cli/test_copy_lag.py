@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.cli.running import run
-from tests.inspect.test_checkpoint import write_checkpoint
+from tests.inspection.test_query_checkpoint import write_checkpoint
 from tests.stack.broker import KafkaBroker
 from tests.stack.consume import read_topic
 from tests.stack.produce import RawProducer
@@ -19,12 +19,12 @@ from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic, roll, wait_until_tiered_to
 from tiered_stream.broker.client import open_client
 from tiered_stream.broker.topic_configs import topic_configs
-from tiered_stream.inspect.copy_lag import COPY_LAG_CONFIGS, copy_lag
-from tiered_stream.inspect.read_cost import NOT_TIERED_YET
 from tiered_stream.model import Split
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.read import read_split
-from tiered_stream.source import BatchReader, SplitPartition
+from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, copy_lag
+from tiered_stream.plan.read_cost import NOT_TIERED_YET
+from tiered_stream.read.split_reader import read_split
+from tiered_stream.spark.source import BatchReader, SplitPartition
 
 pytestmark = pytest.mark.stack
 

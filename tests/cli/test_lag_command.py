@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.archives import PLAIN, archive_options, consumed
 from tests.cli.running import nobody, run
-from tests.inspect.test_checkpoint import write_checkpoint
+from tests.inspection.test_query_checkpoint import write_checkpoint
 from tests.reading import FIRST_TIMESTAMP_MS, SEGMENT_STEP_MS, options, run_available_now, stream, tier_segments
 from tests.stack.produce import RawProducer
 from tests.stack.rows import Record

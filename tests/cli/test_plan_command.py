@@ -15,11 +15,11 @@ from tests.cli.running import job_settings, nobody, run
 from tests.reading import tier_segments
 from tests.stack.tiered_stack import TieredStack
 from tiered_stream.cli import app
-from tiered_stream.inspect.read_cost import NO_LOCATOR, NOT_TIERED_YET
 from tiered_stream.model import Split
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import parse_options
-from tiered_stream.read import SplitReader
+from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
+from tiered_stream.read.split_reader import SplitReader
 
 
 def said(options: Mapping[str, str], *arguments: str) -> dict[str, Any]:

@@ -18,12 +18,12 @@ assert len(row_hashes(rows.slice(0, 1), ("key", "value", "timestamp"))) == 1
 """
 JSON = """
 import pyarrow
-from tiered_stream.formats.json_decoder import JsonDecoder
+from tiered_stream.formats.json.json_decoder import JsonDecoder
 decoder = JsonDecoder(pyarrow.struct([("a", pyarrow.list_(pyarrow.string()))]))
 assert decoder.decode(pyarrow.array([b'{"a":["b"]}'])).column.to_pylist() == [{"a": ["b"]}]
 """
 AVRO = """
-from tiered_stream.formats.avro_decoder import AvroDecoder
+from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 decoder = AvroDecoder('{"type": "array", "items": ["null", "string"]}')
 assert decoder.decode(pyarrow.array([bytes([2, 2, 2, 98, 0])])).column.to_pylist() == [["b"]]
 """
@@ -33,7 +33,7 @@ assert len(list(scan_values(record_batch([Record(b"k", b"v")]), [bytes(16)]))) =
 """
 PROTOBUF = """
 from google.protobuf import descriptor_pb2
-from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 message = descriptor_pb2.DescriptorProto(name="M")
 message.field.add(name="a", number=1, type=5, label=3)
 file = descriptor_pb2.FileDescriptorProto(name="m.proto", message_type=[message])

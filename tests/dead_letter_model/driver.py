@@ -16,7 +16,7 @@ from tests.dead_letter_model.world import World, time_of
 from tests.delta.typed_archive import typed_options
 from tests.stack.spark import SHORT_LIVED_JVM
 from tiered_stream import land
-from tiered_stream.delta.redrive import Chosen, redrive
+from tiered_stream.delta.redrive.redrive_run import Chosen, redrive
 from tiered_stream.errors import TieredStreamError
 from tiered_stream.replay.run_replay import replay
 

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from tests.dead_letter_model.history import DEAD_LETTERS, Die, Interruption, Moment, Place
 from tests.dead_letter_model.without_spark import LocalFolder, Writer
-from tiered_stream.delta import delta_spark_commit, deltalake_commit, many_tables
-from tiered_stream.delta.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.commit import delta_spark_commit, deltalake_commit, many_tables
 
 T = TypeVar("T")
 

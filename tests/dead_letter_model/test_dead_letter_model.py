@@ -12,7 +12,7 @@ from tests.dead_letter_model.events import Lives
 from tests.dead_letter_model.execution import execute
 from tests.dead_letter_model.generator import draw_history
 from tests.dead_letter_model.without_spark import Session
-from tiered_stream.delta import dead_letters
+from tiered_stream.delta.commit import dead_letters
 
 
 @pytest.mark.stack

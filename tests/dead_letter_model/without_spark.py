@@ -17,10 +17,11 @@ from unittest.mock import patch
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from tiered_stream.delta import data_files_readers, landing, landing_by_topic
-from tiered_stream.delta.committer import Committer
-from tiered_stream.delta.data_files_source import SOURCE, FilesDataSource
-from tiered_stream.delta.deltalake_commit import DeltalakeTable
+from tiered_stream.delta.commit.committer import Committer
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
+from tiered_stream.delta.landing import data_files_readers, landing_by_topic
+from tiered_stream.delta.landing import land as landing
+from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
 from tiered_stream.observe import metrics
 
 _NO_LIMIT = 1 << 62

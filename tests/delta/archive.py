@@ -13,7 +13,7 @@ from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.read import read_split
+from tiered_stream.read.split_reader import read_split
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 
 PLAIN = NAMES[0]

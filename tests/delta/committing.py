@@ -10,12 +10,12 @@ import orjson
 from deltalake import DeltaTable
 
 from tests.delta.made_batches import ORDERS, plain
-from tiered_stream.delta.commit import LandingTable
-from tiered_stream.delta.data_files import DataFile
-from tiered_stream.delta.deltalake_commit import describe, open_table
-from tiered_stream.delta.ingest_settings import TableFiles
-from tiered_stream.delta.lane import table_schema
-from tiered_stream.delta.table_writer import TableWriter
+from tiered_stream.delta.commit.batch_commit import LandingTable
+from tiered_stream.delta.commit.deltalake_commit import describe, open_table
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.table_writer import TableWriter
 
 QUERY = "3c1e0fd4-0000-4000-8000-6a1c4c0f2b11"
 

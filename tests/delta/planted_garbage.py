@@ -13,7 +13,7 @@ from tests.delta.typed_archive import write_topic
 from tests.formats.avro_cases import varint
 from tests.fuzz.mutation import uvarint
 from tests.stack.rows import Record
-from tiered_stream.formats.schema_ids import NOT_FRAMED
+from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
 
 EVERY, PARTITIONS = 100, 2
 

@@ -40,10 +40,10 @@ from tests.stack.rows import Record
 from tests.stack.s3_client import REGION, s3a_settings
 from tests.stack.spark import ROOT
 from tests.stack.versitygw import VersityGateway
-from tiered_stream.delta.file_systems import delta_storage_options
-from tiered_stream.delta.ingest_settings import TableStorage
-from tiered_stream.delta.landing import Landing, plan_landing
-from tiered_stream.delta.table_writer import TableWriter
+from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.delta.write.file_systems import delta_storage_options
+from tiered_stream.delta.write.table_writer import TableWriter
 from tiered_stream.model import TopicPartition
 
 if TYPE_CHECKING:

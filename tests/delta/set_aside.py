@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tiered_stream.delta.dead_letters import dead_letter_columns
-from tiered_stream.delta.job_letters import Chosen
-from tiered_stream.delta.redrive import RedriveReport, redrive
+from tiered_stream.delta.commit.dead_letters import dead_letter_columns
+from tiered_stream.delta.redrive.job_dead_letters import Chosen
+from tiered_stream.delta.redrive.redrive_run import RedriveReport, redrive
 
 Places = list[tuple[str, int]]
 """Topics and offsets, sorted."""

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from tests.delta.archive import LONG, everything, in_order, landed, options
 from tiered_stream import land
-from tiered_stream.delta.ingest_settings import table_files
-from tiered_stream.delta.landing import Landing, plan_landing
-from tiered_stream.delta.lane import Lane
+from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.requirements.lane import Lane
+from tiered_stream.delta.settings.ingest_settings import table_files
 from tiered_stream.errors import ConfigurationError
 
 BY_KEY = {"ingest.clusterBy": "topic, timestamp"}

@@ -19,9 +19,9 @@ from tests.stack.s3_client import REGION, s3a_settings
 from tests.stack.spark import configured
 from tests.stack.versitygw import VersityGateway
 from tiered_stream import land
-from tiered_stream.delta.file_systems import delta_storage_options
-from tiered_stream.delta.ingest_settings import TableStorage
-from tiered_stream.delta.landing import plan_query
+from tiered_stream.delta.landing.land import plan_query
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.errors import ConfigurationError
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from tests.delta.made_tables import MadeTable, made_tables
 from tests.delta.table_readers import Rows, by_deltalake, by_duckdb, by_spark
 from tests.delta.typed_archive import typed_options, write_topic
 from tests.stack.rows import Record
-from tiered_stream.delta.landing import plan_landing
+from tiered_stream.delta.landing.land import plan_landing
 from tiered_stream.errors import TieredStreamError
 
 QUICK, MANY = 5, 60

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.delta.archive import ODD, everything, landed, options
-from tiered_stream.delta import landing as landings
-from tiered_stream.delta.landing import Landing, plan_landing, plan_query
-from tiered_stream.delta.lane import Lane
+from tiered_stream.delta.landing import land as landings
+from tiered_stream.delta.landing.land import Landing, plan_landing, plan_query
+from tiered_stream.delta.requirements.lane import Lane
 from tiered_stream.errors import ConfigurationError, TableError
 
 COLUMN_MAPPING = "spark.databricks.delta.properties.defaults.columnMapping.mode"

@@ -8,13 +8,13 @@ import pytest
 from deltalake import DeltaTable, Schema
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructType
 
-from tiered_stream.delta.deltalake_commit import add_columns, describe
-from tiered_stream.delta.ingest_settings import TableFiles
-from tiered_stream.delta.lane import table_rules
-from tiered_stream.delta.row_schema import check_new_columns
-from tiered_stream.delta.text_limits import DECLARED_TYPE
+from tiered_stream.delta.commit.deltalake_commit import add_columns, describe
+from tiered_stream.delta.requirements.lane import table_rules
+from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.schema.row_schema import check_new_columns
+from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.nested_rules import TextLimit
+from tiered_stream.formats.rows.nested_rules import TextLimit
 
 DECLARED = "struct<a:varchar(2),x:string>"
 

@@ -13,7 +13,7 @@ from tests.reading import options, records
 from tests.stack.produce import produce_batch
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, recreate_topic
-from tiered_stream.delta.landing import land
+from tiered_stream.delta.landing.land import land
 
 
 @pytest.mark.parametrize("commit", ["spark", "deltalake"])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import orjson
 
-from tiered_stream.delta.redrive import RedriveReport
+from tiered_stream.delta.redrive.redrive_run import RedriveReport
 
 
 def test_a_report_is_json_with_names_in_snake_case() -> None:

@@ -19,10 +19,10 @@ from tests.stack.spark import configured
 from tests.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
 from tiered_stream import land
-from tiered_stream.delta.file_systems import delta_storage_options
-from tiered_stream.delta.ingest_settings import TableStorage
-from tiered_stream.delta.landing import Landing, plan_landing
-from tiered_stream.delta.lane import Lane
+from tiered_stream.delta.landing.land import Landing, plan_landing
+from tiered_stream.delta.requirements.lane import Lane
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.delta.write.file_systems import delta_storage_options
 from tiered_stream.errors import ConfigurationError, TableAccessError, TableError
 
 HADOOP = "org.apache.hadoop.fs.s3a"

@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.delta.set_aside import SetAside, of
-from tiered_stream.delta.letter_marks import LetterMarks
-from tiered_stream.delta.redrive import RedriveReport
-from tiered_stream.delta.redriven_table import RedrivenTable
+from tiered_stream.delta.redrive.dead_letter_marks import LetterMarks
+from tiered_stream.delta.redrive.redrive_run import RedriveReport
+from tiered_stream.delta.redrive.redriven_table import RedrivenTable
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.stack.rows import Row
 from tiered_stream import replay, verify
-from tiered_stream.replay.verify_report import VerifyReport
+from tiered_stream.verification.verify_report import VerifyReport
 
 
 def middle_half(rows: Sequence[Row]) -> tuple[str, str]:

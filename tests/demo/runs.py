@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobs import ingest_to_delta
 from tests.demo.topic import TOPIC
 from tests.stack.jars import jar_paths
 from tests.stack.processes import run_logged
 from tests.stack.spark import DELTA, LOCAL, ROOT, SHORT_LIVED, SPARK_SUBMIT, spark_environment
 from tests.stack.tiered_stack import TieredStack
+from tiered_stream.ingest import ingest_run
 from tiered_stream.observe.metrics import ReadMetrics
 
 WHOLE_TOPIC = {"subscribe": TOPIC, "startingOffsets": "earliest", "includeHeaders": "true"}
@@ -81,7 +81,7 @@ def submit(settings: Path, folder: Path, table: Path) -> Run:
 def run_here(settings: Mapping[str, str], table: Path) -> Run:
     """As `submit`, in this process's Spark."""
     begin = time.time()
-    outcome = ingest_to_delta.run(settings)
+    outcome = ingest_run.run(settings)
     return timed(table, begin, outcome.total())
 
 

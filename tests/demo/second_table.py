@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from jobs import ingest_to_delta
 from tests.demo.runs import Run, job_settings, run_here
 from tests.gateway.running import RunningGateway
 from tests.stack.tiered_stack import TieredStack
+from tiered_stream.delta.settings.ingest_settings import LANE
 
 
 def land_through_gateway(stack: TieredStack, folder: Path, table: Path) -> Run:
@@ -27,4 +27,4 @@ def signed_only(gateway: RunningGateway, table: Path) -> Mapping[str, str]:
         "remote.log.locator": "broker",
         "remote.signed.location.hosts": gateway.storage_endpoint,
     }
-    return {**job_settings(broker, table), ingest_to_delta.LANE: "spark"}
+    return {**job_settings(broker, table), LANE: "spark"}

@@ -22,8 +22,8 @@ from tests.stack.spark_cluster import BARE_PATH, SparkCluster
 
 COMPILES_AND_DECODES = """
 import pyarrow as pa
-from tiered_stream.formats.proto_compiler import compiled_proto
-from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
+from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 
 proto = 'syntax = "proto3"; message Note { string text = 1; }'
 decoder = ProtobufDecoder(compiled_proto({"note.proto": proto}), "Note")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tiered_stream.delta.s3a import NotForTasksError
+from tiered_stream.delta.requirements.s3a import NotForTasksError
 from tiered_stream.doctor.environment import Job, check_environment
 from tiered_stream.doctor.finding import Examination, Finding, Known, Status
 from tiered_stream.doctor.spark_conf import read_spark_conf

@@ -9,8 +9,8 @@ from typing import Any
 
 from google.protobuf import message_factory
 
-from tiered_stream.formats.proto_compiler import compiled_proto
-from tiered_stream.formats.protobuf_schema import message_descriptor
+from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
+from tiered_stream.formats.protobuf.protobuf_schema import message_descriptor
 
 FIELDS = (
     "int64 id = 1;", "uint32 small = 2;", "uint64 large = 3;", "sint32 signed = 4;", "fixed64 fixed = 5;",

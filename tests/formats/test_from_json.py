@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StringType, StructType
 
 from tests.formats.json_documents import document, in_python, make_kind
-from tiered_stream.formats.json_decoder import JsonDecoder
+from tiered_stream.formats.json.json_decoder import JsonDecoder
 
 pytestmark = pytest.mark.stack
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from tests.formats.registry.test_registry_protobuf import ONE, framed
 from tests.formats.scripted_registry import ScriptedRegistry
-from tests.formats.test_registry_protobuf import ONE, framed
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError
 from tiered_stream.formats.open_decoder import open_decoder, with_registered
-from tiered_stream.formats.row_choices import Format
-from tiered_stream.formats.row_format import VALUE, PartFormat, RowFormat, row_format, schema_to_text
+from tiered_stream.formats.rows.row_choices import Format
+from tiered_stream.formats.rows.row_format import VALUE, PartFormat, RowFormat, row_format, schema_to_text
 
 
 @pytest.fixture

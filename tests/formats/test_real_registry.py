@@ -12,11 +12,11 @@ import pytest
 
 from tests.stack.apicurio import Apicurio
 from tiered_stream.errors import SchemaRegistryUnavailableError, UnknownSchemaError
-from tiered_stream.formats import registry_connection
-from tiered_stream.formats.registry_connection import RegistrySettings
-from tiered_stream.formats.registry_decoder import RegistryDecoder
-from tiered_stream.formats.row_choices import Evolution
-from tiered_stream.formats.schema_registry import SchemaRegistry
+from tiered_stream.formats.registry import registry_connection
+from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
+from tiered_stream.formats.registry.schema_registry import SchemaRegistry
+from tiered_stream.formats.rows.row_choices import Evolution
 
 pytestmark = pytest.mark.stack
 

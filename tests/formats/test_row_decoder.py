@@ -10,12 +10,12 @@ import pytest
 from tests.delta.made_batches import decoded
 from tests.stack.rows import Record
 from tiered_stream.errors import ConfigurationError, TableError, UndecodableRecordError
-from tiered_stream.formats.kafka_columns import find_column, kafka_column
-from tiered_stream.formats.nested_rules import TextLimit
-from tiered_stream.formats.row_choices import Format, OnDecodeError
 from tiered_stream.formats.row_decoder import RowDecoder
-from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows, row_format
-from tiered_stream.formats.table_rules import TableRules
+from tiered_stream.formats.rows.kafka_columns import find_column, kafka_column
+from tiered_stream.formats.rows.nested_rules import TextLimit
+from tiered_stream.formats.rows.row_choices import Format, OnDecodeError
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, PartFormat, RowFormat, plain_rows, row_format
+from tiered_stream.formats.rows.table_rules import TableRules
 
 TEXT = PartFormat(Format.STRING, kind=pa.string())
 KEPT = (("offset", "kafka_offset"),)

@@ -16,7 +16,7 @@ from uuid import UUID
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tests.gateway.requests import location_fetch, request
-from tiered_stream.gateway.frames import frame
+from tiered_stream.gateway.protocol.frames import frame
 
 CHUNK = 64 << 10
 STILL_SECONDS, LONGEST_SECONDS = 0.5, 8.0

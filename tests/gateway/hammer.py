@@ -13,7 +13,7 @@ from typing import Any
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tests.gateway.requests import location_fetch, read, read_located, request
-from tiered_stream.broker.location_messages import decode_segments
+from tiered_stream.broker.wire.location_messages import decode_segments
 
 
 @dataclass

@@ -28,14 +28,14 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from tests.locate.metadata_topic.messages.appeared import segment_appeared
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
-from tiered_stream.broker.flexible_versions import NO_TAGS
-from tiered_stream.broker.location_messages import (
+from tiered_stream.broker.wire.flexible_versions import NO_TAGS
+from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
 )
-from tiered_stream.gateway.frames import body_of_flexible, frame
+from tiered_stream.gateway.protocol.frames import body_of_flexible, frame
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,
     TopicIdPartition,

@@ -14,7 +14,7 @@ from tiered_stream.model import Split
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.read import SplitReader
+from tiered_stream.read.split_reader import SplitReader
 
 
 def options(gateway: RunningGateway, topic: str, given: Mapping[str, str] | None = None) -> Options:

@@ -10,16 +10,16 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from tiered_stream.broker.flexible_versions import Reader
-from tiered_stream.broker.location_messages import (
+from tiered_stream.broker.wire.flexible_versions import Reader
+from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
     WantedPartition,
 )
-from tiered_stream.gateway.frames import request_head
-from tiered_stream.gateway.location_requests import LocationRequest, location_request
+from tiered_stream.gateway.protocol.frames import request_head
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, location_request
 from tiered_stream.model import STORAGE_FORMAT
 
 TOPIC_ID = UUID(int=9)

@@ -14,7 +14,7 @@ from tests.gateway.secured import MAY_NOT, MAY_READ, SEGMENTS, SecureGateway, se
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import BrokerAuthorizationError
-from tiered_stream.gateway.frames import frame
+from tiered_stream.gateway.protocol.frames import frame
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from jobs import ingest_to_delta
 from tests.jobs.submitted import SubmittedJob
 from tests.reading import options, tier_segments
 from tests.stack.tiered_stack import TieredStack
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, TABLE
 
 
 def test_the_job_runs_where_spark_is_told_of_an_ipv6_address(
@@ -18,7 +18,7 @@ def test_the_job_runs_where_spark_is_told_of_an_ipv6_address(
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_IP", "::1")
     count = tier_segments(stack, topic, [20])
-    places = {ingest_to_delta.TABLE: f"{tmp_path}/table", ingest_to_delta.CHECKPOINT: f"{tmp_path}/checkpoint"}
+    places = {TABLE: f"{tmp_path}/table", CHECKPOINT: f"{tmp_path}/checkpoint"}
     job = SubmittedJob("ingest_to_delta.py", tmp_path / "job", {**options(stack, topic), **places})
     job.start()
     try:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from jobs.ingest_to_delta import CHECKPOINT, LANE, TABLE, plan_ingests
 from tests.delta.archive import ODD, PLAIN, everything, in_order, options
 from tests.golden import golden
 from tests.jobs.submitted import SubmittedJob, jars
@@ -20,8 +19,10 @@ from tests.stack.s3_client import REGION
 from tests.stack.spark import DELTA, ROOT, spark_environment
 from tests.stack.versitygw import VersityGateway
 from tests.storage.golden_aiven import KEY_PREFIX
-from tiered_stream.delta.landing import check_settings
-from tiered_stream.delta.session_checks import CATALOG, DELTA_PACKAGE, EXTENSION, HADOOP_AWS
+from tiered_stream.delta.catalog.session_checks import CATALOG, DELTA_PACKAGE, EXTENSION, HADOOP_AWS
+from tiered_stream.delta.landing.land import check_settings
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE
+from tiered_stream.ingest.ingest_plan import plan_ingests
 from tiered_stream.options.properties_files import read_settings
 
 CONF = ROOT / "conf"

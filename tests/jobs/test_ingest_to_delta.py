@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from jobs import ingest_to_delta
 from tests.jobs.submitted import SubmittedJob
 from tests.reading import options, tier_segments
 from tests.stack.bulk import produce_bulk
@@ -19,9 +18,11 @@ from tests.stack.consume import read_topic
 from tests.stack.processes import wait_until
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic, wait_until_tiered
+from tiered_stream.cli.ingest_command import ingest
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, METRICS_LINES, METRICS_PROMETHEUS, TABLE
+from tiered_stream.ingest import ingest_run
 
 RECORDS = 120_000
-TABLE, CHECKPOINT = ingest_to_delta.TABLE, ingest_to_delta.CHECKPOINT
 
 
 def by_topic(folder: Path) -> dict[str, str]:
@@ -37,8 +38,8 @@ def test_each_topic_lands_in_a_table_of_its_own_and_has_its_own_cost(
     stack: TieredStack, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     counts = {name: tier_segments(stack, name, sizes) for name, sizes in {"ours": [40, 30], "theirs": [20]}.items()}
-    told = {ingest_to_delta.METRICS_LINES: "json", ingest_to_delta.METRICS_PROMETHEUS: "127.0.0.1:0"}
-    outcome = ingest_to_delta.run({**options(stack, "ours,theirs"), **by_topic(tmp_path), **told})
+    told = {METRICS_LINES: "json", METRICS_PROMETHEUS: "127.0.0.1:0"}
+    outcome = ingest_run.run({**options(stack, "ours,theirs"), **by_topic(tmp_path), **told})
     assert outcome.failed == {}
     for topic, count in counts.items():
         assert landed(spark, tmp_path, topic) == [(topic, offset) for offset in range(count)]
@@ -59,17 +60,17 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
     counts = {topic: tier_segments(stack, topic, [7]) for topic in topics}
     (tmp_path / "unwritable").write_text("a file, where the table's folder should be")
     tier_segments(stack, "unwritable", [7])
-    running: list[ingest_to_delta.IngestQuery] = []
+    running: list[ingest_run.IngestQuery] = []
     starting = []
 
-    class Seen(ingest_to_delta.IngestQuery):
+    class Seen(ingest_run.IngestQuery):
         def __init__(self, *arguments: Any) -> None:
             starting.append(sum(query.is_starting() for query in running))
             super().__init__(*arguments)
             running.append(self)
 
-    monkeypatch.setattr(ingest_to_delta, "IngestQuery", Seen)
-    monkeypatch.setattr(ingest_to_delta, "MOST_STARTING", 2)
+    monkeypatch.setattr(ingest_run, "IngestQuery", Seen)
+    monkeypatch.setattr(ingest_run, "MOST_STARTING", 2)
     names = ",".join(["unwritable", "missing", *topics])
     metrics = tmp_path / "metrics.json"
     settings = {**options(stack, names), **by_topic(tmp_path), "fetchOffset.numRetries": "1"}
@@ -96,7 +97,7 @@ def test_sick_topics_cost_themselves_only_and_few_start_at_once(
 def run_main(*arguments: str) -> tuple[int, str]:
     """The exit status of the job, and what it printed."""
     app = typer.Typer()
-    app.command()(ingest_to_delta.main)
+    app.command()(ingest)
     ended = CliRunner().invoke(app, arguments)
     return ended.exit_code, ended.stdout
 

@@ -8,8 +8,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from jobs.ingest_to_delta import CHECKPOINT, TABLE, TRIGGER, main, plan_ingests
+from tiered_stream.cli.ingest_command import ingest
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, TABLE, TRIGGER
 from tiered_stream.errors import ConfigurationError
+from tiered_stream.ingest.ingest_plan import plan_ingests
 
 PLACES = {TABLE: "bronze.orders", CHECKPOINT: "/checkpoints/orders"}
 
@@ -90,7 +92,7 @@ def test_a_query_for_one_topic_has_that_topics_own_settings() -> None:
 def run(*arguments: str | Path) -> tuple[int, str]:
     """The exit status of the job, and what it printed."""
     app = typer.Typer()
-    app.command()(main)
+    app.command()(ingest)
     ended = CliRunner().invoke(app, list(map(str, arguments)))
     return ended.exit_code, ended.stdout
 

@@ -12,8 +12,8 @@ import orjson
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from jobs import ingest_to_delta
 from tests.stack.processes import wait_until
+from tiered_stream.ingest import ingest_run
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics
 
 QUERY = UUID(int=1)
@@ -34,14 +34,14 @@ class Query:
         return self.recentProgress[-1] if self.recentProgress else None
 
 
-class Ingest(ingest_to_delta.IngestQuery):
+class Ingest(ingest_run.IngestQuery):
     """The job's query, over one that was made up."""
 
     def __init__(self) -> None:
         self.query = Query()
-        super().__init__(SPARK, ingest_to_delta.Ingest({}, "table", "checkpoint", "availableNow"))
+        super().__init__(SPARK, ingest_run.Ingest({}, "table", "checkpoint", "availableNow"))
 
-    def _start(self, spark: Any, ingest: ingest_to_delta.Ingest) -> Any:
+    def _start(self, spark: Any, ingest: ingest_run.Ingest) -> Any:
         return self.query
 
     def task_ended(self, batch: int, metrics: ReadMetrics) -> None:
@@ -106,6 +106,6 @@ def test_what_is_under_way_is_told_apart_from_what_was_reported(
     ingest.task_ended(0, ReadMetrics(records=10, remote_fetch_bytes=3 * MIB))
     ingest.task_ended(1, ReadMetrics(records=4, remote_fetch_bytes=5 * MIB))
     ingest.batch_ended(0, 10)
-    monkeypatch.setattr(ingest_to_delta, "_SECONDS_BETWEEN_REPORTS", -1.0)
+    monkeypatch.setattr(ingest_run, "_SECONDS_BETWEEN_REPORTS", -1.0)
     ingest.has_ended()
     assert "so far 4 rows, 5.0 MiB from storage" in capsys.readouterr().out

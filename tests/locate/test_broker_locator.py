@@ -12,9 +12,9 @@ from uuid import UUID
 import pytest
 
 from tests.broker.scripted import TOPIC_ID, MetadataRequest, ScriptedClient, fetched, metadata
-from tests.broker.test_location_messages import segment
-from tiered_stream.broker.flexible_versions import Reader
-from tiered_stream.broker.location_messages import (
+from tests.broker.wire.test_location_messages import segment
+from tiered_stream.broker.wire.flexible_versions import Reader
+from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,

@@ -31,7 +31,7 @@ from tiered_stream.options.parsing import StorageOptions, parse_options
 from tiered_stream.plan.splits import plan_splits
 from tiered_stream.storage.aiven.aiven_fetcher import AivenLayoutFetcher
 from tiered_stream.storage.aiven.encryption import KeyRing
-from tiered_stream.storage.open_fetcher import open_store
+from tiered_stream.storage.open_store import open_store
 
 SEGMENTS, RECORDS = 40, 10
 ALL = {PARTITION: OffsetRange(0, SEGMENTS * RECORDS)}

@@ -22,7 +22,7 @@ from tiered_stream.model import AbortedTransaction, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.plan.splits import plan_splits
-from tiered_stream.read import read_split
+from tiered_stream.read.split_reader import read_split
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 
 TRANSACTIONAL, IDEMPOTENT = range(1, 5), range(11, 13)

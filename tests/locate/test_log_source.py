@@ -11,7 +11,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from tests.broker.scripted import ScriptedClient, metadata
 from tests.stack.tiered_stack import TieredStack
-from tiered_stream.broker.location_messages import LOCATION_FEATURE
+from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
 from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.prefer_local import PreferLocal

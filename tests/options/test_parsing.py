@@ -27,7 +27,7 @@ from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtT
 from tiered_stream.options.tables import OPTIONS, render_option_table
 from tiered_stream.options.types import COLUMNS
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
-from tiered_stream.source import spark_schema
+from tiered_stream.spark.source import spark_schema
 
 BROKERS = {"kafka.bootstrap.servers": "broker:9092"}
 TOPIC = {**BROKERS, "subscribe": "t"}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tiered_stream.model import OffsetRange, TopicPartition
-from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
+from tiered_stream.plan.byte_limit import ends_at_segments, limited_ranges, must_wait, proportional_ends
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tests.delta.folder_in_memory import FolderInMemory
-from tiered_stream.delta.query_tables import Held, Parked, QueryTables, QueryTablesLog
+from tiered_stream.delta.checkpoint.query_tables import Held, Parked, QueryTables, QueryTablesLog
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.replay.left_to_query import landed_offsets, without_what_is_left

@@ -17,7 +17,7 @@ from tests.stack.rows import Record
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.errors import BrokerAuthorizationError
-from tiered_stream.inspect.read_cost import NO_LOCATOR, NOT_TIERED_YET
+from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET
 from tiered_stream.replay.run_replay import plan_replay
 from tiered_stream.replay.targets import DeltaTarget
 

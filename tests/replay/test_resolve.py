@@ -16,7 +16,7 @@ from tiered_stream.model import TopicPartition
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.read import read_split
+from tiered_stream.read.split_reader import read_split
 from tiered_stream.replay.replay_plan import ReplayArguments, ReplayPlan
 from tiered_stream.replay.resolve import resolve
 

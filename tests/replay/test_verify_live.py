@@ -15,7 +15,7 @@ from tiered_stream import land, verify
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
 from tiered_stream.records.hashed_columns import BUCKET
-from tiered_stream.replay.verify_report import Kind, PartitionReport, VerifyReport
+from tiered_stream.verification.verify_report import Kind, PartitionReport, VerifyReport
 
 pytestmark = pytest.mark.slow
 

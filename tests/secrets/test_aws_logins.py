@@ -19,8 +19,8 @@ MSK = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
 EVERY_LOGIN = f"""
 import logging, sys
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-from tiered_stream.broker.config.property_values import ConfigValues
-from tiered_stream.broker.config.sasl import sasl_settings
+from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.broker.login.sasl import sasl_settings
 for options in sys.stdin.read().splitlines():
     given = {{"sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": f"{MODULE} required {{options}};"}}
     login = sasl_settings(ConfigValues(given), "SASL_SSL")["sasl_oauth_token_provider"]

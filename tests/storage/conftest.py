@@ -8,7 +8,7 @@ import pytest
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ObjectStore
-from tiered_stream.storage.open_fetcher import open_store
+from tiered_stream.storage.open_store import open_store
 
 if TYPE_CHECKING:
     from tests.stack.s3proxy import S3Proxy

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import pytest
 
-from tiered_stream.timed_answers import TimedSocket
+from tiered_stream.timed_http import TimedSocket
 
 
 def answer(status: int, body: bytes = b"", length: int | None = None, **headers: str) -> bytes:

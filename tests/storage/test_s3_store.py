@@ -29,7 +29,7 @@ from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.local_layout import LocalLayoutFetcher
 from tiered_stream.storage.object_store import ObjectStore
-from tiered_stream.storage.open_fetcher import open_store
+from tiered_stream.storage.open_store import open_store
 from tiered_stream.storage.s3_store import open_s3_store
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from tests.values.cases import KINDS, Case, read_cases
 from tests.values.differences import differing
-from tiered_stream.broker.config.client_properties import BrokerConfig
+from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.parsing import check_for_any_query, parse_options
 

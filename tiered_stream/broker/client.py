@@ -16,13 +16,13 @@ from uuid import UUID
 
 from kafka.protocol.metadata import ApiVersionsRequest
 
+from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
-from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.connections import Connections, Deadline
 from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
 from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import TopicPartition
-from tiered_stream.process import PerProcess
+from tiered_stream.process.shared import PerProcess
 
 T = TypeVar("T")
 

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from kafka.errors import KafkaTimeoutError, NodeNotReadyError
 
-from tiered_stream.broker.config.client_properties import BrokerConfig
+from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.faults import connection_fault
-from tiered_stream.broker.kafka_python import ConnectionManager, NetworkSelector
+from tiered_stream.broker.wire.kafka_python import ConnectionManager, NetworkSelector
 from tiered_stream.errors import BrokerUnavailableError
-from tiered_stream.process import muted
+from tiered_stream.process.logs import muted
 
 T = TypeVar("T")
 

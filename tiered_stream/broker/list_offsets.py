@@ -9,9 +9,9 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import TopicMetadata
 from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
-from tiered_stream.broker.offset_messages import FIRST_FLEXIBLE, ListOffsetsRequest, WantedPartition, WantedTopic
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.topic_configs import topic_configs
+from tiered_stream.broker.wire.offset_messages import FIRST_FLEXIBLE, ListOffsetsRequest, WantedPartition, WantedTopic
 from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST

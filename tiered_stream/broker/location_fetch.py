@@ -10,7 +10,7 @@ from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
-from tiered_stream.broker.location_messages import (
+from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,

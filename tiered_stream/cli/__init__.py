@@ -12,6 +12,7 @@ from tiered_stream.cli.cat_command import CAT_EXIT_CODES, cat
 from tiered_stream.cli.command_app import command_app
 from tiered_stream.cli.doctor_command import DOCTOR_EXIT_CODES, doctor
 from tiered_stream.cli.gateway_command import GATEWAY_EXIT_CODES, gateway
+from tiered_stream.cli.ingest_command import INGEST_EXIT_CODES, ingest
 from tiered_stream.cli.lag_command import lag
 from tiered_stream.cli.plan_command import plan
 from tiered_stream.cli.redrive_command import REDRIVE_EXIT_CODES, redrive
@@ -48,6 +49,7 @@ app.command(epilog=LOOK_EXIT_CODES)(segments)
 app.command(epilog=LOOK_EXIT_CODES)(plan)
 app.command(epilog=LOOK_EXIT_CODES)(lag)
 app.command(epilog=DOCTOR_EXIT_CODES)(doctor)
+app.command(epilog=INGEST_EXIT_CODES)(ingest)
 app.command(epilog=EXIT_CODES)(replay)
 app.command(epilog=REDRIVE_EXIT_CODES)(redrive)
 app.command(epilog=VERIFY_EXIT_CODES)(verify)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tiered_stream.delta.ingest_settings import source_options
+from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.errors import ConfigurationError, TieredStreamError
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings

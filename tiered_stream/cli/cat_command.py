@@ -54,7 +54,7 @@ def cat(
 
 def _batches(options: dict[str, str], *, follow: bool) -> Iterable[pa.RecordBatch]:
     # Imported late, because other commands need neither numba nor pyarrow.
-    from tiered_stream import scanner
+    from tiered_stream.read import scanner
 
     return scanner.follow(options) if follow else scanner.scan(options)
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiered_stream.broker.config.property_table import render_client_properties
-from tiered_stream.delta.ingest_settings import INGEST_OPTIONS
-from tiered_stream.delta.row_settings import ROW_OPTIONS
-from tiered_stream.delta.writer_requirements import render_writer_requirements
+from tiered_stream.broker.properties.property_table import render_client_properties
+from tiered_stream.delta.requirements.writer_requirements import render_writer_requirements
+from tiered_stream.delta.settings.ingest_settings import INGEST_OPTIONS
+from tiered_stream.delta.settings.row_settings import ROW_OPTIONS
 from tiered_stream.gateway.counters import GatewayMetrics
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS
 from tiered_stream.options.limit_options import LIMIT_OPTIONS

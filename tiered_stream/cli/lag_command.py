@@ -22,7 +22,7 @@ from tiered_stream.cli.arguments import (
     reads,
     show,
 )
-from tiered_stream.delta.ingest_settings import (
+from tiered_stream.delta.settings.ingest_settings import (
     CHECKPOINT,
     S3_SCHEMES,
     TableStorage,
@@ -56,8 +56,8 @@ def lag(
         given, chosen = command_settings(settings, option, {}), reads(subscribe, subscribe_pattern, assign)
         where = checkpoint or _of_the_job(given)
         # Imported late, because other commands need neither Kafka nor Arrow.
-        from tiered_stream.inspect.checkpoint import committed_batch
-        from tiered_stream.inspect.lag import lag_of, render_lag
+        from tiered_stream.inspection.lag import lag_of, render_lag
+        from tiered_stream.inspection.query_checkpoint import committed_batch
         from tiered_stream.options.parsing import parse_options
 
         batch = committed_batch(where, _storage(given, where, properties_file))
@@ -73,7 +73,7 @@ def _storage(settings: dict[str, str], checkpoint: str, properties_file: Path | 
     parts = urlsplit(checkpoint)
     if properties_file is None or parts.scheme not in S3_SCHEMES:
         return table_storage(settings)
-    from tiered_stream.delta.s3a import find_storage
+    from tiered_stream.delta.requirements.s3a import find_storage
     from tiered_stream.doctor.spark_conf import read_spark_conf
 
     storage, why_not = find_storage(settings, read_spark_conf(properties_file, None).s3a(parts.netloc))

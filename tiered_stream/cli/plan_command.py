@@ -20,7 +20,7 @@ from tiered_stream.cli.arguments import (
     show,
     source_settings,
 )
-from tiered_stream.cores import usable_cores
+from tiered_stream.process.cores import usable_cores
 
 
 def plan(
@@ -44,9 +44,9 @@ def plan(
     with exit_codes():
         given = source_settings(settings, option, reads(subscribe, subscribe_pattern, assign))
         # Imported late, because other commands do not need Kafka.
-        from tiered_stream.inspect.read_cost import priced, render_cost
-        from tiered_stream.inspect.read_plan import planned_cost
+        from tiered_stream.inspection.read_plan import planned_cost
         from tiered_stream.options.parsing import parse_options
+        from tiered_stream.plan.read_cost import priced, render_cost
 
         parsed = parse_options(given, streaming=False)
         cost = planned_cost(parsed, tasks or usable_cores(), priced(get_price, gib_price))

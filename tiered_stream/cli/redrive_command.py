@@ -22,7 +22,7 @@ from tiered_stream.options.types import optional, text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tiered_stream.delta.redrive import RedriveReport
+    from tiered_stream.delta.redrive.redrive_run import RedriveReport
 
 REDRIVE_EXIT_CODES = "Exit codes: 0 done; 1 failed while it ran; 2 refused; 3 dead letters are left; 130 stopped."
 _LEFT = 3
@@ -49,8 +49,8 @@ def redrive(
     pending.
     """
     # Imported late, because other commands do not need Spark.
-    from tiered_stream.delta.redrive import Chosen
-    from tiered_stream.delta.redrive import redrive as bring_in
+    from tiered_stream.delta.redrive.redrive_run import Chosen
+    from tiered_stream.delta.redrive.redrive_run import redrive as bring_in
     from tiered_stream.replay.programs import Command
 
     command = Command(

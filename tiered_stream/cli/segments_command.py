@@ -37,8 +37,8 @@ def segments(
     with exit_codes():
         given = without(source_settings(settings, option, reads(subscribe, subscribe_pattern, assign)), STARTS + ENDS)
         # Imported late, because other commands do not need Kafka.
-        from tiered_stream.inspect.segment_report import SegmentReport, render_segments
-        from tiered_stream.inspect.tier_contents import tier_contents
+        from tiered_stream.inspection.segment_report import SegmentReport, render_segments
+        from tiered_stream.inspection.tier_contents import tier_contents
         from tiered_stream.options.parsing import parse_options
 
         report = SegmentReport.of(tier_contents(parse_options(given, streaming=True)))

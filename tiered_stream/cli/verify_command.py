@@ -67,9 +67,9 @@ def verify(
 
 
 def _storage(options: dict[str, str], *, json: bool) -> int:
-    from tiered_stream.inspect.storage_comparison import compare_storage
-    from tiered_stream.inspect.storage_report import render_storage
     from tiered_stream.options.parsing import parse_options
+    from tiered_stream.verification.storage_comparison import compare_storage
+    from tiered_stream.verification.storage_report import render_storage
 
     report = compare_storage(parse_options(options, streaming=False))
     show(report.to_json() if json else render_storage(report))

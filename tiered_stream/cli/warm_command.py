@@ -34,7 +34,8 @@ def _compile_kernels() -> None:
         why = f"the kernels cannot be kept in {folder}: {error.strerror}; run this as who installed it"
         raise _failed(why) from error
     # Imported only after the folder exists, because the kernels look for their folder when they are first imported.
-    from tiered_stream.formats import avro_decoder, json_decoder
+    from tiered_stream.formats.avro import avro_decoder
+    from tiered_stream.formats.json import json_decoder
     from tiered_stream.records.decoder import ONE_RECORD, compile_kernels
     from tiered_stream.records.row_hash import row_hashes
     from tiered_stream.records.value_scan import scan_values
@@ -46,7 +47,7 @@ def _compile_kernels() -> None:
     for _ in scan_values(ONE_RECORD, ()):
         pass
     if find_spec("google") and find_spec("google.protobuf"):
-        from tiered_stream.formats import protobuf_decoder
+        from tiered_stream.formats.protobuf import protobuf_decoder
 
         protobuf_decoder.compile_kernels()
     typer.echo(f"the decoder's kernels are compiled in {folder}, and decode {rows.num_rows} record")

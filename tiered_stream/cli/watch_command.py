@@ -83,7 +83,7 @@ def look(url: str) -> Figures:
     from prometheus_client.parser import text_string_to_metric_families
 
     from tiered_stream.observe.query_metrics import PREFIX
-    from tiered_stream.timed_answers import system_tls, timed_pools
+    from tiered_stream.timed_http import system_tls, timed_pools
 
     try:
         tls = system_tls() if url.startswith("https:") else None

@@ -15,7 +15,7 @@ from botocore.config import Config
 from tiered_stream.doctor.finding import FaultError, NotNeededError, Seen
 from tiered_stream.errors import StorageAccessError
 from tiered_stream.options.parsing import S3Access
-from tiered_stream.process import muted
+from tiered_stream.process.logs import muted
 from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, credential_provider, s3_client
 
 _SECONDS_TO_WARN_AT = 60

@@ -11,13 +11,13 @@ from typing import Any
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.client import open_client, supported_feature
+from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import TopicMetadata, metadata_request
-from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
-from tiered_stream.broker.offset_messages import ListOffsetsRequest
 from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.broker.topic_configs import topic_configs
+from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
+from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.doctor.broker_mends import asking_mends, kafka_tool, login_mends
 from tiered_stream.doctor.environment import Job
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, NotNeededError, Seen, warnings_of_ours
@@ -31,13 +31,13 @@ from tiered_stream.errors import (
     StorageError,
     UnknownTopicError,
 )
-from tiered_stream.inspect.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.locate.metadata_topic.metadata_log import check_readable
 from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_METADATA_TOPIC
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, listed
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
+from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 from tiered_stream.plan.lookup import assigned
 
 _TIERED = "remote.storage.enable"

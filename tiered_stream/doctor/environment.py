@@ -16,10 +16,17 @@ from urllib.parse import urlsplit
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from tiered_stream.broker.config.client_properties import BrokerConfig
-from tiered_stream.delta.ingest_settings import CHECKPOINT, JOB_SETTINGS, LANE, TABLE, check_names, source_options
-from tiered_stream.delta.landing import check_settings
-from tiered_stream.delta.routing import TOPIC
+from tiered_stream.broker.client_properties import BrokerConfig
+from tiered_stream.delta.landing.land import check_settings
+from tiered_stream.delta.schema.routing import TOPIC
+from tiered_stream.delta.settings.ingest_settings import (
+    CHECKPOINT,
+    JOB_SETTINGS,
+    LANE,
+    TABLE,
+    check_names,
+    source_options,
+)
 from tiered_stream.doctor.finding import Examination, FaultError, Known, Mends, Seen, warnings_of_ours
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark

@@ -10,8 +10,8 @@ from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
-from tiered_stream.delta.s3a import S3aSettings
-from tiered_stream.delta.s3a_requirements import S3A_PREFIX
+from tiered_stream.delta.requirements.s3a import S3aSettings
+from tiered_stream.delta.requirements.s3a_requirements import S3A_PREFIX
 from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
 
 _HADOOP = "spark.hadoop."

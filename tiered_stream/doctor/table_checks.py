@@ -11,19 +11,19 @@ from urllib.parse import unquote, urlsplit
 
 from botocore import exceptions as aws
 
-from tiered_stream.delta.address import path_uri
-from tiered_stream.delta.ingest_settings import (
+from tiered_stream.delta.catalog.address import path_uri
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.stored_folder import StoredFolder
+from tiered_stream.delta.requirements.lane import check_fit, left_out, table_schema, why_not_direct
+from tiered_stream.delta.requirements.s3a import find_storage
+from tiered_stream.delta.settings.ingest_settings import (
     COMMIT,
     COMMIT_BY_DELTALAKE,
     S3_SCHEMES,
     TableFiles,
     table_files,
 )
-from tiered_stream.delta.lane import check_fit, left_out, table_schema, why_not_direct
-from tiered_stream.delta.row_settings import makes_rows
-from tiered_stream.delta.s3a import find_storage
-from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
-from tiered_stream.delta.stored_folder import StoredFolder
+from tiered_stream.delta.settings.row_settings import makes_rows
 from tiered_stream.doctor.bucket import Bucket, ask_bucket, look_at_credentials, look_at_listing, s3_config
 from tiered_stream.doctor.cluster_checks import Cluster
 from tiered_stream.doctor.environment import Job
@@ -39,7 +39,7 @@ from tiered_stream.errors import (
 from tiered_stream.locate.log_source import LogSource
 from tiered_stream.model import PartitionRanges, TopicPartition
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.process import muted
+from tiered_stream.process.logs import muted
 from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
 
 _OPTION = "ingest.storage."
@@ -137,7 +137,7 @@ def _reach(job: Job, uri: str, spark: SparkConf) -> tuple[TableFiles, str, str]:
 
 def _look_at_table(job: Job, files: TableFiles) -> Seen[bool]:
     try:
-        from tiered_stream.delta.deltalake_commit import describe, open_table
+        from tiered_stream.delta.commit.deltalake_commit import describe, open_table
     except ImportError:
         raise FaultError("the package deltalake is missing", "pip install 'tiered-stream[delta]'") from None
     table = open_table(files)

@@ -221,8 +221,8 @@ def _follow_signed(job: Job, located: Located) -> Seen[bool]:
     if location is None or location.signed_url is None:
         raise NotNeededError("no location is signed: there is no gateway, or it signs none")
     # Imported late, because only signed locations need urllib3.
-    from tiered_stream.storage.presigned import PresignedFetcher, signed_requests
-    from tiered_stream.storage.signed_hosts import parse_signed_url
+    from tiered_stream.storage.signed.presigned import PresignedFetcher, signed_requests
+    from tiered_stream.storage.signed.signed_hosts import parse_signed_url
 
     segment, url = location.segment, location.signed_url
     requests = signed_requests(job.options.storage)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tiered_stream.errors import ConfigurationError, UnknownSchemaError, UnsupportedDataError
-from tiered_stream.formats.decoded import ValueDecoder
-from tiered_stream.formats.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format
-from tiered_stream.formats.row_format import KEY, VALUE, PartFormat, RowFormat, schema_from_text, schema_to_text
-from tiered_stream.formats.schema_growth import adopted
+from tiered_stream.formats.columns.decoded import ValueDecoder
+from tiered_stream.formats.columns.schema_growth import adopted
+from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Envelope, Evolution, Format
+from tiered_stream.formats.rows.row_format import KEY, VALUE, PartFormat, RowFormat, schema_from_text, schema_to_text
 
 if TYPE_CHECKING:
-    from tiered_stream.formats.registry_connection import RegistrySettings
-    from tiered_stream.formats.schema_ids import NamingDecoder
-    from tiered_stream.formats.schema_registry import RegisteredSchema
+    from tiered_stream.formats.registry.registry_connection import RegistrySettings
+    from tiered_stream.formats.registry.schema_ids import NamingDecoder
+    from tiered_stream.formats.registry.schema_registry import RegisteredSchema
 
 _HEADERS = {KEY: "__key_schema_id", VALUE: "__value_schema_id"}
 """Names of the record headers that name the schemas of keys and values (Confluent: `SchemaId`)."""
@@ -48,21 +48,21 @@ def _open(part: PartFormat, how: RowFormat, evolution: Evolution) -> ValueDecode
 
             return TextDecoder()
         case Format.JSON:
-            from tiered_stream.formats.json_decoder import JsonDecoder
+            from tiered_stream.formats.json.json_decoder import JsonDecoder
 
             kind = pa.struct(list(schema_from_text(part.schema)))
             if evolution is not Evolution.WIDEN:
                 return JsonDecoder(kind, how.zone)
-            from tiered_stream.formats.json_widening import WideningJsonDecoder
+            from tiered_stream.formats.json.json_widening import WideningJsonDecoder
 
             column = _as_in_table(part, how)
             return WideningJsonDecoder(kind if column is None else adopted(kind, column, add=False), how.zone)
         case Format.AVRO:
-            from tiered_stream.formats.avro_decoder import AvroDecoder
+            from tiered_stream.formats.avro.avro_decoder import AvroDecoder
 
             return AvroDecoder(part.schema)
         case Format.PROTOBUF:
-            from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
+            from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 
             return ProtobufDecoder(b64decode(part.schema), part.message)
 
@@ -72,19 +72,19 @@ def _open_registered(part: PartFormat, how: RowFormat, name: str, evolution: Evo
     column = _as_in_table(part, how) if evolution is Evolution.WIDEN else None
     match part.format:
         case Format.JSON:
-            from tiered_stream.formats.registry_json import JsonTarget, RegistryJsonDecoder
+            from tiered_stream.formats.registry.registry_json import JsonTarget, RegistryJsonDecoder
 
             kind = pa.struct(list(schema_from_text(part.schema)))
             kind = kind if column is None else adopted(kind, column, add=False)
             return RegistryJsonDecoder(registry, JsonTarget(kind, how.zone, part.message, evolution), header=header)
         case Format.AVRO:
-            from tiered_stream.formats.registry_decoder import RegistryDecoder
+            from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
 
             return RegistryDecoder(
                 registry, part.schema, part.references, header=header, evolution=evolution, column=column
             )
         case Format.PROTOBUF:
-            from tiered_stream.formats.registry_protobuf import RegistryProtobufDecoder
+            from tiered_stream.formats.registry.registry_protobuf import RegistryProtobufDecoder
 
             return RegistryProtobufDecoder(registry, b64decode(part.schema), part.message, header=header)
     raise ConfigurationError(f"the format {part.format.value} has no schemas in a registry")
@@ -99,7 +99,7 @@ def _as_in_table(part: PartFormat, how: RowFormat) -> pa.DataType | None:
 
 
 def _registry_of(how: RowFormat) -> RegistrySettings:
-    from tiered_stream.formats.registry_connection import RegistrySettings
+    from tiered_stream.formats.registry.registry_connection import RegistrySettings
 
     return RegistrySettings.parse(how.registry, REGISTRY_PREFIX)
 
@@ -113,7 +113,7 @@ def with_registered(part: PartFormat, how: RowFormat, subject: str) -> PartForma
     """
     if not part.registered or part.schema:
         return part
-    from tiered_stream.formats.schema_registry import schema_registry
+    from tiered_stream.formats.registry.schema_registry import schema_registry
 
     try:
         found = schema_registry(_registry_of(how)).latest(subject)
@@ -137,11 +137,11 @@ def _with_schema(part: PartFormat, found: RegisteredSchema) -> PartFormat:
     if part.format is Format.AVRO:
         return replace(part, schema=found.text, references=tuple(text for _, text in found.references))
     if part.format is Format.JSON:
-        from tiered_stream.formats.json_schema import json_schema_kind
+        from tiered_stream.formats.json.json_schema import json_schema_kind
 
         return replace(
             part, schema=schema_to_text(pa.schema(list(json_schema_kind(found.text, dict(found.references)))))
         )
-    from tiered_stream.formats.registry_protobuf import registered_descriptors
+    from tiered_stream.formats.registry.registry_protobuf import registered_descriptors
 
     return replace(part, schema=b64encode(registered_descriptors(found)).decode())

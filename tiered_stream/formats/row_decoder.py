@@ -9,17 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tiered_stream.errors import UndecodableRecordError
-from tiered_stream.formats.conform import conform
-from tiered_stream.formats.decoded import REASON_SIZE
-from tiered_stream.formats.envelope import unwrapped
-from tiered_stream.formats.kafka_columns import OFFSET, kafka_column, table_columns
+from tiered_stream.formats.columns.conform import conform
+from tiered_stream.formats.columns.decoded import REASON_SIZE
+from tiered_stream.formats.columns.schema_growth import grown, mark_grown
 from tiered_stream.formats.open_decoder import open_decoder
-from tiered_stream.formats.row_choices import Envelope, Evolution, OnDecodeError
-from tiered_stream.formats.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
-from tiered_stream.formats.row_transformation import UserTransform
-from tiered_stream.formats.schema_growth import grown, mark_grown
-from tiered_stream.formats.schema_ids import NamingDecoder
-from tiered_stream.formats.table_rules import RowRules
+from tiered_stream.formats.registry.schema_ids import NamingDecoder
+from tiered_stream.formats.rows.envelope import unwrapped
+from tiered_stream.formats.rows.kafka_columns import OFFSET, kafka_column, table_columns
+from tiered_stream.formats.rows.row_choices import Envelope, Evolution, OnDecodeError
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, KEY, VALUE, PartFormat, RowFormat, Source
+from tiered_stream.formats.rows.row_transformation import UserTransform
+from tiered_stream.formats.rows.table_rules import RowRules
 
 HEADERS = "headers"
 ROW = "row"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tiered_stream.formats.decoded import Decoded
+from tiered_stream.formats.columns.decoded import Decoded
 
 _FEW = 64
 

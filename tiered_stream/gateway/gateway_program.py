@@ -9,10 +9,10 @@ import sys
 from dataclasses import replace
 
 from tiered_stream.gateway.gateway_settings import LISTENER_PROTOCOL, SIGNED_SECONDS, GatewaySettings
-from tiered_stream.gateway.open_files import connections_allowed
 from tiered_stream.gateway.server import Gateway
+from tiered_stream.gateway.sockets.open_files import connections_allowed
 from tiered_stream.observe.health_and_metrics import Monitor
-from tiered_stream.process import collect_old_rarely
+from tiered_stream.process.heap_and_gc import collect_old_rarely
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tiered_stream.broker.config.property_table import CLIENT_PROPERTIES
-from tiered_stream.broker.config.property_values import ConfigValues
-from tiered_stream.broker.config.tls import tls_context
+from tiered_stream.broker.login.tls import tls_context
+from tiered_stream.broker.properties.property_table import CLIENT_PROPERTIES
+from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.gateway.listener_tls import PREFIX, ListenerFiles, ListenerTls
 from tiered_stream.options import remote_options, types

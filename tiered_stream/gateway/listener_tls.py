@@ -11,8 +11,8 @@ import os
 import ssl
 from dataclasses import dataclass, field
 
-from tiered_stream.broker.config.property_values import ConfigValues
-from tiered_stream.broker.config.tls import load_trust
+from tiered_stream.broker.login.tls import load_trust
+from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
 log = logging.getLogger(__name__)

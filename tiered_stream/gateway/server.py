@@ -10,24 +10,25 @@ from functools import partial
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import metadata_request
-from tiered_stream.broker.location_messages import LOCATIONS, SIGNED_LOCATIONS
+from tiered_stream.broker.wire.location_messages import LOCATIONS, SIGNED_LOCATIONS
 from tiered_stream.errors import ConfigurationError, TieredStreamError
-from tiered_stream.gateway.broker_ports import BrokerPorts
-from tiered_stream.gateway.client_connections import ClientConnections, Connect
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.endpoints import Address, Endpoints
-from tiered_stream.gateway.faulty_partitions import FaultyPartitions
-from tiered_stream.gateway.frame_memory import FrameMemory
 from tiered_stream.gateway.gateway_settings import GatewaySettings
-from tiered_stream.gateway.listener import Listener
-from tiered_stream.gateway.location_answers import LocationAnswers
-from tiered_stream.gateway.location_workers import LocationWorkers
-from tiered_stream.gateway.relay import RelayLimits, RelayServices
-from tiered_stream.gateway.signing import LocationSigner
-from tiered_stream.gateway.streams import StreamOpener, Streams
-from tiered_stream.gateway.tiered_segments import TieredSegments
+from tiered_stream.gateway.locations.faulty_partitions import FaultyPartitions
+from tiered_stream.gateway.locations.location_answers import LocationAnswers
+from tiered_stream.gateway.locations.location_workers import LocationWorkers
+from tiered_stream.gateway.locations.signing import LocationSigner
+from tiered_stream.gateway.locations.tiered_segments import TieredSegments
+from tiered_stream.gateway.protocol.endpoints import Address, Endpoints
+from tiered_stream.gateway.sockets.broker_ports import BrokerPorts
+from tiered_stream.gateway.sockets.client_connections import ClientConnections, Connect
+from tiered_stream.gateway.sockets.frame_memory import FrameMemory
+from tiered_stream.gateway.sockets.listener import Listener
+from tiered_stream.gateway.sockets.relay import RelayLimits, RelayServices
+from tiered_stream.gateway.sockets.streams import StreamOpener, Streams
 from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
-from tiered_stream.storage.open_fetcher import fetcher_over, open_store
+from tiered_stream.storage.open_fetcher import fetcher_over
+from tiered_stream.storage.open_store import open_store
 from tiered_stream.storage.paced_store import PacedStore, RequestPace
 
 log = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tiered_stream.errors import CorruptDataError, StorageAccessError, StorageObjectNotFoundError, naming
-from tiered_stream.locate.index_cache import IndexCache
+from tiered_stream.locate.indexes.index_cache import IndexCache
+from tiered_stream.locate.indexes.index_files import parse_transaction_index
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.model import AbortedTransaction, OffsetRange, RemoteLogSegment
-from tiered_stream.records.indexes import parse_transaction_index
 from tiered_stream.records.snapshots import open_transactions, parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType
 

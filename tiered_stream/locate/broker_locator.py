@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
-from tiered_stream.broker.location_messages import RemoteLogSegmentLocation, decode_segments
+from tiered_stream.broker.wire.location_messages import RemoteLogSegmentLocation, decode_segments
 from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
@@ -30,7 +30,7 @@ from tiered_stream.model import (
     touching,
 )
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.process import collection_paused
+from tiered_stream.process.heap_and_gc import collection_paused
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from tiered_stream.errors import (
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.storage_check import check_place
 from tiered_stream.model import RemoteLogSegment, TopicPartition
-from tiered_stream.single_flight import SingleFlightCache
+from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 log = logging.getLogger(__name__)

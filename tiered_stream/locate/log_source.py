@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE, SIGNED_LOCATIONS
 from tiered_stream.errors import BrokerError, ConfigurationError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.locate.locator import Locator

@@ -12,9 +12,9 @@ from functools import partial
 
 from tiered_stream.errors import CorruptDataError, StorageError, naming
 from tiered_stream.locate.aborted_transactions import find_aborted
-from tiered_stream.locate.byte_positions import SegmentPositions
 from tiered_stream.locate.fallback import SegmentsLeftOut
-from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
+from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
+from tiered_stream.locate.indexes.offset_index_search import SegmentPositions
 from tiered_stream.locate.lineage import VisibleSegment, VisibleSegments
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import (
@@ -28,7 +28,7 @@ from tiered_stream.model import (
     touching,
 )
 from tiered_stream.options.choices import IsolationLevel
-from tiered_stream.process import collection_paused
+from tiered_stream.process.heap_and_gc import collection_paused
 from tiered_stream.records.transactions import control_batches
 from tiered_stream.storage.fetcher import RemoteStorageFetcher
 

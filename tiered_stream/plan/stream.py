@@ -14,15 +14,13 @@ from tiered_stream.locate.locator import Locator
 from tiered_stream.model import OffsetRange, PartitionOffsets, TopicPartition
 from tiered_stream.options.parsing import Options
 from tiered_stream.options.positions import AtOffsets
-from tiered_stream.plan.available_now import check_target
 from tiered_stream.plan.backlog import Backlog
-from tiered_stream.plan.batch_end import ends_at_segments, limited_ranges, must_wait, proportional_ends
-from tiered_stream.plan.byte_limit import ends_by_bytes
+from tiered_stream.plan.byte_limit import ends_at_segments, ends_by_bytes, limited_ranges, must_wait, proportional_ends
 from tiered_stream.plan.data_loss import DataLossPolicy
 from tiered_stream.plan.first_batch import FirstBatch
 from tiered_stream.plan.lookup import Assignment, OffsetLookup
 from tiered_stream.plan.partitions import check_topic_ids, ends_within, offset_ranges, within_log
-from tiered_stream.plan.stream_end import StreamEnd
+from tiered_stream.plan.stream_end import StreamEnd, check_target
 
 
 class StreamPlanner:

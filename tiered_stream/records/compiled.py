@@ -24,12 +24,12 @@ import llvmlite.binding
 import numba
 from numba.core import caching
 
-from tiered_stream.private_folder import is_private_and_writable, user_cache_folder
+from tiered_stream.process.private_folder import is_private_and_writable, user_cache_folder
 
 _RECORDS = ("kernels", "crc_kernels", "value_scan", "legacy", "hash_kernels", "header", "intrinsics")
 _FORMATS = (
-    "column_kernels", "byte_kernels", "double_kernels", "json_text_kernels", "json_kernels", "avro_kernels",
-    "protobuf_kernels",
+    "columns.column_kernels", "columns.byte_kernels", "json.double_kernels", "json.json_text_kernels",
+    "json.json_kernels", "avro.avro_kernels", "protobuf.protobuf_kernels",
 )  # fmt: skip
 KERNELS = (
     *(f"tiered_stream.records.{name}" for name in _RECORDS),

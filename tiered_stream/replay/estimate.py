@@ -14,11 +14,11 @@ import orjson
 from rich.console import RenderableType
 
 from tiered_stream.broker.offset_reader import OffsetReader
-from tiered_stream.delta.ingest_settings import source_options
-from tiered_stream.inspect.read_cost import PartitionCost, Prices, ReadCost, add_up, render_cost
+from tiered_stream.delta.settings.ingest_settings import source_options
 from tiered_stream.locate.log_source import LogSource, open_log_source
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, add_up, render_cost
 from tiered_stream.plan.splits import splits_for
 from tiered_stream.plan.stream import StreamPlanner
 from tiered_stream.replay.replay_plan import ReplayPlan

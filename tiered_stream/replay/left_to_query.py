@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 
-from tiered_stream.delta.query_tables import Folder, QueryTablesLog
-from tiered_stream.delta.routing import TOPIC
-from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.query_tables import Folder, QueryTablesLog
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.schema.routing import TOPIC
 from tiered_stream.errors import ConfigurationError, CorruptDataError
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
 

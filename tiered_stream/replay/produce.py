@@ -20,7 +20,7 @@ from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.options.parsing import Options
-from tiered_stream.read import SplitReader
+from tiered_stream.read.split_reader import SplitReader
 from tiered_stream.replay.librdkafka_errors import PATIENCE_SECONDS, again, error_of, target_fault
 from tiered_stream.replay.target_positions import Position, PositionGroup, lost_positions
 from tiered_stream.replay.topic_settings import TopicWrites

@@ -18,24 +18,24 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
-from tiered_stream.delta.ingest_settings import JOB_SETTINGS
-from tiered_stream.delta.landing_by_topic import lands_in
-from tiered_stream.delta.session_checks import CATALOG, EXTENSION
+from tiered_stream.delta.catalog.session_checks import CATALOG, EXTENSION
+from tiered_stream.delta.landing.landing_by_topic import lands_in
+from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.inspect.read_cost import priced
 from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings, without
 from tiered_stream.options.given import GivenOptions
 from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
+from tiered_stream.plan.read_cost import priced
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
 from tiered_stream.replay.run_replay import Replay, plan_replay
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import DeltaTarget, paced, target_of
 from tiered_stream.replay.times import parse_range, show_range
-from tiered_stream.replay.verification import verify
-from tiered_stream.replay.verify_report import render as render_verified
+from tiered_stream.verification.verify_report import render as render_verified
+from tiered_stream.verification.verify_table import verify
 
 log = logging.getLogger(__name__)
 

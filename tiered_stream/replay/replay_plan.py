@@ -14,34 +14,19 @@ from uuid import UUID
 import orjson
 
 from tiered_stream.errors import ConfigurationError, CorruptDataError
-from tiered_stream.model import OffsetRange, TopicPartition, uuid_from_text, uuid_to_text
+from tiered_stream.model import OffsetRange, uuid_from_text, uuid_to_text
 from tiered_stream.options import remote_options as remote
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.command_settings import POSITIONS, without
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict, offsets_to_json
+from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at
 from tiered_stream.options.positions import TimeRange
-
-Ranges = Mapping[TopicPartition, OffsetRange]
 
 _VERSION = 1
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _NAME_LETTERS = 12
 _OF_THE_QUERY = (spark.COMMIT_GROUP_ID.name, spark.BOUNDED_STREAMING.name)
 """Options that concern only the streaming query that the settings are for, and are left out of a replay."""
-
-
-def starting_at(ranges: Ranges) -> dict[str, str]:
-    """Return the options of a query that reads exactly the partitions of the ranges, from the ranges' starts on."""
-    assigned: dict[str, list[int]] = {}
-    for partition in sorted(ranges):
-        assigned.setdefault(partition.topic, []).append(partition.partition)
-    starts = {partition: offsets.start for partition, offsets in ranges.items()}
-    return {spark.ASSIGN.name: orjson.dumps(assigned).decode(), spark.STARTING_OFFSETS.name: offsets_to_json(starts)}
-
-
-def ends_of(ranges: Ranges) -> dict[TopicPartition, int]:
-    """Return the end offset (exclusive) of each range, by partition."""
-    return {partition: offsets.end for partition, offsets in ranges.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,10 @@ from functools import partial
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from tiered_stream.delta.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.ingest_settings import settings_of_topics, source_options
-from tiered_stream.delta.landing import check_all_columns
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.landing.land import check_all_columns
+from tiered_stream.delta.settings.ingest_settings import settings_of_topics, source_options
 from tiered_stream.errors import ConfigurationError, ReplayStoppedError
-from tiered_stream.inspect.read_cost import Prices
 from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.observe.metrics import ReadMetrics
 from tiered_stream.observe.metrics_receiver import MetricsReceiver
@@ -25,6 +24,7 @@ from tiered_stream.options.command_settings import POSITIONS, SUBSCRIPTION, with
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.positions import TimeRange
 from tiered_stream.options.remote_options import METRICS_ADDRESS
+from tiered_stream.plan.read_cost import Prices
 from tiered_stream.replay.estimate import Estimate, estimate
 from tiered_stream.replay.follow import Follow, follower
 from tiered_stream.replay.left_to_query import without_what_is_left
@@ -34,9 +34,9 @@ from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.targets import DeltaTarget, paced, target_of
 from tiered_stream.replay.times import parse_range
-from tiered_stream.replay.verification import verify
-from tiered_stream.replay.verify_report import VerifyReport
-from tiered_stream.spark_session import refuse_connect
+from tiered_stream.spark.session import refuse_connect
+from tiered_stream.verification.verify_report import VerifyReport
+from tiered_stream.verification.verify_table import verify
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,11 @@ import time
 
 import orjson
 
-from tiered_stream.delta.checkpoint_folder import CheckpointFolder
-from tiered_stream.delta.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.replay.replay_plan import ReplayPlan, ends_of
+from tiered_stream.options.offset_ranges import ends_of
+from tiered_stream.replay.replay_plan import ReplayPlan
 
 PLAN, FINISHED = "replay.json", "finished.json"
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from tiered_stream.delta.query_evolution import with_named_sink
+from tiered_stream.delta.checkpoint.query_evolution import with_named_sink
 from tiered_stream.options.command_settings import gives
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.replay.replay_plan import ReplayPlan

@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tiered_stream.delta.address import find_address, table_location
-from tiered_stream.delta.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
-from tiered_stream.delta.ingest_settings import source_options, table_files
-from tiered_stream.delta.landing import Landing, check_settings, plan_landing
-from tiered_stream.delta.lane import check_fit
-from tiered_stream.delta.query_evolution import stream_of
-from tiered_stream.delta.query_run import BoundedRun
-from tiered_stream.delta.row_schema import fit_to_table, plan_topics, record_columns, shared_columns, time_zone
-from tiered_stream.delta.row_settings import KAFKA_COLUMNS
-from tiered_stream.delta.session_checks import check_delta
+from tiered_stream.delta.catalog.address import find_address, table_location
+from tiered_stream.delta.catalog.session_checks import check_delta
+from tiered_stream.delta.checkpoint.query_evolution import stream_of
+from tiered_stream.delta.checkpoint.query_run import BoundedRun
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.landing.land import Landing, check_settings, plan_landing
+from tiered_stream.delta.requirements.lane import check_fit
+from tiered_stream.delta.schema.row_schema import fit_to_table, plan_topics, record_columns, shared_columns, time_zone
+from tiered_stream.delta.settings.ingest_settings import source_options, table_files
+from tiered_stream.delta.settings.row_settings import KAFKA_COLUMNS
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.command_settings import without
 from tiered_stream.options.remote_options import MAX_BYTES_PER_SECOND
 from tiered_stream.options.spark_options import MAX_BYTES_PER_TRIGGER, MAX_OFFSETS_PER_TRIGGER
 from tiered_stream.options.types import LONG_MAX
-from tiered_stream.replay.comparison import OWN_NAMES, exactly_within, timestamps_within
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import CHECKPOINTS, Target, checkpoint_in
 from tiered_stream.replay.topic_target import TopicTarget
-from tiered_stream.source import register
-from tiered_stream.spark_session import refuse_connect
+from tiered_stream.spark.session import refuse_connect
+from tiered_stream.spark.source import register
+from tiered_stream.verification.comparison import OWN_NAMES, exactly_within, timestamps_within
 
 TOPIC, PARQUET = "kafka:", "parquet:"
 _NEEDED = ("topic", "partition", "offset")

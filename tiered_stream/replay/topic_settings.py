@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tiered_stream.broker.config.key_stores import StoreType, private_key, store_file, trusted_certificates
-from tiered_stream.broker.config.property_values import ConfigValues
-from tiered_stream.broker.config.sasl import credentials
-from tiered_stream.broker.config.tls import check_is_pem, key_in_place, with_line_ends
+from tiered_stream.broker.login.key_stores import StoreType, private_key, store_file, trusted_certificates
+from tiered_stream.broker.login.sasl import credentials
+from tiered_stream.broker.login.tls import check_is_pem, key_in_place, with_line_ends
+from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types

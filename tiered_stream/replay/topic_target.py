@@ -17,21 +17,21 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import DoubleType, LongType, StructField, StructType
 
-from tiered_stream.delta.data_files import totals
-from tiered_stream.delta.idle_workers import started_without_idle_limit
-from tiered_stream.delta.query_evolution import stream_of
+from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
+from tiered_stream.delta.checkpoint.query_evolution import stream_of
+from tiered_stream.delta.write.data_files import totals
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.observe.metrics import OBSERVATION, ReadMetrics, send
 from tiered_stream.options.offset_json import offsets_from_dict, offsets_to_dict
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.options.spark_options import INCLUDE_HEADERS
-from tiered_stream.process import settle_worker
+from tiered_stream.process.heap_and_gc import settle_worker
 from tiered_stream.replay.replay_plan import ReplayPlan
 from tiered_stream.replay.store import ReplayStore
 from tiered_stream.replay.target import Target
 from tiered_stream.replay.topic_settings import TopicWrites, as_options, source_only, topic_writes
-from tiered_stream.source import StreamReader
-from tiered_stream.spark_session import register_source
+from tiered_stream.spark.session import register_source
+from tiered_stream.spark.source import StreamReader
 
 SOURCE = "tiered_stream_topic"
 _PREFIX = "task_"

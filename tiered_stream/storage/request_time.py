@@ -20,7 +20,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ATTEMPTS
-from tiered_stream.timed_answers import TimedTlsSocket, timed
+from tiered_stream.timed_http import TimedTlsSocket, timed
 
 _ATTEMPTS_BEFORE_FALLBACK = 2
 """Attempts of a GET that times out, if brokers can give the records instead of storage.

@@ -7,7 +7,7 @@ from statistics import fmean
 from threading import Lock
 
 from tiered_stream.options.parsing import FetchOptions, Options
-from tiered_stream.process import PerProcess
+from tiered_stream.process.shared import PerProcess
 
 FIRST = 8
 """Number of requests in flight before anything is known of storage and decoder."""

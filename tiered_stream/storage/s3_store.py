@@ -29,7 +29,7 @@ from tiered_stream.errors import (
 from tiered_stream.limits import Limit
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import S3Access, StorageOptions
-from tiered_stream.process import muted
+from tiered_stream.process.logs import muted
 from tiered_stream.storage.object_store import (
     ATTEMPTS,
     SLOW_DOWN,

@@ -23,7 +23,7 @@ from tiered_stream.storage.aiven.manifest import parse_manifest
 from tiered_stream.storage.fetcher import Misplaced
 from tiered_stream.storage.local_layout import object_key
 from tiered_stream.storage.object_store import ObjectStore
-from tiered_stream.storage.open_fetcher import open_store
+from tiered_stream.storage.open_store import open_store
 
 _S3_SCHEMES = ("s3", "s3a")
 _KEYS_A_LOOK = 1000

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tiered_stream.process import PerProcess
+from tiered_stream.process.shared import PerProcess
 
 Pace = Callable[[int], object]
 """Function that is called with a number of bytes before they are moved, and returns when they may be moved."""

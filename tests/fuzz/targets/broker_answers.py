@@ -23,15 +23,17 @@ from tests.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.fuzz.target import MIB, Target
 from tests.gateway.requests import TOPIC_ID
 from tiered_stream.broker.client import BrokerClient, supported_feature
+from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.cluster_metadata import read_topics
-from tiered_stream.broker.config.client_properties import BrokerConfig
 from tiered_stream.broker.connections import Deadline
 from tiered_stream.broker.faults import connection_fault
 from tiered_stream.broker.group_offsets import GroupOffsets
-from tiered_stream.broker.kafka_python import PlainProtocol
 from tiered_stream.broker.leader_epochs import leader_epoch_end_offsets
 from tiered_stream.broker.list_offsets import BrokerOffsetReader
-from tiered_stream.broker.location_messages import (
+from tiered_stream.broker.range_reader import offset_after
+from tiered_stream.broker.record_fetch import fetch_records
+from tiered_stream.broker.wire.kafka_python import PlainProtocol
+from tiered_stream.broker.wire.location_messages import (
     FetchTopic,
     LocatedPartition,
     LocationFetchResponse,
@@ -40,8 +42,6 @@ from tiered_stream.broker.location_messages import (
     SegmentLeaderEpoch,
     encode_segments,
 )
-from tiered_stream.broker.range_reader import offset_after
-from tiered_stream.broker.record_fetch import fetch_records
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.broker_locator import BrokerLocator
 from tiered_stream.model import OffsetRange, TopicPartition

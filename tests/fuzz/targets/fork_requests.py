@@ -6,7 +6,7 @@ from random import Random
 
 from tests.fuzz.mutation import number, spoiled
 from tests.fuzz.target import Target
-from tiered_stream.fork_server import parse_request
+from tiered_stream.pythons.fork_server import parse_request
 
 _FIELDS = (b"3", b"/work", b"-m", b"pyspark.daemon", b"pyspark.worker", b"PYTHONPATH=/a:/b", b"LANG=C", b"EMPTY=")
 

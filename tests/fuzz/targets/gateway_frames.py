@@ -22,12 +22,12 @@ from tests.fuzz.mutation import below, fixed, number, one, spoiled, uvarint
 from tests.fuzz.target import Target
 from tests.gateway.requests import TOPIC_ID, asked, location_fetch
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.gateway.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
-from tiered_stream.gateway.connection_state import ConnectionState, Handling
-from tiered_stream.gateway.endpoints import Address
-from tiered_stream.gateway.frames import FrameError, frame_size, request_head
-from tiered_stream.gateway.location_requests import TopicIdIndex, location_request
-from tiered_stream.gateway.rewrite import check_version, is_rewritten, rewrite_response
+from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
+from tiered_stream.gateway.protocol.connection_state import ConnectionState, Handling
+from tiered_stream.gateway.protocol.endpoints import Address
+from tiered_stream.gateway.protocol.frames import FrameError, frame_size, request_head
+from tiered_stream.gateway.protocol.location_requests import TopicIdIndex, location_request
+from tiered_stream.gateway.protocol.rewrite import check_version, is_rewritten, rewrite_response
 
 REQUESTS = (
     ApiVersionsRequest, MetadataRequest, FindCoordinatorRequest, ProduceRequest, FetchRequest, SaslHandshakeRequest,

@@ -11,10 +11,10 @@ from tests.formats.json_documents import document, in_python, make_kind
 from tests.fuzz.mutation import below, spoiled, spoiled_json
 from tests.fuzz.target import MIB, Target
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.formats.exact_json import ExactJson
-from tiered_stream.formats.json_decoder import JsonDecoder
-from tiered_stream.formats.json_inference import infer_json
-from tiered_stream.formats.json_schema import json_schema_kind
+from tiered_stream.formats.json.exact_json import ExactJson
+from tiered_stream.formats.json.json_decoder import JsonDecoder
+from tiered_stream.formats.json.json_inference import infer_json
+from tiered_stream.formats.json.json_schema import json_schema_kind
 
 SCHEMAS = 8
 SEPARATOR = b"\x1e"

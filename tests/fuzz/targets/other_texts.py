@@ -9,8 +9,8 @@ from uuid import UUID
 from tests.fuzz.mutation import one, spoiled_json
 from tests.fuzz.target import Target
 from tests.fuzz.targets.settings import folder
-from tiered_stream.delta.ingest_settings import TableFiles
-from tiered_stream.delta.table_log import TableLog
+from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.settings.ingest_settings import TableFiles
 from tiered_stream.model import OffsetRange, TopicPartition
 from tiered_stream.observe.metrics import ReadMetrics, describe
 from tiered_stream.observe.metrics_receiver import parse_datagram

@@ -18,14 +18,14 @@ from tests.fuzz.mutation import below, fixed, number, one, spoiled
 from tests.fuzz.target import Target
 from tests.fuzz.targets import gateway_frames
 from tiered_stream.errors import TieredStreamError
-from tiered_stream.gateway.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
 from tiered_stream.gateway.counters import GatewayMetrics
-from tiered_stream.gateway.endpoints import Address
-from tiered_stream.gateway.frame_memory import FrameMemory, MemoryShortError
-from tiered_stream.gateway.frames import FrameError, RequestHead, frame
-from tiered_stream.gateway.location_requests import LocationRequest, TopicIdIndex, location_request
-from tiered_stream.gateway.relay import Relay, RelayLimits, RelayServices
-from tiered_stream.gateway.turns import Spent
+from tiered_stream.gateway.locations.turns import Spent
+from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
+from tiered_stream.gateway.protocol.endpoints import Address
+from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, frame
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.sockets.frame_memory import FrameMemory, MemoryShortError
+from tiered_stream.gateway.sockets.relay import Relay, RelayLimits, RelayServices
 
 _REQUESTS = (gateway_frames.client_request, gateway_frames.client_request, gateway_frames.location_fetch_request)
 _OTHERS = (SaslHandshakeResponse, SaslAuthenticateResponse)

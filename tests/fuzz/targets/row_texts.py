@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tests.fuzz.mutation import one, spoiled_json, spoiled_text
 from tests.fuzz.target import Target
-from tiered_stream.delta.row_settings import ROW_OPTIONS, row_settings
+from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, row_settings
 from tiered_stream.errors import ConfigurationError
-from tiered_stream.formats.table_rules import UncertainCheckError, parse_check
+from tiered_stream.formats.rows.table_rules import UncertainCheckError, parse_check
 
 ROWS = pa.RecordBatch.from_pydict({"n": [1, None], "x": [0.5, None], "s": ["a", None], "b": [True, None]})
 CHECKS = (

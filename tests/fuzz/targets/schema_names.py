@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from tests.fuzz.mutation import below, one, spoiled
 from tests.fuzz.target import Target
-from tiered_stream.formats.byte_slices import ByteSlices
-from tiered_stream.formats.registry_protobuf import message_indexes
-from tiered_stream.formats.schema_ids import BAD_HEADER, NONE, PREFIX_SIZE, SchemaIds
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.registry.registry_protobuf import message_indexes
+from tiered_stream.formats.registry.schema_ids import BAD_HEADER, NONE, PREFIX_SIZE, SchemaIds
 from tiered_stream.records.arrow import HEADERS_TYPE
 
 HEADER = "__value_schema_id"

@@ -14,11 +14,17 @@ from random import Random
 from tests.fuzz.mutation import CHARACTERS, below, number, one, spoiled, spoiled_json, spoiled_text
 from tests.fuzz.target import Target
 from tests.golden import STORES
-from tiered_stream.broker.config.client_properties import BrokerConfig
-from tiered_stream.broker.config.jks import read_jks
-from tiered_stream.broker.config.sasl import parse_jaas
-from tiered_stream.broker.token_endpoint import token_of
-from tiered_stream.delta.ingest_settings import ROUTE, check_names, table_files, table_properties, topic_overrides
+from tiered_stream.broker.client_properties import BrokerConfig
+from tiered_stream.broker.login.jks import read_jks
+from tiered_stream.broker.login.sasl import parse_jaas
+from tiered_stream.broker.login.token_endpoint import token_of
+from tiered_stream.delta.settings.ingest_settings import (
+    ROUTE,
+    check_names,
+    table_files,
+    table_properties,
+    topic_overrides,
+)
 from tiered_stream.errors import CorruptDataError, TieredStreamError
 from tiered_stream.gateway.gateway_settings import GATEWAY_OPTIONS, GatewaySettings
 from tiered_stream.options.given import GivenOptions

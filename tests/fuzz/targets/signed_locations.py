@@ -18,10 +18,10 @@ from tiered_stream.errors import SignedLocationError
 from tiered_stream.model import ByteRange
 from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.storage.object_store import ATTEMPTS
-from tiered_stream.storage.presigned import PresignedFetcher, SignedRequests
 from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
-from tiered_stream.storage.signed_connections import BUSY
-from tiered_stream.storage.signed_hosts import parse_signed_url, signed_hosts
+from tiered_stream.storage.signed.presigned import PresignedFetcher, SignedRequests
+from tiered_stream.storage.signed.signed_connections import BUSY
+from tiered_stream.storage.signed.signed_hosts import parse_signed_url, signed_hosts
 
 URL = "http://s3.example.com:9000/bucket/prefix/t-0/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAQ.log?X-Amz-Signature=0af"
 URLS = (

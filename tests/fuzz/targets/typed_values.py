@@ -13,8 +13,8 @@ from google.protobuf import descriptor_pb2
 from tests.formats.avro_cases import Schemas, encoded, in_column, value
 from tests.fuzz.mutation import below, one, spoiled, spoiled_json
 from tests.fuzz.target import MIB, Target
-from tiered_stream.formats.avro_decoder import AvroDecoder
-from tiered_stream.formats.protobuf_decoder import ProtobufDecoder
+from tiered_stream.formats.avro.avro_decoder import AvroDecoder
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
 
 SCHEMAS = 40
 

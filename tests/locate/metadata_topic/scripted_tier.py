@@ -24,7 +24,7 @@ from tests.locate.metadata_topic.messages.appeared import segment_appeared
 from tests.stack.batches import record_batch
 from tests.stack.rows import Record
 from tiered_stream.broker.connections import Deadline
-from tiered_stream.broker.offset_messages import ListOffsetsRequest
+from tiered_stream.broker.wire.offset_messages import ListOffsetsRequest
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.metadata_topic.remote_log_metadata import (
     REMOTE_LOG_METADATA_TOPIC,

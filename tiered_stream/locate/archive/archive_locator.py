@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tiered_stream.errors import DataLossError
 from tiered_stream.locate.archive.archived_partitions import Archive
-from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
+from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import SegmentFilter, every_segment
 from tiered_stream.locate.segment_metadata_locator import SegmentMetadataLocator, Visible

@@ -13,12 +13,12 @@ from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.errors import UnknownTopicError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.locate.archive.archived_partitions import MANIFEST_REQUESTS_IN_FLIGHT, Archive, ArchivedPartition
+from tiered_stream.locate.indexes.index_files import parse_offset_index, parse_time_index
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.model import ByteRange, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
 from tiered_stream.records.decoder import RecordBatchDecoder
-from tiered_stream.records.indexes import parse_offset_index, parse_time_index
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 
 log = logging.getLogger(__name__)

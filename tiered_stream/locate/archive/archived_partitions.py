@@ -18,7 +18,7 @@ from tiered_stream.errors import ConfigurationError, CorruptDataError, naming
 from tiered_stream.limits import DEFAULT_LIMITS, Limit
 from tiered_stream.locate.archive.archived_copies import MANIFEST, CopyListing, SegmentCopy, Suffixes
 from tiered_stream.locate.archive.other_places import OtherPlaces
-from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES, IndexCache
+from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES, IndexCache
 from tiered_stream.locate.lineage import Lineage, VisibleSegment, lineage_of, visible_segments
 from tiered_stream.model import (
     LeaderEpoch,
@@ -33,7 +33,8 @@ from tiered_stream.options.parsing import StorageOptions
 from tiered_stream.records.snapshots import open_transactions, parse_leader_epoch_checkpoint, parse_producer_snapshot
 from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
 from tiered_stream.storage.object_store import ObjectStore
-from tiered_stream.storage.open_fetcher import open_fetcher, open_store
+from tiered_stream.storage.open_fetcher import open_fetcher
+from tiered_stream.storage.open_store import open_store
 from tiered_stream.storage.segment_places import Place, configured_place, segment_places
 
 log = logging.getLogger(__name__)

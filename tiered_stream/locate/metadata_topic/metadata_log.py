@@ -36,10 +36,10 @@ from tiered_stream.locate.metadata_topic.told_topic import ToldTopic, take_in, t
 from tiered_stream.model import PartialAnswer, RemoteLogSegment, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
-from tiered_stream.process import collection_paused
+from tiered_stream.process.heap_and_gc import collection_paused
+from tiered_stream.process.single_flight import SingleFlightCache
 from tiered_stream.records.header import ATTRIBUTES_AT, CRC_AT, whole_batches
 from tiered_stream.records.values import Value, read_values
-from tiered_stream.single_flight import SingleFlightCache
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from typing import BinaryIO, NamedTuple
 from uuid import UUID
 
 from tiered_stream.errors import CorruptDataError
-from tiered_stream.private_folder import is_private_and_writable, user_cache_folder
+from tiered_stream.process.private_folder import is_private_and_writable, user_cache_folder
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from tiered_stream.broker.list_offsets import BrokerOffsetReader
 from tiered_stream.broker.record_fetch import FetchedRecords, fetch_records
 from tiered_stream.errors import BrokerError, BrokerUnavailableError, CorruptDataError, UnsupportedDataError
 from tiered_stream.locate.broker_lineage import BrokerLineages
-from tiered_stream.locate.index_cache import DEFAULT_CACHE_BYTES
+from tiered_stream.locate.indexes.index_cache import DEFAULT_CACHE_BYTES
 from tiered_stream.locate.lineage import Lineage, VisibleSegments, visible_segments
 from tiered_stream.locate.metadata_topic.finished_alone import FinishedAloneSegments
 from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, Segments

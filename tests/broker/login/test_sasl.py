@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tiered_stream.broker.login.sasl import parse_jaas, sasl_settings
+from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.errors import ConfigurationError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def settings(mechanism: str, jaas: str | None, protocol: str = "SASL_SSL", **more: str) -> dict[str, object]:
+    properties = {"sasl.mechanism": mechanism, **more}
+    if jaas is not None:
+        properties["sasl.jaas.config"] = jaas
+    return sasl_settings(ConfigValues(properties), protocol)
+
+
+def test_username_and_password_come_from_the_jaas_entry() -> None:
+    assert settings("PLAIN", f'{PLAIN} required username="alice" password="a=b;c";') == {
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "a=b;c",
+    }
+
+
+def test_a_jaas_entry_may_span_lines_and_use_either_quote_or_none() -> None:
+    entry = parse_jaas(f"{PLAIN}\n  required\n  username=alice\n  password='it\"s' ;\n")
+
+    assert entry.login_module == PLAIN
+    assert entry.options == {"username": "alice", "password": 'it"s'}
+
+
+@given(st.text(min_size=1))
+def test_any_password_survives_quotes_and_escapes(password: str) -> None:
+    quoted = password.replace("\\", "\\\\").replace('"', '\\"')
+
+    assert parse_jaas(f'{PLAIN} required username="u" password="{quoted}";').options["password"] == password
+
+
+@given(st.text())
+def test_any_text_is_an_entry_or_a_configuration_error(text: str) -> None:
+    with contextlib.suppress(ConfigurationError):
+        assert parse_jaas(text).login_module
+
+
+@pytest.mark.parametrize(
+    "jaas",
+    [
+        f'{PLAIN} required username="u" password="hunter2"',
+        f'{PLAIN} required username="u", password="hunter2";',
+        f'{PLAIN} required username="u" password="hunter2;',
+        f'{PLAIN} username="u" password="hunter2";',
+        f'{PLAIN} required username="u" password=;hunter2',
+        f'{PLAIN} required username="u" password="hunter2"; {PLAIN} required;',
+        'username="u" password="hunter2";',
+    ],
+)
+def test_a_malformed_jaas_entry_is_not_shown(jaas: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka.sasl.jaas.config") as raised:
+        settings("PLAIN", jaas)
+
+    assert "hunter2" not in str(raised.value)
+
+
+def test_the_repr_of_a_jaas_entry_hides_its_options() -> None:
+    assert "hunter2" not in repr(parse_jaas(f'{PLAIN} required username="u" password="hunter2";'))
+
+
+def test_a_missing_password_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="PLAIN needs password"):
+        settings("PLAIN", f'{PLAIN} required username="u";')
+
+
+def test_a_missing_jaas_entry_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka.sasl.jaas.config is missing: SCRAM-SHA-512"):
+        settings("SCRAM-SHA-512", None)
+
+
+def test_a_login_module_of_another_mechanism_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="'PLAIN' needs PlainLoginModule"):
+        settings("PLAIN", f'{SCRAM} required username="u" password="p";')
+
+
+def test_a_shaded_login_module_is_known_by_its_last_name() -> None:
+    found = settings("PLAIN", f'kafkashaded.{PLAIN} required username="u" password="p";')
+
+    assert found["sasl_plain_username"] == "u"
+
+
+def test_scram_usernames_are_escaped_as_rfc_5802_wants() -> None:
+    found = settings("scram-sha-256", f'{SCRAM} required username="a,b=c" password="p";')
+
+    assert found["sasl_mechanism"] == "SCRAM-SHA-256"
+    assert found["sasl_plain_username"] == "a=2Cb=3Dc"
+
+
+def test_an_option_of_the_login_module_that_nobody_looks_at_is_named_in_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings("PLAIN", f"{PLAIN} required username=u password=p surplus=hunter2;")
+
+    assert caplog.messages == ["kafka.sasl.jaas.config: surplus has no effect with PLAIN"]
+
+
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        ('principal="reader@EXAMPLE.COM"', "kinit"),
+        ('keyTab="/etc/reader.keytab"', "KRB5_CLIENT_KTNAME"),
+        ("useKeyTab=true", "KRB5_CLIENT_KTNAME"),
+        ('ticketCache="/tmp/other"', "KRB5CCNAME"),
+    ],
+)
+def test_a_kerberos_option_that_says_who_logs_in_is_refused(option: str, instead: str) -> None:
+    name = option.partition("=")[0]
+
+    with pytest.raises(ConfigurationError, match=f"config: {name} is not supported, and without .*{instead}"):
+        settings("GSSAPI", f"{KERBEROS} required {option};")
+
+
+def test_kerberos_options_that_change_no_principal_are_named_in_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+
+    found = settings("GSSAPI", f"{KERBEROS} required useTicketCache=true useKeyTab=false serviceName=kafka;")
+
+    assert found == {"sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "kafka"}
+    assert [each.split()[1] for each in caplog.messages] == ["useTicketCache", "useKeyTab"]
+
+
+def test_delegation_tokens_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="delegation tokens"):
+        settings("SCRAM-SHA-256", f'{SCRAM} required username="u" password="p" tokenauth="true";')
+
+
+def test_comments_and_escapes_are_those_of_java() -> None:
+    entry = parse_jaas(
+        f"/* for\n the reader */ {PLAIN} required // by password\n"
+        'username="\\u\\101" password="tab\\tbell\\7\\\\//\\9" ;'
+    )
+
+    assert entry.options == {"username": "uA", "password": "tab\tbell\x07\\//9"}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "name", "handler"),
+    [
+        ("PLAIN", "client", "software.amazon.msk.auth.iam.IAMClientCallbackHandler"),
+        ("OAUTHBEARER", "login", "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"),
+    ],
+)
+def test_a_java_callback_handler_that_nothing_stands_in_for_is_refused(mechanism: str, name: str, handler: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"kafka.sasl.{name}.callback.handler.class = '{handler}'"):
+        settings(mechanism, None, **{f"sasl.{name}.callback.handler.class": handler})
+
+
+def test_the_callback_handler_of_msk_is_stood_in_for() -> None:
+    handler = {"sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler"}
+
+    assert settings("AWS_MSK_IAM", None, **handler)["sasl_mechanism"] == "AWS_MSK_IAM"
+
+
+def test_an_unknown_mechanism_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka.sasl.mechanism = 'DIGEST'"):
+        settings("DIGEST", None)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gssapi") is not None, reason="the gssapi package is installed")
+def test_kerberos_without_its_package_says_what_to_install() -> None:
+    with pytest.raises(ConfigurationError, match="gssapi"):
+        settings("GSSAPI", None)
+
+
+def test_msk_iam_needs_tls() -> None:
+    jaas = "software.amazon.msk.auth.iam.IAMLoginModule required;"
+
+    assert settings("AWS_MSK_IAM", jaas)["sasl_mechanism"] == "AWS_MSK_IAM"
+    with pytest.raises(ConfigurationError, match=r"needs kafka.security.protocol = SASL_SSL"):
+        settings("AWS_MSK_IAM", jaas, protocol="SASL_PLAINTEXT")

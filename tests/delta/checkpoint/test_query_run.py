@@ -1,0 +1,37 @@
+"""How queries of both lanes run, by what Spark has of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.delta.archive import ODD, options
+from tiered_stream import land
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, QueryRun
+
+
+def test_the_direct_lanes_query_alone_does_without_generated_code(spark: SparkSession, tmp_path: Path) -> None:
+    assert codegen(start(spark, tmp_path, "direct")) == ("false", "NO_CODEGEN")
+    assert codegen(start(spark, tmp_path, "spark")) == ("true", "FALLBACK")
+    assert spark.conf.get("spark.sql.codegen.wholeStage") == "true"
+
+
+def start(spark: SparkSession, folder: Path, lane: str) -> StreamingQuery:
+    table, checkpoint = str(folder / "table"), str(folder / "checkpoint")
+    return land(spark, options=options(ODD), table=table, checkpoint=checkpoint, trigger="1 hour", lane=lane)
+
+
+def codegen(query: StreamingQuery) -> tuple[str, str]:
+    """What the query's own session says of generated code."""
+    java: Any = query._jsq
+    conf = java.streamingQuery().sparkSessionForStream().conf()
+    query.stop()
+    return conf.get("spark.sql.codegen.wholeStage"), conf.get("spark.sql.codegen.factoryMode")
+
+
+def test_a_query_goes_on_unless_it_ends_with_what_there_is() -> None:
+    assert QueryRun("checkpoint", "1 second", None).goes_on
+    assert not QueryRun("checkpoint", AVAILABLE_NOW, None).goes_on

@@ -1,0 +1,190 @@
+"""Small files become larger ones beside the query, and no record is lost, doubled or told to be new."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from tests.delta.archive import LONG, everything, landed, options
+from tests.delta.committing import QUERY, log_of, offsets, planned, table, written
+from tests.delta.made_batches import DAY_MS, ORDERS, plain
+from tiered_stream import land
+from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
+from tiered_stream.delta.commit.compaction import Compaction
+from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable, make_table
+from tiered_stream.delta.commit.deltalake_compaction import MANY, compact_crowded
+from tiered_stream.delta.requirements.lane import table_schema
+from tiered_stream.delta.schema.row_schema import spark_columns
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.table_writer import TableWriter
+
+RECORDS = 5
+"""Of each batch."""
+
+
+def files_at(folder: Path, day_column: str | None = None) -> TableFiles:
+    made = TableFiles((folder / "table with blanks").as_uri(), day_column=day_column)
+    make_table(made, table_schema(True, day_column), {"delta.appendOnly": "true"})
+    return made
+
+
+def commit_batches(files: TableFiles, compaction: Compaction, batches: range) -> None:
+    commits = TableCommits(
+        DeltalakeTable(files), replace(planned(files), compaction=compaction), lambda *_: None, sleep=lambda _: None
+    )
+    for batch in batches:
+        commits.commit(QUERY, batch, written(files, RECORDS, batch * RECORDS))
+
+
+def test_commits_and_compactions_side_by_side_keep_every_record_once(tmp_path: Path) -> None:
+    files = files_at(tmp_path)
+    compaction = Compaction(files.uri, 3, lambda: compact_crowded(files))
+    commit_batches(files, compaction, range(40))
+    compaction.wait()
+    compact_crowded(files)
+    assert offsets(files) == list(range(40 * RECORDS))
+    assert len(table(files).file_uris()) < MANY
+    log = [each for version in range(table(files).version() + 1) for each in log_of(files, version)]
+    assert [each["txn"]["version"] for each in log if "txn" in each] == list(range(40))
+    removed = [each["remove"] for each in log if "remove" in each]
+    assert len(removed) >= 33 and not any(each["dataChange"] for each in removed)
+    assert sum(each["add"]["dataChange"] for each in log if "add" in each) == 40
+    # A query that goes on finds its last batch behind the compaction.
+    commit_batches(files, compaction, range(39, 42))
+    assert offsets(files) == list(range(42 * RECORDS))
+
+
+def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
+    files = files_at(tmp_path, "day")
+    commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
+    of_days: dict[int, list[DataFile]] = {0: [], 1: []}
+    for batch in range(MANY + 2):
+        writer = TableWriter(files, 0)
+        day = int(batch >= MANY)
+        writer.add(ORDERS, plain(RECORDS, batch * RECORDS, 1_700_000_000_000 + day * DAY_MS))
+        of_days[day] += (made := writer.finish())
+        commits.commit(QUERY, batch, made)
+    compact_crowded(files)
+    left = {Path(uri).name for uri in table(files).file_uris()}
+    assert {Path(file.path).name for file in of_days[1]} <= left and len(left) == 3
+    assert offsets(files) == list(range((MANY + 2) * RECORDS))
+    version = table(files).version()
+    compact_crowded(files)
+    assert table(files).version() == version
+
+
+def table_of_days(files: TableFiles) -> LandingTable:
+    return replace(planned(files), schema=table_schema(True, files.day_column))
+
+
+@pytest.mark.parametrize(("day_column", "compacted"), [("day:x", False), ("day%20#x", True)])
+def test_a_compaction_leaves_paths_that_are_uris(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, day_column: str, compacted: bool
+) -> None:
+    """In a relative URI, `day:` would be a scheme; deltalake would write that into the log."""
+    files = files_at(tmp_path, day_column)
+    commits = TableCommits(DeltalakeTable(files), table_of_days(files), lambda *_: None)
+    for batch in range(MANY):
+        writer = TableWriter(files, 0)
+        writer.add(ORDERS, plain(RECORDS, batch * RECORDS))
+        commits.commit(QUERY, batch, writer.finish())
+    compact_crowded(files)
+    assert (len(table(files).file_uris()) == 1) == compacted
+    assert ("does not escape the colon" in caplog.text) != compacted
+    added = [each["add"]["path"] for each in log_of(files, table(files).version()) if "add" in each]
+    assert added and all(urlsplit(path).scheme == "" for path in added)
+    assert offsets(files) == list(range(MANY * RECORDS))
+
+
+def test_a_compaction_that_fails_is_told_and_leaves_the_query_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise OSError("no room\nand more")
+
+    files = files_at(tmp_path)
+    compaction = Compaction(files.uri, 1, fail)
+    with caplog.at_level(logging.WARNING):
+        commit_batches(files, compaction, range(3))
+        compaction.wait()
+    assert offsets(files) == list(range(3 * RECORDS))
+    assert "was not compacted, and is tried again later: no room" in caplog.text and "and more" not in caplog.text
+
+
+def typed_files(folder: Path, rows: list[dict[str, Any]], ddl: pa.Schema) -> TableFiles:
+    """A table with as many small files as are compacted, one of each row, by turns."""
+    files = TableFiles((folder / "table").as_uri())
+    schema = StructType([*spark_columns(ddl, None), StructField("offset", LongType())])
+    make_table(files, schema, {})
+    plan = LandingTable(files, schema, planned(files).table_id, lambda _: None)
+    commits = TableCommits(DeltalakeTable(files), plan, lambda *_: None)
+    for batch in range(MANY):
+        writer = TableWriter(files, 0)
+        row = rows[batch % len(rows)] | {"offset": batch}
+        writer.add(ORDERS, pa.RecordBatch.from_pylist([row], pa.schema([*ddl, ("offset", pa.int64())])))
+        commits.commit(QUERY, batch, writer.finish())
+    return files
+
+
+EARLY_DAY, EARLY_MOMENT = date(1500, 2, 28), datetime(1899, 12, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("row", "compacted"),
+    [
+        ({"d": EARLY_DAY}, False),
+        ({"t": EARLY_MOMENT}, False),
+        ({"s": {"l": [EARLY_DAY, None]}}, False),
+        ({"m": [(1, EARLY_MOMENT)]}, False),
+        ({"d": date(1582, 10, 15), "t": datetime(1900, 1, 1, tzinfo=UTC), "local": datetime(1, 1, 1)}, True),
+    ],
+)
+def test_files_that_need_sparks_version_are_not_compacted_by_deltalake(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, row: dict[str, Any], compacted: bool
+) -> None:
+    moment = pa.timestamp("us", "UTC")
+    schema = pa.schema([
+        ("d", pa.date32()), ("t", moment), ("local", pa.timestamp("us")), ("n", pa.int64()),
+        ("s", pa.struct([("l", pa.list_(pa.date32()))])), ("m", pa.map_(pa.int64(), moment)),
+    ])  # fmt: skip
+    files = typed_files(tmp_path, [row, {}], schema)
+    compact_crowded(files)
+    assert len(table(files).file_uris()) == (1 if compacted else MANY)
+    assert ("Set ingest.commit=spark to compact it" in caplog.text) != compacted
+
+
+def test_a_compaction_bounds_no_number_that_may_be_nan(tmp_path: Path) -> None:
+    """The library's bounds pass over NaN, and a reader of the log would skip it."""
+    number = pa.float64()
+    schema = pa.schema([("e", number), ("x.y", number), ("n", pa.int64()), ("s", pa.struct([("e", number)]))])
+    files = typed_files(tmp_path, [{"e": float("nan"), "x.y": 1.0, "n": 1, "s": {"e": 1.0}}], schema)
+    compact_crowded(files)
+    (added,) = [each["add"] for each in log_of(files, MANY + 1) if "add" in each]
+    assert orjson.loads(added["stats"])["minValues"] == {"n": 1, "offset": 0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by", ["spark", "deltalake"])
+def test_a_query_compacts_what_it_lands(spark: SparkSession, tmp_path: Path, by: str) -> None:
+    given = {"maxOffsetsPerTrigger": "800", "ingest.commit": by, "ingest.compactEvery": "9"}
+    query = land(
+        spark, options=options(LONG, given), table=str(tmp_path / "table"), checkpoint=str(tmp_path / "checkpoint"),
+        lane="direct",
+    )  # fmt: skip
+    query.awaitTermination()
+    assert landed(tmp_path / "table").equals(everything(LONG))
+    history = DeltaTable(tmp_path / "table").history()
+    compacted = [each for each in history if each["operation"] == "OPTIMIZE"]
+    assert compacted and len(history) - len(compacted) == 1 + -(-everything(LONG).num_rows // 800)

@@ -1,0 +1,85 @@
+"""The table's log as others may have written it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+from uuid import UUID
+
+import orjson
+import pytest
+
+from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.errors import TableError
+
+
+def log_of(folder: Path, line: str) -> TableLog:
+    """A table's log with one version of one line."""
+    (folder / "_delta_log").mkdir(parents=True)
+    (folder / "_delta_log" / f"{3:020d}.json").write_text(line + "\n")
+    return TableLog(TableFiles(folder.as_uri()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['["txn"]', '{"txn":7}', '{"txn":{"appId":"q"}}', '{"txn":{"appId":"q","version":"7"}}', '{"txn"'],
+)  # fmt: skip
+def test_a_transaction_that_cannot_be_read_is_an_error_that_names_the_table(tmp_path: Path, line: str) -> None:
+    with pytest.raises(TableError, match=re.escape(tmp_path.as_uri())):
+        log_of(tmp_path, line).newest_batch("q", 3, 3)
+
+
+@pytest.mark.parametrize("line", ['["path"]', '{"add":["path"]}', '{"remove":"path"}', '{"add":{"path"'])
+def test_a_file_that_cannot_be_read_is_an_error_that_names_the_table(tmp_path: Path, line: str) -> None:
+    with pytest.raises(TableError, match=re.escape(tmp_path.as_uri())):
+        log_of(tmp_path, line).mentioned(["a.parquet"], 3, 3)
+
+
+@pytest.mark.parametrize("line", ['{"add":{"path":7}}', '{"add":{"path":null}}', '{"add":null,"path":1}'])
+def test_a_file_without_a_name_is_none_of_those_looked_for(tmp_path: Path, line: str) -> None:
+    assert log_of(tmp_path, line).mentioned(["a.parquet"], 3, 3) == set()
+
+
+def test_an_action_that_is_null_is_passed_over(tmp_path: Path) -> None:
+    assert log_of(tmp_path, '{"txn":null}').newest_batch("q", 3, 3) == -1
+
+
+def committed(folder: Path, metadata: object) -> TableLog:
+    """A table's log with a commit of the query."""
+    info = {"commitInfo": {"userMetadata": metadata}}
+    return log_of(folder, '{"txn":{"appId":"q","version":0}}\n' + orjson.dumps(info).decode())
+
+
+@pytest.mark.parametrize("metadata", [None, 7, "", "by hand", "[]", "{}", '{"topicIds":{}}', '{"startOffsets":{}}'])
+def test_metadata_that_others_wrote_has_no_topic_ids(tmp_path: Path, metadata: object) -> None:
+    assert committed(tmp_path, metadata).topic_ids("q", 0, 3) == {}
+
+
+@pytest.mark.parametrize("ids", ["[]", '"x"', '{"t":7}', '{"t":"short"}', '{"t":"AAAAAAAAAAAAAAAAAAAAAAA"}'])
+def test_topic_ids_that_are_none_are_an_error_that_names_the_table(tmp_path: Path, ids: str) -> None:
+    with pytest.raises(TableError, match=re.escape(tmp_path.as_uri())):
+        committed(tmp_path, f'{{"topicIds":{ids}}}').topic_ids("q", 0, 3)
+
+
+def test_topic_ids_are_those_of_the_query_alone(tmp_path: Path) -> None:
+    log = committed(tmp_path, '{"topicIds":{"t":"AAAAAAAAAAAAAAAAAAAAAQ"}}')
+    assert log.topic_ids("q", 0, 3) == {"t": UUID(int=1)}
+    assert log.topic_ids("another query", 0, 3) == {}
+    assert log.topic_ids("q", 0, 9) == {}  # of which the newest are not there
+
+
+def test_a_version_is_known_again_by_its_digest(tmp_path: Path) -> None:
+    one, other = ((tmp_path / name) for name in ("one", "other"))
+    log = log_of(one, '{"txn":null}')
+    assert log.digest(3) is not None and log.digest(3) == log.digest(3)
+    assert log.digest(3) != log_of(other, '{"add":null}').digest(3)
+    assert log.digest(4) is None
+
+
+@pytest.mark.parametrize("action", ["add", "remove"])
+def test_a_data_file_is_found_by_its_name_though_the_log_escapes_it(tmp_path: Path, action: str) -> None:
+    name = "day=2026-01-01 10%3A00/a b+\u00e9.parquet"
+    log = log_of(tmp_path, orjson.dumps({action: {"path": quote(name)}}).decode())
+    assert log.mentioned([name, "a b+\u00e9.parquet"], 3, 3) == {name}

@@ -1,0 +1,304 @@
+"""`land` with Spark and Delta: one query into a table for each topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from tests.delta.archive import LONG, ODD, everything, landed, options
+from tests.delta.landing.test_land import COLUMNS
+from tiered_stream import land
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.landing.land import plan_query
+from tiered_stream.delta.landing.landing_by_topic import lands_in
+from tiered_stream.errors import ConfigurationError, DataLossError, TableError
+
+TOPICS = (*ODD.split(","), LONG)
+
+pytestmark = pytest.mark.slow
+
+
+class Lander:
+    """Lands topics in tables of one folder, with one checkpoint."""
+
+    def __init__(self, spark: SparkSession, folder: Path, table: str | None = None) -> None:
+        self.spark = spark
+        self.folder = folder / "lake with blanks"
+        self.table = table or f"{self.folder}/{{topic}}/raw"
+        self.checkpoint = folder / "checkpoint"
+
+    def run(self, topics: str = ",".join(TOPICS), **given: str) -> list[Any]:
+        """To the end; the progress of each batch."""
+        query = land(
+            self.spark, options=options(topics, given), table=self.table, checkpoint=str(self.checkpoint),
+        )  # fmt: skip
+        query.awaitTermination()
+        return [progress for progress in query.recentProgress if progress.numInputRows]
+
+    def folder_of(self, topic: str) -> Path:
+        return self.folder / topic / "raw"
+
+    def batches(self, folder: Path) -> list[int]:
+        """Of each commit in a table, as its history tells it."""
+        found = (entry.get("operationParameters", {}).get("epochId") for entry in DeltaTable(folder).history())
+        return sorted(int(each) for each in found if each is not None)
+
+    def forget_last_commit(self) -> None:
+        """As if the driver had died after the tables' commits and before Spark's own."""
+        last = max((self.checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name)).name
+        for file in (self.checkpoint / "commits").glob(f"*{last}*"):
+            file.unlink()
+
+
+@pytest.mark.parametrize("commit", ["spark", "deltalake", "auto"])
+def test_each_topic_lands_in_its_own_table_by_one_query(spark: SparkSession, tmp_path: Path, commit: str) -> None:
+    lander = Lander(spark, tmp_path)
+    given = {"ingest.commit": commit, "maxOffsetsPerTrigger": "4000", "ingest.tableProperty.delta.appendOnly": "true"}
+    progress = lander.run(**given, **{f"ingest.topic.{LONG}.dayColumn": "day"})
+    assert len(progress) > 2
+    for topic in TOPICS:
+        assert landed(lander.folder_of(topic)).equals(everything(topic))
+        rows = spark.read.format("delta").load(str(lander.folder_of(topic)))
+        assert rows.count() == everything(topic).num_rows and ("day" in rows.columns) == (topic == LONG)
+        assert DeltaTable(lander.folder_of(topic)).metadata().configuration == {"delta.appendOnly": "true"}
+    assert progress[0].observedMetrics["tiered_stream"]["records"] > 0
+
+
+def test_a_batch_that_is_repeated_commits_nothing_again(spark: SparkSession, tmp_path: Path) -> None:
+    lander = Lander(spark, tmp_path)
+    lander.run(maxOffsetsPerTrigger="4000")
+    batches = {topic: lander.batches(lander.folder_of(topic)) for topic in TOPICS}
+    lander.forget_last_commit()
+    lander.run(maxOffsetsPerTrigger="4000")
+    assert {topic: lander.batches(lander.folder_of(topic)) for topic in TOPICS} == batches
+    for topic in TOPICS:
+        assert landed(lander.folder_of(topic)).equals(everything(topic))
+
+
+class DiedError(Exception):
+    """The driver's end, as a test that has to be quick plays it."""
+
+
+def test_a_driver_that_dies_between_two_tables_commits_lands_every_record_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lander = Lander(spark, tmp_path)
+    commit = TableCommits.commit
+    numbers = count(1)  # of which each thread takes another
+
+    def commit_and_die(*arguments: Any) -> Any:
+        if next(numbers) > 1:
+            raise DiedError
+        return commit(*arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(StreamingQueryException, match="DiedError"):
+        patched.setattr(TableCommits, "commit", commit_and_die)
+        lander.run()
+    assert [lander.batches(lander.folder_of(topic)) for topic in TOPICS].count([0]) == 1
+    lander.run()
+    for topic in TOPICS:
+        assert lander.batches(lander.folder_of(topic)) == [0]
+        assert landed(lander.folder_of(topic)).equals(everything(topic))
+
+
+def test_a_topic_that_comes_later_gets_its_table_then(spark: SparkSession, tmp_path: Path) -> None:
+    lander = Lander(spark, tmp_path)
+    lander.run(TOPICS[0])
+    assert not lander.folder_of(LONG).exists()
+    lander.run()
+    for topic in TOPICS:
+        assert landed(lander.folder_of(topic)).equals(everything(topic))
+
+
+def test_topics_by_pattern_go_where_routes_send_them(spark: SparkSession, tmp_path: Path) -> None:
+    lander = Lander(spark, tmp_path)
+    both = lander.folder / "small ones"
+    read = options(LONG)
+    del read["subscribe"]
+    query = land(
+        spark,
+        options={**read, "subscribePattern": "s32-(codecs|txn|big)$", "ingest.route": f"s32-[ct].*={both}"},
+        table=lander.table,
+        checkpoint=str(lander.checkpoint),
+    )
+    query.awaitTermination()
+    assert landed(both).equals(everything(ODD)) and landed(lander.folder_of(LONG)).equals(everything(LONG))
+    assert sorted(each.name for each in lander.folder.iterdir()) == [LONG, "small ones"]
+
+
+@pytest.fixture
+def database(spark: SparkSession, topic: str) -> Iterator[str]:
+    name = topic.replace("-", "_")
+    spark.sql(f"CREATE DATABASE {name}")
+    yield name
+    spark.sql(f"DROP DATABASE {name} CASCADE")
+
+
+@pytest.mark.parametrize("commit", ["spark", "deltalake"])
+def test_tables_by_name_are_in_the_catalog_in_their_databases_folder(
+    spark: SparkSession, tmp_path: Path, database: str, commit: str
+) -> None:
+    lander = Lander(spark, tmp_path, f"{database}.Of_Topics")
+    given = {"ingest.commit": commit, f"ingest.topic.{LONG}.table": f"{database}.long"}
+    for _ in range(2):
+        lander.run(maxOffsetsPerTrigger="8000", **given)
+        lander.forget_last_commit()
+    for name, topics in (("of_topics", ODD), ("long", LONG)):
+        detail = spark.sql(f"DESCRIBE DETAIL {database}.{name}").first()
+        assert detail is not None
+        assert landed(detail["location"]).equals(everything(topics))
+        assert spark.table(f"{database}.{name}").count() == everything(topics).num_rows
+
+
+def test_a_table_by_name_that_is_elsewhere_is_told(spark: SparkSession, tmp_path: Path, database: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    spark.sql(f"CREATE TABLE {database}.long USING delta LOCATION '{elsewhere}' AS SELECT 1 AS x")
+    lander = Lander(spark, tmp_path, f"{database}.long")
+    with pytest.raises(
+        StreamingQueryException, match="its folder is file:.*elsewhere, and not file:.*/long, where its"
+    ):
+        lander.run(LONG, **{"ingest.route": f"nothing={tmp_path}/nothing"})
+
+
+def test_a_name_that_the_catalog_refuses_is_told(spark: SparkSession, tmp_path: Path, database: str) -> None:
+    lander = Lander(spark, tmp_path, f"{database}.{{topic}}")
+    with pytest.raises(StreamingQueryException, match=rf"the table {database}.s32-big did not take batch 0"):
+        lander.run(LONG)
+
+
+def test_a_table_that_the_direct_lane_cannot_write_is_named_and_the_others_have_the_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lander = Lander(spark, tmp_path)
+    lander.folder_of(LONG).mkdir(parents=True)
+    name = f"delta.`{lander.folder_of(LONG)}`"
+    spark.sql(f"CREATE TABLE {name} ({COLUMNS}) USING delta")
+    spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT whole CHECK (offset % 1 = 0)")
+    refusal = (
+        f"the table {lander.folder_of(LONG)} did not take batch 0: the direct lane cannot write to it: the table has"
+    )
+    with pytest.raises(StreamingQueryException, match=refusal):
+        lander.run()
+    assert [lander.batches(lander.folder_of(topic)) for topic in ODD.split(",")] == [[0], [0]]
+    spark.sql(f"ALTER TABLE {name} DROP CONSTRAINT whole")
+    lander.run()
+    for topic in TOPICS:
+        assert lander.batches(lander.folder_of(topic)) == [0]
+        assert landed(lander.folder_of(topic)).equals(everything(topic))
+
+
+@pytest.mark.parametrize(
+    ("table", "given", "message"),
+    [
+        ("{topic}.raw", {}, "stands in the database's name"),
+        ("s3a://{topic}/raw", {}, "stands for a bucket"),
+        ("hdfs://lake/{topic}", {}, "is neither a local folder nor in S3.*put {topic} into ingest.checkpointLocation"),
+        ("/lake/{topic}", {"ingest.topic.a.compression": "lzma"}, "ingest.compression: 'lzma' must be one of"),
+        ("/lake/{topic}", {"ingest.route": "x"}, "has 'x', which is not pattern=table"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_starts(
+    spark: SparkSession, tmp_path: Path, table: str, given: dict[str, str], message: str
+) -> None:
+    with pytest.raises((ConfigurationError, TableError), match=message):
+        plan_query(spark, options=options(given=given), table=table, checkpoint=str(tmp_path / "checkpoint"))
+
+
+@pytest.mark.parametrize(
+    ("folder", "lands"),
+    [
+        ("bronze/orders", True), ("bronze/any.topic/", True), ("special", True), ("own", True),
+        ("bronze/a/b", False), ("bronze", False), ("other", False),
+    ],
+)  # fmt: skip
+def test_a_folder_is_known_as_one_of_a_querys_tables(
+    spark: SparkSession, tmp_path: Path, folder: str, lands: bool
+) -> None:
+    settings = {"ingest.route": f"eu[.].*={tmp_path}/special", "ingest.topic.orders.table": f"{tmp_path}/own"}
+    assert lands_in(spark, settings, f"{tmp_path}/bronze/{{topic}}", f"{tmp_path}/{folder}") is lands
+
+
+def test_the_spark_lane_has_a_query_for_each_topic(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="goes by the direct lane alone: to land each topic by a query of its"):
+        plan_query(spark, options=options(), table="/lake/{topic}", checkpoint=str(tmp_path), lane="spark")
+
+
+def test_the_checkpoint_says_what_each_table_has(spark: SparkSession, tmp_path: Path) -> None:
+    lander = Lander(spark, tmp_path)
+    lander.run(maxOffsetsPerTrigger="4000")
+    newest = max((lander.checkpoint / "tables").glob("[0-9]*"), key=lambda file: int(file.name))
+    told = orjson.loads(newest.read_bytes())["tables"]
+    assert {key: batch for key, (batch, _) in told.items()} == {
+        lander.folder_of(topic).as_uri(): max(lander.batches(lander.folder_of(topic))) for topic in TOPICS
+    }
+
+
+# Tables that are parked
+
+PARK = {"ingest.onTableError": "park", "maxOffsetsPerTrigger": "6000"}
+
+
+def refuse(spark: SparkSession, folder: Path) -> str:
+    """A table that the direct lane cannot write to; its name in SQL."""
+    folder.mkdir(parents=True)
+    name = f"delta.`{folder}`"
+    spark.sql(f"CREATE TABLE {name} ({COLUMNS}) USING delta")
+    spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT whole CHECK (offset >= 0)")
+    return name
+
+
+@pytest.mark.parametrize("commit", ["spark", "deltalake"])
+def test_a_table_that_is_parked_is_caught_up_by_a_later_run(
+    spark: SparkSession, tmp_path: Path, commit: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lander = Lander(spark, tmp_path)
+    given = {**PARK, "ingest.commit": commit}
+    name = refuse(spark, lander.folder_of(LONG))
+    progress = lander.run(**given)
+    assert landed(lander.folder_of(LONG)).num_rows == 0
+    for topic in ODD.split(","):
+        assert landed(lander.folder_of(topic)).equals(everything(topic))
+    assert [each.observedMetrics["tiered_stream"]["held"] > 0 for each in progress[1:]] == [True] * (len(progress) - 1)
+    assert f"the table {lander.folder_of(LONG)} is parked, and lacks" in caplog.text
+    lander.run(**given)
+    assert landed(lander.folder_of(LONG)).num_rows == 0
+    spark.sql(f"ALTER TABLE {name} DROP CONSTRAINT whole")
+    lander.run(**given)
+    lander.run(**given)
+    assert landed(lander.folder_of(LONG)).equals(everything(LONG))
+    assert len(lander.batches(lander.folder_of(LONG))) == 1
+
+
+def test_a_folder_that_tasks_cannot_write_to_is_parked(spark: SparkSession, tmp_path: Path) -> None:
+    lander = Lander(spark, tmp_path)
+    lander.folder_of(LONG).parent.mkdir(parents=True)
+    lander.folder_of(LONG).write_text("no folder")
+    lander.run(**PARK)
+    for topic in ODD.split(","):
+        assert landed(lander.folder_of(topic)).equals(everything(topic))
+    lander.folder_of(LONG).unlink()
+    lander.run(**PARK)
+    assert landed(lander.folder_of(LONG)).equals(everything(LONG))
+
+
+def test_what_a_parked_table_lacks_and_is_gone_fails_the_start(spark: SparkSession, tmp_path: Path) -> None:
+    lander = Lander(spark, tmp_path)
+    name = refuse(spark, lander.folder_of(LONG))
+    lander.run(**PARK)
+    spark.sql(f"ALTER TABLE {name} DROP CONSTRAINT whole")
+    newest = max((lander.checkpoint / "tables").glob("[0-9]*"), key=lambda file: int(file.name))
+    told = orjson.loads(newest.read_bytes())
+    for held in told["parked"][lander.folder_of(LONG).as_uri()]["held"]:
+        held["offsets"][LONG][0][2] += 1_000_000
+    newest.write_bytes(orjson.dumps(told))
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+    with pytest.raises(DataLossError, match=rf"the parked table .* cannot be caught up: its rows \({LONG}-0 from .*"):
+        lander.run(**PARK)

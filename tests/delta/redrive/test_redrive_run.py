@@ -1,0 +1,216 @@
+"""Dead letters into their tables, once, whatever crashes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
+
+from tests.delta.set_aside import SetAside, of
+from tests.delta.test_typed_tables import Typed
+from tests.delta.typed_archive import typed_options, write_topic
+from tests.stack.rows import Record
+from tiered_stream.delta.commit.dead_letters import dead_letter_columns
+from tiered_stream.delta.redrive.dead_letter_marks import LetterMarks
+from tiered_stream.delta.redrive.redrive_run import Chosen, RedriveReport, redrive
+from tiered_stream.delta.redrive.redriven_table import RedrivenTable
+from tiered_stream.errors import TableError
+
+pytestmark = pytest.mark.slow
+
+EVERYTHING = Chosen()
+JSON = {"ingest.value.format": "json", "ingest.value.schema": "id BIGINT", "ingest.dayColumn": "day"}
+
+
+class _CrashError(Exception):
+    pass
+
+
+class Redriven(Typed):
+    """Ten letters of a topic are set aside by a constraint that is then dropped, and one that stays garbage."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        super().__init__(spark, folder)
+        records = [Record(None, b'{"id": %d}' % number) for number in range(20)]
+        write_topic(self.bucket, "orders", [[*records, Record(None, b"garbage")]])
+        columns = "key BINARY, id BIGINT, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
+        columns += ", timestampType INT, day DATE"
+        spark.sql(f"CREATE TABLE delta.`{self.table}` ({columns}) USING delta PARTITIONED BY (day)")
+        spark.sql(f"ALTER TABLE delta.`{self.table}` ADD CONSTRAINT small CHECK (id < 10)")
+        self.run(**JSON, **self.aside)
+        spark.sql(f"ALTER TABLE delta.`{self.table}` DROP CONSTRAINT small")
+
+    def redrive(
+        self, chosen: Chosen = EVERYTHING, *, dry_run: bool = False, pattern: str | None = None
+    ) -> RedriveReport:
+        settings = typed_options(self.bucket, "orders", {**JSON, **self.aside})
+        if pattern is not None:
+            del settings["subscribe"]
+            settings["subscribePattern"] = pattern
+        return redrive(self.spark, settings, str(self.table), chosen, dry_run=dry_run)
+
+    @property
+    def ids(self) -> list[int]:
+        return sorted(row.id for row in self.read().collect())
+
+    @property
+    def letters(self) -> list[int]:
+        return sorted(row.offset for row in self.read(self.dead).collect())
+
+
+def test_what_decodes_by_now_is_brought_in_once_and_the_rest_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    table = Redriven(spark, tmp_path)
+    assert (table.ids, table.letters) == (list(range(10)), list(range(10, 21)))
+    left = {("orders", "no JSON: Expecting value at character 0"): 1}
+
+    dry = table.redrive(dry_run=True)
+    assert (dry.mended, dry.left, table.letters) == ({str(table.table): 10}, left, list(range(10, 21)))
+    assert table.redrive(Chosen(topics=["others"])).left == {}
+    assert table.redrive(Chosen(to_ms=1_700_000_000_000)).mended == {}
+    report = table.redrive(Chosen(["orders"], 1_700_000_000_000, 1_700_000_000_001))
+    assert (report.mended, report.left) == ({str(table.table): 10}, left)
+    assert (table.ids, table.letters) == (list(range(20)), [20])
+    assert table.read().where("day IS NULL").isEmpty()
+
+    assert table.redrive().mended == {}
+    assert (table.ids, table.letters) == (list(range(20)), [20])
+
+
+@pytest.mark.parametrize("statement", ["append", "DELETE"])
+def test_a_crash_between_two_commits_repeats_nothing_and_loses_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    table = Redriven(spark, tmp_path)
+
+    def crash(*_: Any) -> None:
+        raise _CrashError
+
+    with monkeypatch.context() as patch, pytest.raises(_CrashError):
+        patch.setattr(*((RedrivenTable, "append") if statement == "append" else (LetterMarks, "delete")), crash)
+        table.redrive()
+    assert table.ids == list(range(10 if statement == "append" else 20))
+    assert table.letters == list(range(10, 21))
+
+    table.redrive()
+    assert (table.ids, table.letters) == (list(range(20)), [20])
+
+
+def test_letters_of_other_jobs_stay_where_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    table = Redriven(spark, tmp_path)
+    others = table.read(table.dead).where("offset = 10").withColumn("topic", sql.lit("others"))
+    others.unionAll(others.withColumn("redrive", sql.lit(1).cast("bigint"))).write.format("delta").mode("append").save(
+        str(table.dead)
+    )
+
+    assert table.redrive().mended == {str(table.table): 10}
+    assert (table.ids, table.letters) == (list(range(20)), [10, 10, 20])
+
+
+def test_a_topic_that_somebody_else_wrote_is_no_part_of_a_statement(spark: SparkSession, tmp_path: Path) -> None:
+    table = Redriven(spark, tmp_path)
+    foreign = table.read(table.dead).where("offset = 10").withColumn("topic", sql.lit("x' OR '1' = '1"))
+    foreign.write.format("delta").mode("append").save(str(table.dead))
+
+    assert table.redrive(pattern=".*").mended == {str(table.table): 11}
+    assert (table.ids, table.letters) == (sorted([*range(20), 10]), [20])
+
+
+def test_a_job_takes_no_letters_of_a_topic_whose_name_contains_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    aside = SetAside(spark, tmp_path)
+    own, other = Path(aside.table()).as_uri(), Path(aside.table("other")).as_uri()
+    good = {0: b'{"id": 0}'}
+    aside.write(good, "orders", target=own)
+    aside.write({1: b'{"id": 1}'}, "orders", target=other)
+    for offset, target in enumerate((None, other, own)):
+        aside.write({offset: good[0]}, "old-orders-eu", target=target)
+    pattern = {"subscribePattern": "orders"}
+
+    report = aside.redrive(pattern)
+    # As Spark's source does, the job reads each topic in whose name the pattern is found.
+    assert aside.rows() == of("old-orders-eu", 2) + of("orders", 0)
+    assert aside.letters == of("old-orders-eu", 0, 1) + of("orders", 1)
+    assert [(topic, count) for (topic, _), count in report.left.items()] == [("old-orders-eu", 1)]
+
+    assert aside.redrive(pattern, Chosen(topics=["old-orders-eu"])).mended == {aside.table(): 1}
+    assert aside.letters == of("old-orders-eu", 1) + of("orders", 1)
+    aside.redrive({"subscribePattern": ".*"}, table="other")
+    assert (aside.rows("other"), aside.letters) == (of("old-orders-eu", 1) + of("orders", 1), [])
+
+
+def test_letters_of_a_batch_that_is_not_finished_are_pending(spark: SparkSession, tmp_path: Path) -> None:
+    aside = SetAside(spark, tmp_path)
+    aside.make_table()
+    own = Path(aside.table()).as_uri()
+    committed = aside.read(aside.table()).write.format("delta").mode("append")
+    committed.option("txnAppId", "a").option("txnVersion", 3).save(aside.table())
+    for offset, (query, batch) in enumerate([("a", 2), ("a", 3), ("a", 4), ("b", 0), (None, None)]):
+        aside.write({offset: b'{"id": 1}'}, target=own, query=query, batch=batch)
+    aside.write({2: b'{"id": 1}'}, target=own)
+
+    assert aside.redrive(dry_run=True).mended == {aside.table(): 4}
+    report = aside.redrive()
+    assert (report.mended, report.pending, report.left) == ({aside.table(): 4}, {"orders": 2}, {})
+    assert json.loads(report.to_json())["pending"] == {"orders": 2}
+    assert (aside.rows(), aside.letters) == (of("orders", 0, 1, 2, 4), of("orders", 2, 3))
+
+    forgets = "delta.setTransactionRetentionDuration = 'interval 1 day'"
+    spark.sql(f"ALTER TABLE delta.`{aside.table()}` SET TBLPROPERTIES ({forgets})")
+    report = aside.redrive()
+    assert (report.mended, report.pending) == ({aside.table(): 1}, {"orders": 1})
+
+
+def test_a_table_that_cannot_be_written_keeps_no_letters_of_other_topics_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    aside = SetAside(spark, tmp_path)
+    spark.sql(
+        f"CREATE TABLE delta.`{aside.table('a')}` (id BIGINT, name STRING, topic STRING, offset BIGINT) USING delta"
+    )
+    spark.sql(f"ALTER TABLE delta.`{aside.table('a')}` ADD CONSTRAINT odd CHECK (id % 2 = 1)")
+    for topic in ("a", "b", "not a topic"):
+        aside.write({0: b'{"id": 0}', 1: b"garbage"}, topic)
+
+    with pytest.raises(TableError, match="a cannot be appended to by Spark"):
+        aside.redrive({"subscribePattern": ".*"}, table="{topic}")
+    assert (aside.rows("a"), aside.rows("b")) == ([], of("b", 0))
+    assert aside.letters == of("a", 0, 1) + of("b", 1) + of("not a topic", 0, 1)
+
+    spark.sql(f"ALTER TABLE delta.`{aside.table('a')}` DROP CONSTRAINT odd")
+    report = aside.redrive({"subscribePattern": ".*"}, table="{topic}")
+    assert (aside.rows("a"), aside.marks) == (of("a", 0), set())
+    assert {topic: count for (topic, _), count in report.left.items()} == {"a": 1, "b": 1, "not a topic": 2}
+
+
+@pytest.mark.parametrize("appended", [True, False])
+def test_a_redrive_of_an_earlier_version_that_crashed_is_brought_to_its_end(
+    spark: SparkSession, tmp_path: Path, *, appended: bool
+) -> None:
+    """Its table for dead letters lacks three columns, and its mark is a version of that table."""
+    aside = SetAside(spark, tmp_path, StructType(dead_letter_columns().fields[:-3]))
+    aside.make_table()
+    aside.write({0: b'{"id": 0}'}, redrive=7)
+    aside.write({1: b'{"id": 1}'})
+    rows = spark.sql("SELECT 0L AS id, 'x' AS name, 'orders' AS topic, 0L AS offset").write.format("delta")
+    table_id = spark.sql(f"DESCRIBE DETAIL delta.`{aside.dead}`").first()["id"]
+    if appended:
+        committed = rows.mode("append").option("txnAppId", f"tiered-stream redrive {table_id} orders")
+        committed.option("txnVersion", 7).save(aside.table())
+
+    assert aside.redrive().mended == {aside.table(): 1 if appended else 2}
+    assert (aside.rows(), aside.letters) == (of("orders", 0, 1), [])
+
+
+def test_a_table_that_is_not_there_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    settings = {
+        **JSON,
+        "subscribe": "orders",
+        "ingest.onDecodeError": "deadLetter",
+        "ingest.deadLetterTable": str(tmp_path / "no"),
+    }
+    with pytest.raises(TableError, match="for dead letters is not there"):
+        redrive(spark, settings, str(tmp_path / "table"), EVERYTHING)

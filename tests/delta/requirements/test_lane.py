@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from tiered_stream.delta.requirements.lane import (
+    TableDescription,
+    check_fit,
+    left_out,
+    table_rules,
+    table_schema,
+    why_not_direct,
+)
+from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.nested_rules import TextLimit
+from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
+
+WRITTEN = table_schema(True, None)
+FIELDS: list[dict[str, Any]] = orjson.loads(table_schema(True, None).json())["fields"]
+DAY = {"name": "day", "type": "date", "nullable": True, "metadata": {}}
+
+
+def described(
+    *more: dict[str, Any], changed: dict[str, dict[str, Any]] | None = None, left_out: str = "", **others: Any
+) -> TableDescription:
+    """The table of a landing with headers, altered."""
+    fields = [field | (changed or {}).get(field["name"], {}) for field in FIELDS if field["name"] != left_out]
+    return TableDescription((*fields, *more), **others)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        described(),
+        described({"name": "note", "type": "string", "nullable": True, "metadata": {}}),
+        described(writer_features=frozenset(("appendOnly", "deletionVectors", "changeDataFeed", "invariants"))),
+        described(configuration={"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}),
+        described(configuration={"delta.columnMapping.mode": "none"}, writer_features=frozenset(("columnMapping",))),
+        described(configuration={"delta.constraints.positive": "offset >= 0"}),
+        described(changed={"offset": {"nullable": False}}),
+    ],
+)
+def test_a_table_that_asks_nothing_special_takes_the_direct_lane(found: TableDescription) -> None:
+    assert why_not_direct(found, None, WRITTEN) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (
+            described(configuration={"delta.constraints.short": "length(topic) < 9"}),
+            "the table has the constraint short, which only Spark checks ('length' is no column that is written)",
+        ),
+        (described(configuration={"delta.columnMapping.mode": "name"}), "the table has column mapping"),
+        (
+            described(
+                {"name": "note", "type": "string", "nullable": True, "metadata": {}},
+                configuration={"delta.constraints.noted": "note = 'x'"},
+            ),
+            "the table has the constraint noted, which only Spark checks ('note' is no column that is written)",
+        ),
+        (described(changed={"offset": {"metadata": {"delta.invariants": "{}"}}}), "the column offset has an invariant"),
+        (
+            described(DAY | {"metadata": {"delta.generationExpression": "CAST(timestamp AS DATE)"}}),
+            "the column day has a generation expression",
+        ),
+        (
+            described({"name": "id", "type": "long", "nullable": True, "metadata": {"delta.identity.start": 1}}),
+            "the column id has identity values",
+        ),
+        (
+            described({"name": "n", "type": "long", "nullable": True, "metadata": {"CURRENT_DEFAULT": "3"}}),
+            "the column n has a default",
+        ),
+        (
+            described(writer_features=frozenset(("rowTracking", "domainMetadata", "appendOnly"))),
+            "the table has the feature rowTracking",
+        ),
+        (described(writer_features=frozenset(("inCommitTimestamp",))), "the table has the feature inCommitTimestamp"),
+        (described(writer_features=frozenset(("of tomorrow",))), "the table has the feature of tomorrow"),
+        (described(partition_columns=("topic",)), "the table is partitioned by topic"),
+    ],
+)
+def test_what_the_direct_lane_cannot_honour_is_named_in_one_line(found: TableDescription, reason: str) -> None:
+    assert why_not_direct(found, None, WRITTEN) == reason
+    check_fit("lake.orders", found, table_schema(True, None), None)  # the Spark lane takes them all
+
+
+def test_a_day_partition_takes_the_direct_lane() -> None:
+    found = described(DAY, partition_columns=("day",))
+    check_fit("lake.orders", found, table_schema(True, "day"), "day")
+    assert why_not_direct(found, "day", table_schema(True, "day")) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "day_column", "message"),
+    [
+        (described(left_out="headers"), None, "lake.orders has no column headers: add it"),
+        (described(changed={"value": {"type": "string"}}), None, "has value as string, but it is binary"),
+        (described(), "day", "lake.orders has no column day"),
+        (described(DAY), "day", "ingest.dayColumn is day, but the table lake.orders is not partitioned"),
+        (described(DAY, partition_columns=("day",)), None, "where that is to be their day, set ingest.dayColumn=day"),
+        (described(DAY | {"nullable": False}), None, "has a column day NOT NULL, which records do not have"),
+        (
+            described(DAY | {"type": {"type": "struct", "fields": [DAY | {"nullable": False}]}}),
+            None,
+            "has a column day with a field NOT NULL, which records do not have",
+        ),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(found: TableDescription, day_column: str | None, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        check_fit("lake.orders", found, table_schema(True, day_column), day_column)
+
+
+def test_a_table_that_changes_its_rules_meanwhile_does_not_fit_its_rows() -> None:
+    found = described(
+        changed={"offset": {"nullable": False}}, configuration={"delta.constraints.positive": "offset >= 0"}
+    )
+    rules = table_rules(found)
+    assert rules == TableRules(("offset",), (("positive", "offset >= 0"),))
+    assert why_not_direct(found, None, WRITTEN, rules) is None
+    unchecked = "the table has the constraint positive, by which rows were not checked"
+    assert why_not_direct(found, None, WRITTEN, NO_RULES) == unchecked
+    unchecked = "the column offset is NOT NULL, which was not checked"
+    assert why_not_direct(found, None, WRITTEN, TableRules(checks=rules.checks)) == unchecked
+    nested = replace(rules, nested_not_null=(("headers", "element"),), text_limits=(TextLimit(("topic",), 3, True),))
+    columns = {
+        "offset": {"nullable": False}, "topic": {"metadata": {DECLARED_TYPE: "char(3)"}},
+        "headers": {"type": {**FIELDS[-1]["type"], "containsNull": False}},
+    }  # fmt: skip
+    more = replace(described(changed=columns), configuration=found.configuration)
+    assert table_rules(more) == nested and why_not_direct(more, None, WRITTEN, nested) is None
+    assert why_not_direct(more, None, WRITTEN, rules) == "headers.element is NOT NULL, which was not checked"
+    unchecked = "topic is CHAR(3), by which texts were not checked"
+    assert why_not_direct(more, None, WRITTEN, replace(nested, text_limits=())) == unchecked
+    changed = "its constraints, or the columns that are NOT NULL, are others than when the query started"
+    assert why_not_direct(described(), None, WRITTEN, rules) == changed
+
+
+def test_a_day_that_may_not_be_null_is_left_to_spark() -> None:
+    found = described(DAY | {"nullable": False}, partition_columns=("day",))
+    assert why_not_direct(found, "day", table_schema(True, "day")) == "the column day is NOT NULL"
+    found = described(DAY, partition_columns=("day",), configuration={"delta.constraints.c": "day IS NOT NULL"})
+    assert "which only Spark checks" in str(why_not_direct(found, "day", table_schema(True, "day")))
+
+
+def test_names_that_differ_by_case_only_are_one_name_for_the_spark_lane() -> None:
+    found = described(changed={"value": {"name": "Value"}, "headers": {"name": "HEADERS"}})
+    check_fit("lake.orders", found, WRITTEN, None)
+    assert why_not_direct(found, None, WRITTEN) == "its column Value is called value in what is written"
+    assert left_out(found, WRITTEN) == ()
+    found = described(DAY | {"name": "Day"}, partition_columns=("Day",))
+    check_fit("lake.orders", found, table_schema(True, "day"), "day")
+    assert why_not_direct(found, "day", table_schema(True, "day")) == "the table is partitioned by Day"
+
+
+def test_a_length_of_what_is_no_text_is_left_to_spark() -> None:
+    found = described(changed={"value": {"type": "string", "metadata": {DECLARED_TYPE: "varchar(3)"}}})
+    assert why_not_direct(found, None, WRITTEN) == "value is VARCHAR(3), but what is written is binary"

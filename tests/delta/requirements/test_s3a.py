@@ -1,0 +1,228 @@
+"""What Hadoop's `fs.s3a.*` settings come to, and what `ingest.storage.*` on top of them does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+import pytest
+
+from tiered_stream.delta.requirements.s3a import (
+    Credentials,
+    NoCredentialsError,
+    NotForTasksError,
+    S3aSettings,
+    find_storage,
+)
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage, as_options, table_files
+from tiered_stream.errors import ConfigurationError, TableAccessError
+
+KEYS = {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "secret"}
+PROVIDER = "fs.s3a.aws.credentials.provider"
+HADOOP, V1, V2 = "org.apache.hadoop.fs.s3a", "com.amazonaws.auth", "software.amazon.awssdk.auth.credentials"
+SIMPLE, TEMPORARY = f"{HADOOP}.SimpleAWSCredentialsProvider", f"{HADOOP}.TemporaryAWSCredentialsProvider"
+MACHINE = f"{HADOOP}.auth.IAMInstanceCredentialsProvider"
+ENVIRONMENT = {"AWS_ACCESS_KEY_ID": "env-id", "AWS_SECRET_ACCESS_KEY": "env-secret", "AWS_SESSION_TOKEN": "env-token"}
+STATIC = Credentials("id", "secret")
+CHAIN = Credentials()
+
+
+def s3a(
+    given: Mapping[str, str],
+    *,
+    files: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    has_connector: bool = True,
+) -> S3aSettings:
+    """The settings of the bucket `lake`; `files` are Hadoop's credential files."""
+    passwords = {**given, **(files or {})}
+    names = [name.removeprefix("fs.s3a.") for name in given]
+    return S3aSettings("lake", given.get, passwords.get, (environment or {}).get, has_connector, names)
+
+
+@pytest.mark.parametrize(
+    ("given", "endpoint", "region"),
+    [
+        ({}, None, None),
+        ({"fs.s3a.endpoint": ""}, None, None),
+        ({"fs.s3a.endpoint": "s3.amazonaws.com"}, None, None),
+        ({"fs.s3a.endpoint": "s3.amazonaws.com", "fs.s3a.endpoint.region": "eu-west-1"}, None, "eu-west-1"),
+        ({"fs.s3a.endpoint": "https://s3.eu-central-1.amazonaws.com"}, None, "eu-central-1"),
+        ({"fs.s3a.endpoint": "s3-eu-west-1.amazonaws.com"}, None, "eu-west-1"),
+        ({"fs.s3a.endpoint": "s3.cn-north-1.amazonaws.com.cn"}, None, "cn-north-1"),
+        (
+            {"fs.s3a.endpoint": "https://bucket.vpce-1-2.s3.us-east-1.vpce.amazonaws.com"},
+            "https://bucket.vpce-1-2.s3.us-east-1.vpce.amazonaws.com",
+            "us-east-1",
+        ),
+        ({"fs.s3a.endpoint": "lake:9000"}, "https://lake:9000", "us-east-2"),
+        ({"fs.s3a.endpoint": "lake:9000", "fs.s3a.connection.ssl.enabled": "false"}, "http://lake:9000", "us-east-2"),
+        ({"fs.s3a.endpoint": "http://lake:9000/", "fs.s3a.endpoint.region": "r1"}, "http://lake:9000", "r1"),
+        ({"fs.s3a.endpoint": "http://all", "fs.s3a.bucket.lake.endpoint": "http://one"}, "http://one", "us-east-2"),
+        ({"fs.s3a.endpoint": "http://all", "fs.s3a.bucket.other.endpoint": "http://one"}, "http://all", "us-east-2"),
+        ({"fs.s3a.endpoint.region": "sdk"}, None, None),
+    ],
+)
+def test_endpoint_and_region_are_those_that_s3a_takes(
+    given: Mapping[str, str], endpoint: str | None, region: str | None
+) -> None:
+    assert (s3a(given).endpoint_url(), s3a(given).region()) == (endpoint, region)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, CHAIN),
+        (KEYS, STATIC),
+        ({**KEYS, "fs.s3a.session.token": "token"}, Credentials("id", "secret", "token")),
+        ({**KEYS, "fs.s3a.session.token": "token", PROVIDER: SIMPLE}, STATIC),
+        ({**KEYS, "fs.s3a.bucket.lake.access.key": "own"}, Credentials("own", "secret")),
+        ({**KEYS, PROVIDER: f"\n  {TEMPORARY},\n  {SIMPLE}\n"}, STATIC),
+        ({**KEYS, PROVIDER: f"{HADOOP}.AnonymousAWSCredentialsProvider"}, Credentials(anonymous=True)),
+        ({**KEYS, PROVIDER: f"{V1}.AnonymousAWSCredentials,{SIMPLE}"}, Credentials(anonymous=True)),
+        ({**KEYS, PROVIDER: f"{V1}.InstanceProfileCredentialsProvider"}, CHAIN),
+        ({**KEYS, PROVIDER: f"{V2}.DefaultCredentialsProvider"}, CHAIN),
+        ({**KEYS, PROVIDER: f"{HADOOP}.auth.ProfileAWSCredentialsProvider"}, CHAIN),
+        ({**KEYS, PROVIDER: f"{V2}.WebIdentityTokenFileCredentialsProvider"}, CHAIN),
+        ({**KEYS, PROVIDER: "my.Keys", f"{PROVIDER}.mapping": f"a.B={MACHINE}, my.Keys={SIMPLE}"}, STATIC),
+        ({**KEYS, PROVIDER: f"{SIMPLE},my.Unknown"}, STATIC),
+    ],
+)
+def test_credentials_are_those_of_the_first_provider_that_has_any(given: Mapping[str, str], found: Credentials) -> None:
+    assert s3a(given).credentials() == found
+
+
+@pytest.mark.parametrize(
+    "provider", [f"{V1}.EnvironmentVariableCredentialsProvider", f"{V2}.EnvironmentVariableCredentialsProvider"]
+)
+def test_the_environment_is_that_of_the_drivers_jvm(provider: str) -> None:
+    found = s3a({PROVIDER: f"{TEMPORARY},{provider}"}, environment=ENVIRONMENT).credentials()
+    assert found == Credentials("env-id", "env-secret", "env-token")
+    assert s3a({}, environment=ENVIRONMENT).credentials() == found
+
+
+def test_keys_may_be_in_credential_files() -> None:
+    files = {"fs.s3a.access.key": "id", "fs.s3a.secret.key": "all", "fs.s3a.bucket.lake.secret.key": "secret"}
+    assert s3a({}, files=files).credentials() == STATIC
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({PROVIDER: "my.Unknown"}, "my.Unknown is known to Spark alone"),
+        ({PROVIDER: f"{HADOOP}.auth.AssumedRoleCredentialProvider"}, "AssumedRoleCredentialProvider is known to Spark"),
+        (
+            {PROVIDER: f"{HADOOP}.auth.ProfileAWSCredentialsProvider", "fs.s3a.auth.profile.name": "p"},
+            "has a profile of its own",
+        ),
+        ({PROVIDER: MACHINE}, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment"),
+        ({**KEYS, "fs.s3a.encryption.algorithm": "SSE-KMS"}, "fs.s3a.encryption.algorithm is SSE-KMS"),
+        ({**KEYS, "fs.s3a.server-side-encryption-algorithm": "SSE-C"}, "fs.s3a.encryption.algorithm is SSE-C"),
+        ({**KEYS, "fs.s3a.bucket.lake.proxy.host": "proxy"}, "fs.s3a.proxy.host is set"),
+        ({**KEYS, "fs.s3a.bucket.lake.acl.default": "private"}, "fs.s3a.acl.default is private"),
+        ({**KEYS, "fs.s3a.create.storage.class": "new"}, "fs.s3a.create.storage.class is new"),
+        ({**KEYS, "fs.s3a.object.content.encoding": "gzip"}, "fs.s3a.object.content.encoding is set"),
+        ({**KEYS, "fs.s3a.client.s3.custom.headers": "x=y"}, "fs.s3a.client.s3.custom.headers is set"),
+        ({**KEYS, "fs.s3a.create.header.x-amz-tag": "y"}, "fs.s3a.create.header.x-amz-tag is set"),
+        ({**KEYS, "fs.s3a.create.checksum.algorithm": "SHA256"}, "fs.s3a.create.checksum.algorithm is set"),
+        ({**KEYS, "fs.s3a.s3.client.factory.impl": "my.Factory"}, "fs.s3a.s3.client.factory.impl is set"),
+        ({**KEYS, "fs.s3a.impl": "my.FileSystem"}, "fs.s3a.impl is set"),
+        ({**KEYS, "fs.s3a.bucket.lake.object.tagging": "a=b"}, "object.tagging is set, which is not known here"),
+    ],
+)
+def test_what_tasks_cannot_do_is_said(given: Mapping[str, str], reason: str) -> None:
+    storage, why_not = find_storage({}, s3a({"fs.s3a.endpoint": "http://lake", **given}, environment=ENVIRONMENT))
+    assert why_not is not None and reason in why_not
+    assert storage.access_key_id is None
+
+
+def test_settings_that_ask_for_nothing_are_no_hindrance() -> None:
+    given = {
+        "fs.s3a.proxy.host": "", "fs.s3a.requester.pays.enabled": "False", "fs.s3a.create.checksum.algorithm": "crc32c",
+        "fs.s3a.bucket.other.requester.pays.enabled": "true", "fs.s3a.retry.limit": "3", "fs.s3a.of.a.new.reader": "x",
+        "fs.s3a.impl": f"{HADOOP}.S3AFileSystem",
+    }  # fmt: skip
+    s3a(given).check_followed()
+    with pytest.raises(NotForTasksError, match="requester.pays"):
+        s3a({"fs.s3a.requester.pays.enabled": "true"}).check_followed()
+
+
+def test_acl_storage_class_and_encryption_go_with_the_tasks_uploads_as_s3_calls_them() -> None:
+    given = {
+        "fs.s3a.acl.default": "Private", "fs.s3a.bucket.lake.acl.default": "BucketOwnerFullControl",
+        "fs.s3a.create.storage.class": "standard_ia", "fs.s3a.encryption.algorithm": "SSE-S3",
+    }  # fmt: skip
+    storage, why_not = find_storage({}, s3a({**LAKE, **given}))
+    assert why_not is None
+    assert (storage.acl, storage.storage_class, storage.encryption) == (
+        "bucket-owner-full-control", "STANDARD_IA", "AES256",
+    )  # fmt: skip
+    files = TableFiles("s3://lake/table", storage)
+    again = table_files(as_options({}, files))
+    assert again.storage == storage, "what the tasks are told"
+
+
+def test_a_session_without_credentials_is_refused() -> None:
+    session = s3a({"fs.s3a.access.key": "id", PROVIDER: f"{TEMPORARY},{SIMPLE}"})
+    with pytest.raises(NoCredentialsError, match="no credentials for the bucket lake: "):
+        session.credentials()
+    with pytest.raises(ConfigurationError, match="set fs.s3a.access.key and fs.s3a.secret.key"):
+        find_storage({"ingest.storage.s3.region": "r"}, session)
+
+
+LAKE = {
+    "fs.s3a.endpoint": "http://lake:9000",
+    "fs.s3a.endpoint.region": "r1",
+    "fs.s3a.path.style.access": "true",
+    **KEYS,
+}
+OWN = "ingest.storage."
+
+
+def test_the_table_is_where_the_session_says() -> None:
+    segments = {"remote.storage.s3.endpoint.url": "http://tier", "remote.storage.aws.access.key.id": "other"}
+    expected = TableStorage("http://lake:9000", "r1", True, "id", "secret")
+    assert find_storage(segments, s3a(LAKE)) == (expected, None)
+
+
+def test_what_is_given_for_the_table_goes_before_the_session() -> None:
+    keys = {f"{OWN}aws.access.key.id": "own", f"{OWN}aws.secret.access.key": "own secret"}
+    given = {f"{OWN}s3.endpoint.url": "http://LAKE:9000", f"{OWN}s3.region": "r2", **keys}
+    expected = TableStorage("http://LAKE:9000", "r2", True, "own", "own secret")
+    assert find_storage(given, s3a({**LAKE, "fs.s3a.session.token": "token"})) == (expected, None)
+    # It is the way out for credentials that tasks cannot get by themselves.
+    assert find_storage(keys, s3a({**LAKE, PROVIDER: "my.Unknown"}))[1] is None
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://tier:9000", "https://lake:9000", "http://lake", "https://s3.amazonaws.com"]
+)
+def test_two_stores_for_one_table_are_refused(endpoint: str) -> None:
+    settings = {f"{OWN}s3.endpoint.url": endpoint}
+    if endpoint.startswith("https://lake"):
+        assert find_storage(settings, s3a(LAKE))[1] is None  # the same port: one of the two just fails
+        return
+    with pytest.raises(ConfigurationError, match="Spark's session reaches the bucket lake at http://lake:9000: set "):
+        find_storage(settings, s3a(LAKE))
+
+
+def test_a_session_that_reaches_no_bucket_at_all_contradicts_nobody() -> None:
+    settings = {f"{OWN}s3.endpoint.url": "http://tier:9000"}
+    assert find_storage(settings, s3a({}, has_connector=False)) == (TableStorage("http://tier:9000"), None)
+    with pytest.raises(ConfigurationError, match="reaches the bucket lake at AWS"):
+        find_storage(settings, s3a({}))
+
+
+def test_without_any_setting_both_lanes_go_to_aws_and_the_region_is_the_buckets() -> None:
+    assert find_storage({}, s3a({}), region_of={"lake": "eu-north-1"}.__getitem__) == (
+        TableStorage(s3_region="eu-north-1"),
+        None,
+    )
+
+
+def test_a_bucket_that_aws_does_not_know_is_said() -> None:
+    def unknown(bucket: str) -> NoReturn:
+        raise OSError(f"Bucket '{bucket}' not found")
+
+    with pytest.raises(TableAccessError, match="region of the bucket lake cannot be found: Bucket 'lake' not found"):
+        find_storage({}, s3a({}), region_of=unknown)

@@ -1,0 +1,207 @@
+"""The list of all that a table, its columns and the session may ask of a writer: each entry, and what is in none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta.requirements.test_lane import FIELDS, WRITTEN, described
+from tiered_stream.delta.commit.committer import Committer
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit, table_rules, table_schema, why_not_direct
+from tiered_stream.delta.requirements.requirement import Handling, Kind, Requirement
+from tiered_stream.delta.requirements.session_requirements import settings_in_list
+from tiered_stream.delta.requirements.table_requirements import CONSTRAINT_PREFIX
+from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.requirements.writer_requirements import (
+    WRITER_REQUIREMENTS,
+    asked_by_session,
+    find_requirement,
+    render_writer_requirements,
+)
+from tiered_stream.errors import ConfigurationError
+
+DAY = {"name": "day", "type": "date", "nullable": False, "metadata": {}}
+
+
+def column(kind: Any, metadata: dict[str, Any] | None = None, name: str = "c") -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata or {}}
+
+
+def struct(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields)}
+
+
+def listed(element: Any, *, contains_null: bool = True) -> dict[str, Any]:
+    return {"type": "array", "elementType": element, "containsNull": contains_null}
+
+
+HEADER = FIELDS[-1]["type"]["elementType"]
+
+
+def of_schema(name: str) -> tuple[TableDescription, str | None]:
+    """A table that asks for what the entry of the schema says, and the day's column."""
+    headers = listed(struct(*(field | {"nullable": False} for field in HEADER["fields"])), contains_null=False)
+    match name:
+        case "NOT NULL of a column":
+            return described(changed={"value": {"nullable": False}}), None
+        case "NOT NULL of a field in structs":
+            # Nothing that is written has structs: one in a list stands for them.
+            return described(changed={"headers": {"type": headers}}), None
+        case "elements of lists and values of maps that may not be null, NOT NULL within them":
+            return described(changed={"headers": {"type": headers}}), None
+        case "NOT NULL of the day's column":
+            return described(DAY, partition_columns=("day",)), "day"
+        case "columns whose names differ from what is written by case only":
+            return described(changed={"value": {"name": "Value"}}), None
+        case "partition columns other than the day":
+            return described(partition_columns=("topic",)), None
+    raise AssertionError(f"say here what asks for {name}")
+
+
+def asking(entry: Requirement) -> tuple[TableDescription, str | None]:
+    """A table that asks for what the entry says, as deep within its columns as may be, and the day's column."""
+    name = f"{entry.name[:-1]}x" if entry.name.endswith("*") else entry.name
+    if entry.kind is Kind.SCHEMA:
+        return of_schema(name)
+    if entry.kind is Kind.FEATURE:
+        return described(writer_features=frozenset([name])), None
+    if entry.kind is Kind.PROPERTY:
+        value = "offset > 0" if name.startswith(CONSTRAINT_PREFIX) else "true"
+        return described(configuration={name: value}), None
+    if entry.kind is Kind.METADATA:
+        field = column("string", {name: "varchar(3)"}, "f")
+        return described(column(struct(column(listed(struct(field)), name="l")))), None
+    kind = "decimal(10,2)" if entry.name == "decimal*" else name
+    return described(column({"type": "map", "keyType": "string", "valueType": kind, "valueContainsNull": True})), None
+
+
+@pytest.mark.parametrize(
+    "entry", [each for each in WRITER_REQUIREMENTS if each.kind is not Kind.SESSION], ids=lambda each: each.name
+)
+def test_the_direct_lane_does_what_the_list_says(entry: Requirement) -> None:
+    found, day = asking(entry)
+    written = table_schema(True, day)
+    why_not = why_not_direct(found, day, written)
+    by_deltalake, by_spark = (Committer(by, "").why_not_direct(found) for by in ("deltalake", "spark"))
+    assert by_spark is None
+    match entry.handling:
+        case Handling.HONOURED | Handling.NOTHING:
+            assert why_not is by_deltalake is None
+        case Handling.BY_SPARK:
+            assert why_not is None
+            assert by_deltalake == f"the table has {entry.name}, which ingest.commit=spark alone honours"
+        case Handling.SPARK_LANE:
+            assert why_not
+        case Handling.REFUSED:
+            with pytest.raises(ConfigurationError):
+                check_fit("lake.orders", found, written, day)
+    is_checked = entry.handling is Handling.HONOURED and (
+        entry.kind is Kind.SCHEMA or entry.name in (DECLARED_TYPE, f"{CONSTRAINT_PREFIX}*")
+    )
+    assert bool(table_rules(found)) is (is_checked or day is not None), "rows are checked by what is honoured so"
+
+
+@pytest.mark.parametrize(
+    "entry", [each for each in WRITER_REQUIREMENTS if each.kind is Kind.SESSION], ids=lambda each: each.name
+)
+def test_a_sessions_setting_is_asked_for_unless_the_list_says_that_it_asks_for_nothing(entry: Requirement) -> None:
+    name = f"{entry.name[:-1]}x" if entry.name.endswith("*") else entry.name
+    quiet = entry.handling in (Handling.HONOURED, Handling.NOTHING)
+    assert [each.requirement for each in asked_by_session({name: "some value"})] == ([] if quiet else [entry])
+    assert not list(asked_by_session(dict.fromkeys([name], "false")))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (
+            described(configuration={"delta.ofTomorrow": "no"}),
+            "the table has the property delta.ofTomorrow, which is not known here",
+        ),
+        (
+            described(configuration={"DELTA.ofTomorrow": ""}),
+            "the table has the property DELTA.ofTomorrow, which is not known here",
+        ),
+        (described(writer_features=frozenset(["ofTomorrow", "appendOnly"])), "the table has the feature ofTomorrow"),
+        (described(configuration={"delta.feature.ofTomorrow": "supported"}), "the table has the feature ofTomorrow"),
+        (
+            described(column(struct(column("string", {"delta.ofTomorrow": 1}, "f")))),
+            "the column c.f has the metadata delta.ofTomorrow, which is not known here",
+        ),
+        (
+            described(column(listed("string"), {"__OF_TOMORROW": 1})),
+            "the column c has the metadata __OF_TOMORROW, which is not known here",
+        ),
+        (
+            described(column("string", {"OF_TOMORROW": 1})),
+            "the column c has the metadata OF_TOMORROW, which is not known here",
+        ),
+        (
+            described(column(listed("of tomorrow"))),
+            "the column c.element has the type of tomorrow, which is not known here",
+        ),
+        (described(column(struct(column("void", name="f")))), "the column c.f is void"),
+        (
+            described(column("string", {DECLARED_TYPE: "of tomorrow<varchar(3)>"})),
+            "the column c has VARCHAR or CHAR in it, which cannot be read: 'of tomorrow<varchar(3)>' is not the type "
+            "of the column, from character 11 on",
+        ),
+    ],
+)  # fmt: skip
+def test_what_nobody_knows_leads_to_the_spark_lane(found: TableDescription, reason: str) -> None:
+    assert why_not_direct(found, None, WRITTEN) == reason
+
+
+def test_properties_and_notes_of_users_ask_for_nothing() -> None:
+    found = described(
+        column("string", {"comment": "a", "owner": "b", "ml_attr": {}}), configuration={"owner": "x", "myDelta.x": "y"}
+    )
+    assert why_not_direct(found, None, WRITTEN) is None
+
+
+def test_a_property_asks_for_nothing_where_it_is_off() -> None:
+    off = {
+        "delta.enableRowTracking": "False", "delta.columnMapping.mode": "NONE", "delta.checkpointPolicy": "classic",
+        "delta.compatibility.symlinkFormatManifest.enabled": "false", "delta.autoOptimize.autoCompact": "",
+    }  # fmt: skip
+    assert why_not_direct(described(configuration=off), None, WRITTEN) is None
+    assert Committer("deltalake", "").why_not_direct(described(configuration=off)) is None
+
+
+def test_no_entry_is_in_the_list_twice_and_each_is_in_the_docs_table() -> None:
+    keys = [(each.kind, each.name.lower()) for each in WRITER_REQUIREMENTS]
+    assert len(set(keys)) == len(keys)
+    table = render_writer_requirements()
+    assert all(each.name in table for each in WRITER_REQUIREMENTS)
+
+
+def test_the_list_has_every_feature_and_property_that_delta_spark_knows(spark: SparkSession) -> None:
+    delta: Any = spark._jvm.org.apache.spark.sql.delta  # type: ignore[union-attr]
+    features = getattr(delta, "TableFeature$")
+    known = getattr(features, "MODULE$").allSupportedFeaturesMap().values()
+    of_features = [str(each.name()) for each in scala_items(known)]
+    configs = getattr(getattr(delta, "DeltaConfigs$"), "MODULE$").entries().values()  # a Java map
+    of_configs = [str(each.key()) for each in configs]
+    assert len(of_features) > 20 and len(of_configs) > 40
+    assert [name for name in of_features if find_requirement(Kind.FEATURE, name) is None] == []
+    assert [name for name in of_configs if find_requirement(Kind.PROPERTY, name) is None] == []
+
+
+def scala_items(collection: Any) -> list[Any]:
+    items, iterator = [], collection.iterator()
+    while iterator.hasNext():
+        items.append(iterator.next())
+    return items
+
+
+def test_the_sessions_settings_in_the_list_are_those_that_are_set(spark: SparkSession) -> None:
+    name = "spark.databricks.delta.autoCompact.enabled"
+    assert name not in settings_in_list(spark)
+    spark.conf.set(name, "true")
+    try:
+        assert settings_in_list(spark)[name] == "true"
+        assert [each.reason for each in asked_by_session(settings_in_list(spark))] == [f"the session has {name}"]
+    finally:
+        spark.conf.unset(name)

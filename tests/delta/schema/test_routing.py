@@ -1,0 +1,102 @@
+"""Which table a topic's rows go to, and how tasks know it."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from tests.formats.scripted_registry import ScriptedRegistry
+from tiered_stream.delta.commit.known_rules import KnownRules
+from tiered_stream.delta.landing.data_files_readers import FilesPartition, TasksWrite
+from tiered_stream.delta.schema.routing import Route, Routing, routing_of, routing_options
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.row_choices import Format
+from tiered_stream.formats.rows.row_format import PartFormat, RowFormat, plain_rows
+from tiered_stream.model import OffsetRange, Split, TopicPartition
+
+BY_TOPIC = Route(".*", "/lake/{topic}/raw", "file:///lake/{topic}/raw")
+
+
+def routing(*routes: Route, **overrides: dict[str, str]) -> Routing:
+    return Routing({"ingest.compression": "zstd"}, TableFiles("", TableStorage()), routes or (BY_TOPIC,), overrides)
+
+
+def test_each_topic_has_a_table_of_its_own_where_the_place_has_its_name() -> None:
+    target = routing().target("orders.eu-1")
+    assert (target.name, target.key) == ("/lake/orders.eu-1/raw", "file:///lake/orders.eu-1/raw")
+    assert target.files.compression == "zstd" and "day" not in target.schema.names
+
+
+def test_the_first_route_that_matches_the_whole_name_is_taken() -> None:
+    routes = Route("a|b", "/lake/ab", "file:///lake/ab"), Route("a.*", "/lake/as", "file:///lake/as"), BY_TOPIC
+    found = {topic: routing(*routes).target(topic).name for topic in ("a", "b", "ab", "xa")}
+    assert found == {"a": "/lake/ab", "b": "/lake/ab", "ab": "/lake/as", "xa": "/lake/xa/raw"}
+
+
+def test_a_folder_that_a_catalog_has_named_is_in_lower_case() -> None:
+    route = Route(".*", "bronze.{topic}", "s3://lake/bronze.db/{topic}", in_lower_case=True)
+    target = routing(route).target("Orders")
+    assert (target.name, target.key) == ("bronze.Orders", "s3://lake/bronze.db/orders")
+
+
+def test_a_topics_own_settings_go_before_the_querys() -> None:
+    found = routing(orders={"ingest.dayColumn": "day", "INGEST.compression": "none"})
+    orders, others = found.target("orders"), found.target("Orders")
+    assert (orders.files.day_column, orders.files.compression) == ("day", "none")
+    assert orders.schema.names[-1] == "day"
+    assert (others.files.day_column, others.files.compression) == (None, "zstd")
+
+
+def test_what_is_changed_for_all_tables_holds_for_those_that_were_known_before() -> None:
+    known = routing(orders={"ingest.compression": "none"})
+    assert known.target("orders").files.tasks == 1
+    changed = replace(known, files=replace(known.files, tasks=8))
+    assert {changed.target(topic).files.tasks for topic in ("orders", "others")} == {8}
+
+
+@pytest.mark.parametrize("topic", ["..", ".", "a/../../b", "", "a b", "é", "a\n", "x" * 250])
+def test_a_topic_with_a_name_that_kafka_forbids_leads_nowhere(topic: str) -> None:
+    with pytest.raises(TableError, match=r"is no name that Kafka allows a topic|no table is named"):
+        routing().target(topic)
+
+
+def test_a_topic_without_a_table_is_told() -> None:
+    with pytest.raises(TableError, match="no table is named for topic x: set ingest.table, or name one in ingest.ro"):
+        routing(Route("a", "/a", "file:///a")).target("x")
+
+
+def test_a_malformed_setting_of_a_topic_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="ingest.compression: 'lzma' must be one of"):
+        routing(orders={"ingest.compression": "lzma"}).target("orders")
+
+
+def test_tasks_know_what_the_driver_knows() -> None:
+    storage = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret")
+    overrides = {"Orders": {"ingest.dayColumn": "Day"}}
+    known = Routing({"includeHeaders": "true"}, TableFiles("", storage, tasks=8), (BY_TOPIC,), overrides)
+    lowered = {name.lower(): value for name, value in routing_options(known).items()}  # as Spark hands them over
+    told = pickle.loads(pickle.dumps(routing_of(lowered)))
+    assert told.files == known.files
+    for topic in ("Orders", "orders"):
+        ours, theirs = known.target(topic), told.target(topic)
+        assert (theirs.name, theirs.files, theirs.schema) == (ours.name, ours.files, ours.schema)
+
+
+def test_a_registry_is_asked_once_for_each_topic_and_a_partition_has_the_answer_without_a_password() -> None:
+    with ScriptedRegistry() as registry:
+        for subject in ("a-value", "b-value"):
+            registry.versions[subject, "latest"] = {"schema": '"long"', "id": 1}
+        login = {"url": registry.url, "basic.auth.user.info": "user:secret"}
+        how = RowFormat((), value=PartFormat(Format.AVRO, registered=True), registry=login)
+        known = replace(routing(), rows={"": how, "own": plain_rows(False)}, has_rules=True)
+        splits = [Split(TopicPartition(topic, 0), OffsetRange(0, 9)) for topic in ("a", "b", "own")]
+        write = TasksWrite(known, park=False, parked_file="", only=None)
+        for _ in range(2):
+            (task,) = write.partitions(splits, KnownRules())
+    assert isinstance(task, FilesPartition)
+    assert sorted(registry.asked) == [f"/subjects/{topic}-value/versions/latest" for topic in ("a", "b")]
+    assert {topic: rows.value.schema for topic, rows in task.rows.items()} == {"a": '"long"', "b": '"long"'}
+    assert b"secret" not in pickle.dumps(task)

@@ -1,0 +1,85 @@
+"""Types as SQL text, and what a session says of TIMESTAMP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from tests.stack.spark import configured
+from tiered_stream.delta.catalog.address import find_address, make_by_spark
+from tiered_stream.delta.commit.local_times import check_times
+from tiered_stream.delta.schema.sql_types import TIMESTAMP_TYPE, parse_ddl, sql_columns, sql_type
+from tiered_stream.errors import ConfigurationError
+
+LOCAL = {TIMESTAMP_TYPE: "TIMESTAMP_NTZ"}
+INSTANT, LOCAL_TIME = TimestampType(), TimestampNTZType()
+EVERYWHERE = StructType([
+    StructField("timestamp", INSTANT),
+    StructField("a `b", StructType([StructField("TIMESTAMP", INSTANT), StructField("local", LOCAL_TIME)])),
+    StructField("list", ArrayType(INSTANT)),
+    StructField("map", MapType(StringType(), StructType([StructField("at", INSTANT)]))),
+    StructField("d", DecimalType(12, 3)),
+    StructField("n", LongType(), nullable=False),
+])  # fmt: skip
+
+
+def test_an_instant_has_the_name_that_no_setting_changes() -> None:
+    assert sql_type(INSTANT) == "TIMESTAMP_LTZ"
+    assert sql_columns(EVERYWHERE) == (
+        "`timestamp` TIMESTAMP_LTZ, `a ``b` STRUCT<`TIMESTAMP`: TIMESTAMP_LTZ, `local`: TIMESTAMP_NTZ>, "
+        "`list` ARRAY<TIMESTAMP_LTZ>, `map` MAP<STRING, STRUCT<`at`: TIMESTAMP_LTZ>>, `d` DECIMAL(12,3), "
+        "`n` BIGINT NOT NULL"
+    )
+
+
+@pytest.mark.parametrize("given", [{}, LOCAL])
+def test_a_schemas_text_means_the_same_whatever_the_session_says(spark: SparkSession, given: Mapping[str, str]) -> None:
+    text = "timestamp TIMESTAMP, s STRUCT<TIMESTAMP: TIMESTAMP, local: TIMESTAMP_NTZ>, l ARRAY<TIMESTAMP_LTZ>"
+    nested = StructType([StructField("TIMESTAMP", INSTANT), StructField("local", LOCAL_TIME)])
+    expected = StructType().add("timestamp", INSTANT).add("s", nested).add("l", ArrayType(INSTANT))
+    with configured(spark, given):
+        assert parse_ddl(text) == expected
+        with pytest.raises(Exception, match="PARSE"):
+            parse_ddl("no such < type")
+        of_session = "timestamp_ntz" if given else "timestamp"
+        assert spark.sql("SELECT CAST(NULL AS TIMESTAMP) AS t").schema["t"].dataType.simpleString() == of_session
+
+
+def test_a_table_that_spark_makes_has_instants_whatever_the_session_says(spark: SparkSession, tmp_path: Path) -> None:
+    schema = StructType([each for each in EVERYWHERE if each.name != "a `b"])
+    with configured(spark, LOCAL):
+        make_by_spark(spark, find_address(spark, f"{tmp_path}/table"), schema, None, {})
+    assert spark.read.format("delta").load(f"{tmp_path}/table").schema.simpleString() == schema.simpleString()
+
+
+def field(name: str, kind: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+def test_a_column_of_the_other_kind_of_time_is_refused_at_any_depth() -> None:
+    instants = StructType([StructField("s", StructType([StructField("at", ArrayType(INSTANT))]))])
+    there = {"type": "struct", "fields": [field("AT", {"type": "array", "elementType": "timestamp_ntz"})]}
+    with pytest.raises(
+        ConfigurationError, match=r"has S\.AT\.element as TIMESTAMP_NTZ, but it is TIMESTAMP in what is"
+    ):
+        check_times("lake", [field("S", there), field("x", "timestamp_ntz")], instants)
+    local = StructType([StructField("t", LOCAL_TIME)])
+    with pytest.raises(ConfigurationError, match="has t as TIMESTAMP, but it is TIMESTAMP_NTZ in what is written"):
+        check_times("lake", [field("t", "timestamp")], local)
+    check_times("lake", [field("t", "timestamp_ntz")], local)
+    check_times("lake", [field("t", "string")], local)

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tiered_stream.delta.landing.land import check_settings
+from tiered_stream.delta.settings.ingest_settings import (
+    ROUTE,
+    TableFiles,
+    TableStorage,
+    as_options,
+    check_names,
+    settings_of_topics,
+    shared_settings,
+    table_files,
+    table_properties,
+    topic_overrides,
+)
+from tiered_stream.delta.write.file_systems import delta_storage_options
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.given import GivenOptions
+
+STORAGE = TableStorage("http://lake:9000", "eu-west-1", True, "id", "secret", "token", True)
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "secret'" not in repr(STORAGE) and "token'" not in repr(STORAGE) and "'id'" not in repr(STORAGE)
+
+
+def test_settings_of_the_tables_storage_are_read() -> None:
+    given = {"Ingest.Storage.s3.region": "us-west-2", "ingest.storage.s3.path.style.access.enabled": "TRUE"}
+    assert table_files(given).storage == TableStorage(s3_region="us-west-2", s3_path_style=True)
+    assert table_files({"remote.storage.s3.region": "us-west-2"}).storage == TableStorage()
+
+
+def test_one_key_of_two_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="belong together: set both"):
+        table_files({"ingest.storage.aws.access.key.id": "id"})
+
+
+def test_an_unknown_storage_setting_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"ingest\.storage\.s3\.regoin is unknown; known are aws"):
+        table_files({"ingest.storage.s3.regoin": "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("ingest.targetFileSiez", "ingest.targetFileSize"),
+        ("ingest.daycolum", "ingest.dayColumn"),
+        ("ingets.dayColumn", "ingest.dayColumn"),
+        ("ingestCompression", "ingest.compression"),
+        ("ingest.storag.s3.region", "ingest.storage.s3.region"),
+        ("ingest.tableProperties.delta.appendOnly", "ingest.tableProperty.…"),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest_known_one(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^setting {name} is unknown; the nearest known one is {nearest}$"):
+        check_names({name: "1", "subscribe": "t"})
+
+
+def test_options_of_the_source_and_names_like_nothing_are_left_to_it() -> None:
+    check_names(
+        {
+            "startingOffset": "x",
+            "mergeSchema": "x",
+            "kafka.x": "x",
+            "INGEST.dayColumn": "d",
+            "ingest.storage.s3.region": "x",
+        }
+    )
+
+
+@pytest.mark.parametrize("storage", [STORAGE, TableStorage()])
+def test_what_the_tasks_must_know_travels_as_options(storage: TableStorage) -> None:
+    settings = {
+        "ingest.dayColumn": "day",
+        "ingest.targetFileSize": "64m",
+        "ingest.compression": "zstd",
+        "ingest.storage.s3.region": "what was asked for, not what was found",
+    }
+    files = TableFiles("", storage, "day", 64 << 20, "zstd", tasks=8)
+    assert table_files(as_options(settings, files)) == files
+
+
+def test_spark_redacts_the_options_that_hold_secrets() -> None:
+    redacted = re.compile("(?i)secret|password|token|access[.]?key")  # spark.redaction.regex
+    options = as_options({}, TableFiles("s3://lake/orders", STORAGE))
+    shown = {name: value for name, value in options.items() if not redacted.search(name)}
+    assert not {"id", "secret", "token"} & set(shown.values())
+
+
+def test_table_properties_keep_their_case() -> None:
+    settings = {"ingest.tableProperty.delta.appendOnly": "true", "ingest.compression": "zstd"}
+    assert table_properties(settings) == {"delta.appendOnly": "true"}
+
+
+def test_a_topics_own_settings_are_those_behind_its_name_which_may_have_dots() -> None:
+    settings = {
+        "ingest.topic.orders.eu.dayColumn": "day",
+        "Ingest.Topic.orders.eu.COMPRESSION": "zstd",
+        "ingest.topic.Orders.tableProperty.delta.appendOnly": "true",
+        "ingest.topic.table.table": "/t",
+        "ingest.topic.a.tableProperty.x.compression": "y",
+        "ingest.compression": "none",
+    }
+    check_names(settings)
+    assert topic_overrides(settings) == {
+        "orders.eu": {"ingest.dayColumn": "day", "ingest.compression": "zstd"},
+        "Orders": {"ingest.tableProperty.delta.appendOnly": "true"},
+        "table": {"ingest.table": "/t"},
+        "a": {"ingest.tableProperty.x.compression": "y"},
+    }
+    assert shared_settings(settings) == {"ingest.compression": "none"}
+
+
+@pytest.mark.parametrize(
+    "name", ["ingest.topic.orders.commit", "ingest.topic.dayColumn", "ingest.topic.", "ingest.topic.a."]
+)
+def test_what_a_topic_cannot_have_for_itself_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^setting {name} is unknown; a topic may have table, targetFileSize"):
+        check_names({name: "x"})
+
+
+def test_topics_of_one_table_have_their_own_settings_in_place_of_the_others() -> None:
+    settings = {
+        "ingest.topic.a.COMPRESSION": "zstd", "ingest.topic.b.compression": "zstd", "ingest.compression": "none",
+        "ingest.topic.a.table": "/t", "subscribe": "a,b",
+    }  # fmt: skip
+    assert settings_of_topics(settings, ["b", "a"]) == {"subscribe": "a,b", "ingest.compression": "zstd"}
+    assert settings_of_topics(settings, []) == {"subscribe": "a,b", "ingest.compression": "none"}
+    with pytest.raises(ConfigurationError, match=r"topics b and c have different settings.*run of their own"):
+        settings_of_topics(settings, ["b", "c"])
+
+
+def test_routes_are_patterns_and_tables() -> None:
+    given = {"ingest.route": "orders=bronze.orders, eu-.*=/lake/year=1/eu,"}
+    assert GivenOptions(given).read(ROUTE) == (("orders", "bronze.orders"), ("eu-.*", "/lake/year=1/eu"))
+
+
+@pytest.mark.parametrize("given", ["orders", "=t", "a=", "(=t", "a=t,b"])
+def test_a_malformed_route_is_refused(given: str) -> None:
+    with pytest.raises(ConfigurationError, match="option ingest.route"):
+        GivenOptions({"ingest.route": given}).read(ROUTE)
+
+
+def test_deltalake_gets_what_was_given_and_no_more() -> None:
+    assert delta_storage_options(TableStorage()) == {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}
+    given = delta_storage_options(STORAGE)
+    assert given["AWS_ENDPOINT_URL"] == "http://lake:9000" and given["AWS_ALLOW_HTTP"] == "true"
+    assert given["AWS_SKIP_SIGNATURE"] == "true" and given["AWS_SESSION_TOKEN"] == "token"
+    assert "AWS_VIRTUAL_HOSTED_STYLE_REQUEST" not in given
+
+
+def test_a_table_gets_all_columns_in_either_lane() -> None:
+    given = {"subscribe": "t", "kafka.bootstrap.servers": "b:9092"}
+    check_settings(given, "direct")
+    for lane in ("direct", "spark"):
+        with pytest.raises(ConfigurationError, match="option columns is for queries of your own"):
+            check_settings({**given, "Columns": "offset,value"}, lane)
+
+
+def test_a_placeholder_that_only_a_broker_fills_in_is_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"option ingest\.storage\.secret\.key has a placeholder \$\{secrets:…\}"
+    ):
+        check_names({"ingest.storage.secret.key": "${secrets:lake/credentials:secret}"})

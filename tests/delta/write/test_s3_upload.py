@@ -1,0 +1,199 @@
+"""Data files of a task into a real S3 server."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.delta.made_batches import ORDERS, plain
+from tests.stack.s3_client import REGION
+from tests.stack.versitygw import VersityGateway
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.write import s3_upload
+from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
+from tiered_stream.delta.write.s3_upload import MEMORY_BYTES, S3Uploads
+from tiered_stream.delta.write.table_writer import TableWriter
+from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.errors import TableError
+
+pytestmark = pytest.mark.stack
+BUCKET = "lake"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
+    folder = tmp_path_factory.mktemp("lake")
+    gateway = VersityGateway(folder / "versitygw", folder / "buckets")
+    gateway.start()
+    gateway.client().create_bucket(Bucket=BUCKET)
+    yield gateway
+    gateway.stop()
+
+
+@pytest.fixture
+def files(lake: VersityGateway, request: pytest.FixtureRequest) -> TableFiles:
+    storage = TableStorage(lake.endpoint, REGION, True, lake.access_key, lake.secret_key)
+    return TableFiles(f"s3://{BUCKET}/{request.node.name}", storage)
+
+
+def stored(lake: VersityGateway, files: TableFiles, path: str) -> bytes:
+    key = f"{files.uri.removeprefix(f's3://{BUCKET}/')}/{path}"
+    return lake.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+
+
+def keys(lake: VersityGateway, files: TableFiles) -> list[str]:
+    prefix = files.uri.removeprefix(f"s3://{BUCKET}/") + "/"
+    found = lake.client().list_objects_v2(Bucket=BUCKET, Prefix=prefix).get("Contents", [])
+    return [each["Key"].removeprefix(prefix) for each in found]
+
+
+def write(folder: DataFolder, path: str, content: bytes) -> None:
+    file = folder.open(path)
+    file.write(content)
+    folder.finish(path, file)
+
+
+def rows(files: TableFiles, lake: VersityGateway, paths: list[str]) -> int:
+    return sum(pq.read_metadata(io.BytesIO(stored(lake, files, path))).num_rows for path in paths)
+
+
+def test_what_was_written_is_in_the_bucket_when_all_files_are_waited_for(
+    files: TableFiles, lake: VersityGateway
+) -> None:
+    folder = open_data_folder(files, UploadThreads())
+    written = {f"part-{number}": bytes([number]) * (number * MEMORY_BYTES // 2) for number in range(5)}
+    for path, content in written.items():
+        write(folder, path, content)
+    folder.wait()
+    folder.close()
+    assert {path: stored(lake, files, path) for path in written} == written
+
+
+def test_a_tasks_files_are_whole_objects_that_arrow_reads(files: TableFiles, lake: VersityGateway) -> None:
+    writer = TableWriter(replace(files, target_bytes=150_000, compression="none"), 0)
+    for start in range(0, 40_000, 10_000):
+        writer.add(ORDERS, plain(10_000, start))
+    written = writer.finish()
+    writer.close()
+    assert len(written) > 1
+    assert [len(stored(lake, files, file.path)) for file in written] == [file.size for file in written]
+    assert rows(files, lake, [file.path for file in written]) == 40_000
+
+
+def test_a_file_gets_no_larger_than_one_put_may_be(
+    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3Uploads, "most_bytes", 150_000)
+    monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 100_000)
+    writer = TableWriter(replace(files, target_bytes=8 << 30, compression="none"), 0)
+    for start in range(0, 40_000, 10_000):
+        writer.add(ORDERS, plain(10_000, start))
+    written = writer.finish()
+    writer.close()
+    assert len(written) > 1
+    assert rows(files, lake, [file.path for file in written]) == 40_000
+
+
+def test_a_file_that_is_not_finished_is_never_seen(files: TableFiles, lake: VersityGateway) -> None:
+    folder = open_data_folder(files, UploadThreads())
+    folder.open("part-0").write(b"half of")
+    folder.close()
+    assert keys(lake, files) == []
+
+
+def test_a_store_that_refuses_is_named_and_the_task_fails(files: TableFiles) -> None:
+    refused = replace(files, storage=replace(files.storage, secret_access_key="a wrong secret"))
+    writer = TableWriter(refused, 0)
+    writer.add(ORDERS, plain(10))
+    with pytest.raises(TableError, match=rf"{files.uri} cannot be written to: .*SignatureDoesNotMatch"):
+        writer.finish()
+    writer.close()
+
+
+@pytest.mark.parametrize("content", [b"all of it", bytes(2 * MEMORY_BYTES)], ids=["small", "large"])
+def test_a_bit_that_flips_on_the_disk_or_on_the_way_is_noticed(
+    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    class Flipped(s3_upload._Body):
+        def read(self, size: int = -1) -> bytes:
+            at_first = self.tell() == 0
+            read = super().read(size)
+            return b"A" + read[1:] if at_first else read
+
+    monkeypatch.setattr(s3_upload, "_Body", Flipped)
+    folder = open_data_folder(files, UploadThreads())
+    write(folder, "part-0", content)
+    with pytest.raises(OSError, match="part-0 could not be uploaded: .*(BadDigest|checksum)"):
+        folder.wait()
+    folder.close()
+    assert keys(lake, files) == []
+
+
+def test_a_large_file_waits_on_the_disk(
+    files: TableFiles, lake: VersityGateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{tmp_path / 'gone'}")
+    folder = open_data_folder(files, UploadThreads())
+    content = random.Random(8).randbytes(3 * MEMORY_BYTES)
+    file, most = folder.open("part-0"), 0
+    for at in range(0, len(content), 1_000_003):
+        file.write(content[at : at + 1_000_003])
+        most = max(most, folder.waiting_bytes(file))
+    assert 0 < most <= MEMORY_BYTES and folder.waiting_bytes(file) == 0
+    (place,) = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if str(tmp_path) in link(each))
+    assert place.endswith(" (deleted)"), "nothing is left behind, however the task ends"
+    folder.finish("part-0", file)
+    folder.wait()
+    folder.close()
+    assert stored(lake, files, "part-0") == content
+
+
+def link(descriptor: Path) -> str:
+    try:
+        return os.readlink(descriptor)
+    except OSError:
+        return ""
+
+
+def test_a_full_disk_fails_the_task_by_name(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(s3_upload, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr("tempfile.SpooledTemporaryFile.rollover", full)
+    writer = TableWriter(files, 0)
+    writer.add(ORDERS, plain(10_000))
+    with pytest.raises(TableError, match=rf"{files.uri} cannot be written to: .*No space left on device"):
+        writer.finish()
+    writer.close()
+
+
+def test_days_are_files_in_their_folders(files: TableFiles, lake: VersityGateway) -> None:
+    writer = TableWriter(replace(files, day_column="day"), 0)
+    writer.add(ORDERS, plain(10))
+    written = writer.finish()
+    writer.close()
+    assert [file.path.partition("/")[0] for file in written] == [f"day={file.day}" for file in written]
+    assert rows(files, lake, [file.path for file in written]) == 10
+
+
+def test_objects_get_the_acl_the_class_and_the_encryption_that_the_session_asks_for(
+    files: TableFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replace(files.storage, acl="private", storage_class="STANDARD_IA", encryption="AES256")
+    seen: list[dict[str, object]] = []
+    for storage in (asked, files.storage):
+        folder = S3Uploads(replace(files, storage=storage), UploadThreads())
+        monkeypatch.setattr(folder._client, "put_object", lambda **given: seen.append(given))
+        write(folder, "a", b"a")
+        folder.wait()
+    extra = [{name: each[name] for name in each.keys() - {"Bucket", "Key", "Body", "ChecksumCRC32C"}} for each in seen]
+    assert extra == [{"ACL": "private", "StorageClass": "STANDARD_IA", "ServerSideEncryption": "AES256"}, {}]

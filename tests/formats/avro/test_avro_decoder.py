@@ -1,0 +1,312 @@
+"""Avro values become rows, or reasons; what a value is does not depend on those around it."""
+
+from __future__ import annotations
+
+import io
+import json
+from random import Random
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.formats.avro_cases import Schemas, encoded, in_column, value, varint
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.avro.avro_decoder import AvroDecoder
+
+SEEDS = st.integers(0, 2**32)
+
+
+def decode(schema: Any, *values: bytes | None, reader: Any = None) -> tuple[list[Any], dict[int, str]]:
+    decoder = AvroDecoder(json.dumps(schema), None if reader is None else json.dumps(reader))
+    decoded = decoder.decode(pa.array(values, pa.binary()))
+    decoded.column.validate(full=True)
+    assert decoded.column.type == decoder.kind
+    return decoded.column.to_pylist(), dict(decoded.reasons)
+
+
+def record(*fields: Any) -> dict[str, Any]:
+    """Fields are (name, type), or JSON."""
+    listed = [{"name": each[0], "type": each[1]} if isinstance(each, tuple) else each for each in fields]
+    return {"type": "record", "name": "r", "fields": listed}
+
+
+@given(SEEDS, st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_values_come_out_as_they_were_written(seed: int, sized_blocks: bool) -> None:
+    random = Random(seed)
+    schema = Schemas(random).record()
+    values = [value(random, schema) for _ in range(20)]
+    rows, reasons = decode(schema, *(encoded(schema, each, sized_blocks) for each in values))
+    assert reasons == {}
+    assert rows == [in_column(schema, each) for each in values]
+
+
+@given(SEEDS)
+@settings(max_examples=50, deadline=None)
+def test_values_are_read_as_fastavro_reads_them(seed: int) -> None:
+    random = Random(seed)
+    schema = Schemas(random, unions=False, logical=False).record()
+    parsed = fastavro.parse_schema(schema)
+    values = [encoded(schema, value(random, schema)) for _ in range(10)]
+    rows, reasons = decode(schema, *values)
+    assert reasons == {}
+    assert rows == [_as_column(fastavro.schemaless_reader(io.BytesIO(each), parsed)) for each in values]
+
+
+def _as_column(found: Any) -> Any:
+    """fastavro's value as `to_pylist` gives it; a record of these tests has the field f0, a map has not."""
+    if isinstance(found, dict):
+        pairs = {key: _as_column(each) for key, each in found.items()}
+        return pairs if "f0" in found or "new" in found else list(pairs.items())
+    return [_as_column(each) for each in found] if isinstance(found, list) else found
+
+
+class Grown:
+    """A schema that may read what another wrote: fields go, come, move and get names; numbers grow."""
+
+    def __init__(self, random: Random) -> None:
+        self._random, self._added = random, 0
+
+    def of(self, schema: Any) -> Any:
+        match schema:
+            case "int":
+                return self._random.choice(("int", "long", "float", "double"))
+            case "long" | "float":
+                return self._random.choice((schema, "double"))
+            case list():
+                return [self.of(each) for each in schema]
+            case {"type": "array", "items": items}:
+                return {"type": "array", "items": self.of(items)}
+            case {"type": "map", "values": values}:
+                return {"type": "map", "values": self.of(values)}
+            case {"type": "record", "fields": fields}:
+                kept = [self._field(each) for each in fields if each["name"] == "f0" or self._random.random() < 0.7]
+                new = {"name": "new", "type": ["null", "string"], "default": None}
+                more = {"name": "more", "type": {"type": "array", "items": "int"}, "default": [1, 2]}
+                kept += [each for each in (new, more) if self._random.random() < 0.5]
+                self._random.shuffle(kept)
+                return {**schema, "fields": kept}
+            case {"type": "enum"}:
+                return {**schema, "symbols": ["A", "C"]}
+        return schema
+
+    def _field(self, field: dict[str, Any]) -> dict[str, Any]:
+        grown = {**field, "type": self.of(field["type"])}
+        if field["name"] == "f1" and self._random.random() < 0.5:
+            grown |= {"name": "renamed", "aliases": ["other", "f1"]}
+        return grown
+
+
+@given(SEEDS)
+@settings(max_examples=100, deadline=None)
+def test_values_of_an_older_schema_are_read_as_fastavro_reads_them(seed: int) -> None:
+    random = Random(seed)
+    written = Schemas(random, unions=False, logical=False).record()
+    reader = Grown(random).of(written)
+    values = [encoded(written, value(random, written)) for _ in range(5)]
+    rows, reasons = decode(written, *values, reader=reader)
+    assert reasons == {}
+    one, other = fastavro.parse_schema(written), fastavro.parse_schema(reader)
+    expected = [_as_column(fastavro.schemaless_reader(io.BytesIO(each), one, other)) for each in values]
+    assert repr(rows) == repr(pa.array(expected, AvroDecoder(json.dumps(reader)).kind).to_pylist())
+
+
+@given(SEEDS)
+@settings(max_examples=100, deadline=None)
+def test_no_value_changes_what_another_is(seed: int) -> None:
+    random = Random(seed)
+    schema = Schemas(random).record()
+    good = [value(random, schema) for _ in range(10)]
+    values: list[bytes | None] = [encoded(schema, each) for each in good]
+    spoiled = {at: random.choice((None, b"", b"\xff" * 12, random.randbytes(8), (values[at] or b"") + b"\0"))
+               for at in random.sample(range(10), 4)}  # fmt: skip
+    for at, each in spoiled.items():
+        values[at] = each
+    rows, reasons = decode(schema, *values)
+    assert set(reasons) <= set(spoiled)
+    for at, each in enumerate(good):
+        if at not in spoiled:
+            assert rows[at] == in_column(schema, each)
+        elif at in reasons or values[at] is None:
+            assert rows[at] is None
+
+
+def test_a_slice_with_nulls_keeps_its_rows() -> None:
+    values = pa.array([b"\x02", None, b"\x04", b"", b"\x06"], pa.binary())
+    decoded = AvroDecoder('"long"').decode(values.slice(1, 3))
+    assert decoded.column.to_pylist() == [None, 2, None]
+    assert list(decoded.reasons) == [2]
+
+
+LONG_MINIMUM = b"\xff" * 9 + b"\x01"
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "reason"),
+    [
+        ("long", b"\x80" * 9 + b"\x02", "a number is longer than its type"),
+        ("long", b"\x80" * 11, "a number is longer than its type"),
+        ("int", varint(1 << 31), "a number is longer than its type"),
+        ("int", b"\x80\x80\x80\x80\x80\x00", "a number is longer than its type"),
+        ("long", b"\x80", "the bytes end within it"),
+        ("long", b"\x02\x00", "there are bytes after its end"),
+        ("boolean", b"\x02", "a boolean is neither 0 nor 1"),
+        ("double", b"\0" * 7, "the bytes end within it"),
+        ("string", varint(-1), "a length is negative, or more"),
+        ("string", varint(1 << 40) + b"a", "a length is negative, or more"),
+        ("string", b"\x04\xc3\x28", "a string is not UTF-8"),
+        ("string", b"\x06\xed\xa0\x80", "a string is not UTF-8"),
+        ("string", b"\x04\xc0\x80", "a string is not UTF-8"),
+        (["null", "int"], b"\x04", "the union has no such branch"),
+        (["null", "int"], b"\x01", "the union has no such branch"),
+        ({"type": "enum", "name": "e", "symbols": ["A"]}, b"\x02", "the enum has no such symbol"),
+        ({"type": "array", "items": "int"}, varint(10) + b"\0" * 5, "more items than the bytes"),
+        ({"type": "array", "items": "int"}, varint(-(1 << 62)) + b"\0\0", "more items than the bytes"),
+        ({"type": "array", "items": "int"}, LONG_MINIMUM + b"\0\0", "more items than the bytes"),
+        ({"type": "array", "items": "int"}, varint(-1) + varint(2) + b"\0\0", "a block of items is not as long"),
+        ({"type": "array", "items": "int"}, varint(-1) + varint(-2) + b"\0\0", "a block of items is not as long"),
+        ({"type": "array", "items": "null"}, varint(1 << 61) + b"\0", "more items than the bytes"),
+        ({"type": "map", "values": "int"}, b"\x04\x02a\x02\x02a\x04\0", "a map has a key twice"),
+        ({"type": "map", "values": "int"}, b"\x02\x02a\x02\x02\x02a\x04\0", "a map has a key twice"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 2}, b"\x02\x64", "more digits than its precision"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38}, b"\x22\x01" + b"\0" * 16, "more digits"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38}, b"\x22\0\x80" + b"\0" * 15, "more digits"),
+        ({"type": "long", "logicalType": "timestamp-millis"}, varint(1 << 62), "does not fit into microseconds"),
+    ],
+)
+def test_what_is_no_value_gets_a_reason(schema: Any, content: bytes, reason: str) -> None:
+    rows, reasons = decode(record(("first", "int"), ("field", schema)), b"\x02" + content)
+    assert rows == [None]
+    assert reason in reasons[0]
+    assert reasons[0].startswith(("field", "the value"))
+
+
+def test_decimals_may_have_more_bytes_than_they_need() -> None:
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
+    most = 10**38 - 1
+    contents = [
+        (b"\0" * 30, 0),
+        (b"\xff" * 30, -1),
+        (most.to_bytes(16), most),
+        ((-most).to_bytes(20, signed=True), -most),
+    ]
+    rows, reasons = decode(schema, b"\0", *(varint(len(content)) + content for content, _ in contents))
+    assert reasons == {}
+    assert rows == [0, *(number for _, number in contents)]
+
+
+def test_a_list_without_bytes_has_no_more_items_than_can_be_counted() -> None:
+    schema = {"type": "array", "items": {"type": "array", "items": "null"}}
+    rows, reasons = decode(schema, b"\x02" + varint(60_000) + b"\0\0", b"\x04" + (varint(40_000) + b"\0") * 2 + b"\0")
+    assert [None if row is None else len(row[0]) for row in rows] == [60_000, None]
+    assert list(reasons) == [1]
+
+
+def test_large_maps_are_searched_for_keys_that_come_twice() -> None:
+    keys = [b"%05d" % at for at in range(20_000)]
+    pairs = b"".join(b"\x0a" + key + b"\x02" for key in keys)
+    schema = {"type": "map", "values": "int"}
+    rows, reasons = decode(schema, varint(20_000) + pairs + b"\0", varint(20_001) + pairs + b"\x0a00000\x02" + b"\0")
+    assert len(rows[0]) == 20_000
+    assert list(reasons) == [1]
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted", "content", "row"),
+    [
+        ("int", ["null", "long"], b"\x02", 1),
+        (["null", "int"], "int", b"\x02\x02", 1),
+        (["int", "string"], ["string", "long"], b"\0\x02", {"member0": None, "member1": 1}),
+        ("bytes", "string", b"\x02a", "a"),
+        ("string", "bytes", b"\x02a", b"a"),
+        ("long", "float", varint((1 << 24) + 1), float(1 << 24)),
+        ("null", ["null", "int"], b"", None),
+        ({"type": "enum", "name": "e", "symbols": ["A", "B"]},
+         {"type": "enum", "name": "x.e", "symbols": ["B", "Z"], "default": "Z"}, b"\0", "Z"),
+        ({"type": "fixed", "name": "f", "size": 2},
+         {"type": "fixed", "name": "g", "aliases": ["f"], "size": 2}, b"ab", b"ab"),
+        ({"type": "array", "items": ["null", "int"]}, {"type": "array", "items": "long"}, b"\x02\x02\x06\0", [3]),
+    ],
+)  # fmt: skip
+def test_a_writers_type_is_read_as_the_readers(written: Any, wanted: Any, content: bytes, row: Any) -> None:
+    rows, reasons = decode(record(("f", written)), content, reader=record(("f", wanted)))
+    assert reasons == {}
+    assert rows == [{"f": row}]
+
+
+def test_timestamps_of_another_unit_are_converted() -> None:
+    written = {"type": "long", "logicalType": "timestamp-millis"}
+    rows, _ = decode(written, varint(1500), reader={"type": "long", "logicalType": "timestamp-micros"})
+    assert rows[0].microsecond == 500_000
+
+
+@pytest.mark.parametrize(
+    ("written", "wanted", "why"),
+    [
+        ("long", "int", "field: long is written, which cannot be read as int"),
+        ("string", "long", "string is written"),
+        (["null", "long"], {"type": "array", "items": "long"}, None),
+        ({"type": "long", "logicalType": "timestamp-millis"}, {"type": "long", "logicalType": "local-timestamp-millis"},
+         "cannot be read as"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2},
+         {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 1}, "cannot be read as"),
+        ({"type": "fixed", "name": "f", "size": 2}, {"type": "fixed", "name": "f", "size": 3}, "fixed f is written"),
+    ],
+)  # fmt: skip
+def test_a_type_that_cannot_be_read_is_refused(written: Any, wanted: Any, why: str | None) -> None:
+    if why is None:  # a union's branches are looked at by themselves
+        rows, reasons = decode(record(("field", written)), b"\0", reader=record(("field", wanted)))
+        assert rows == [None] and "field: null is written" in reasons[0]
+        return
+    with pytest.raises(ConfigurationError, match=why.replace("(", r"\(")):
+        decode(record(("field", written)), reader=record(("field", wanted)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "row"),
+    [
+        (["null", "int"], None, None),
+        ("int", -7, -7),
+        ("float", 0.1, 0.10000000149011612),
+        ("boolean", True, True),
+        ("string", "é", "é"),
+        ("bytes", "\u00ff", b"\xff"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}, "\u00ff", -1),
+        ({"type": "enum", "name": "e", "symbols": ["A"]}, "A", "A"),
+        ({"type": "map", "values": "int"}, {"a": 1}, [("a", 1)]),
+        ({"type": "array", "items": {"type": "map", "values": "int"}}, [{"a": 1}, {}], [[("a", 1)], []]),
+        (record(("a", "int"), {"name": "b", "type": "int", "default": 5}) | {"name": "q"}, {"a": 1}, {"a": 1, "b": 5}),
+        (["int", "string"], 3, {"member0": 3, "member1": None}),
+        (["int", "string"], "x", {"member0": None, "member1": "x"}),
+    ],
+)
+def test_a_field_that_the_writer_lacks_has_its_default(kind: Any, default: Any, row: Any) -> None:
+    reader = record(("a", "int"), {"name": "d", "type": kind, "default": default})
+    rows, reasons = decode(record(("a", "int")), b"\x02", reader=reader)
+    assert reasons == {}
+    assert rows[0]["d"] == row
+
+
+def test_a_writers_field_is_read_once_and_by_its_name_first() -> None:
+    taken = {"name": "b", "type": "int", "aliases": ["a"], "default": 9}
+    for fields in ([taken, ("a", "int")], [("a", "int"), taken]):
+        rows, reasons = decode(record(("a", "int")), b"\x02", reader=record(*fields))
+        assert reasons == {}
+        assert rows == [{"a": 1, "b": 9}]
+
+
+@pytest.mark.parametrize(("kind", "default"), [("int", "a"), ("int", 1 << 31), ("int", True), ("string", None),
+                                               ({"type": "enum", "name": "e", "symbols": ["A"]}, "B")])  # fmt: skip
+def test_a_default_that_is_none_is_refused(kind: Any, default: Any) -> None:
+    reader = record({"name": "d", "type": kind, "default": default})
+    with pytest.raises(ConfigurationError, match="is no default of its type"):
+        decode(record(("a", "int")), reader=reader)
+
+
+def test_a_field_without_a_default_must_be_written() -> None:
+    with pytest.raises(ConfigurationError, match="b: the writer has no such field, and it has no default"):
+        decode(record(("a", "int")), reader=record(("a", "int"), ("b", "int")))

@@ -1,0 +1,81 @@
+"""`.proto` files become descriptor sets, with what they import from their own folder alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.protobuf import proto_compiler
+from tiered_stream.formats.protobuf.proto_compiler import compiled_file, compiled_proto
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
+
+LINE = 'syntax = "proto3"; package shop; message Line { string item = 1; }'
+ORDER = 'syntax = "proto3"; package shop; import "IMPORTED"; message Order { int32 id = 1; Line line = 2; }'
+
+
+def write(folder: Path, imported: str, name: str = "order.proto") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_text(ORDER.replace("IMPORTED", imported))
+    return file
+
+
+@pytest.mark.parametrize("name", ["order.proto", "--python_out=x.proto", "an order.proto"])
+def test_a_file_comes_with_what_it_imports_from_its_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "a:b=c"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "parts" / "line.proto").write_text(LINE)
+    descriptors = compiled_file(write(folder, "parts/line.proto", name))
+    assert ProtobufDecoder(descriptors, "shop.Order").kind.names == ["id", "line"]
+    assert {each.name for each in folder.iterdir()} == {"parts", name}
+
+
+def test_what_google_ships_may_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "a.proto").write_text(
+        'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message A { google.protobuf.Timestamp at = 1; }'
+    )
+    assert ProtobufDecoder(compiled_file(tmp_path / "a.proto"), "A").kind.names == ["at"]
+
+
+def test_a_file_may_import_what_a_schema_registry_knows(tmp_path: Path) -> None:
+    file = tmp_path / "a.proto"
+    file.write_text('syntax = "proto3"; import "google/type/date.proto"; message A { google.type.Date on = 1; }')
+    assert ProtobufDecoder(compiled_file(file), "A").kind.names == ["on"]
+
+
+@pytest.mark.parametrize("imported", ["../line.proto", "ABSOLUTE", "none.proto", "./../line.proto"])
+def test_a_path_out_of_the_folder_is_refused(tmp_path: Path, imported: str) -> None:
+    (tmp_path / "line.proto").write_text(LINE)
+    file = write(tmp_path / "own", imported.replace("ABSOLUTE", str(tmp_path / "line.proto")))
+    with pytest.raises(ConfigurationError, match="cannot be compiled"):
+        compiled_file(file)
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "line.proto").write_text(LINE)
+    file = write(tmp_path / "own", "link/line.proto")
+    (tmp_path / "own" / "link").symlink_to(tmp_path)
+    with pytest.raises(ConfigurationError, match="imports link/line.proto, which lies outside its folder"):
+        compiled_file(file)
+
+
+@pytest.mark.parametrize(("name", "text", "why"), [("a.proto", "message {", "cannot be compiled"),
+                                                   ("../a.proto", "", "is no name of a .proto file"),
+                                                   ("/a.proto", "", "is no name of a .proto file")])  # fmt: skip
+def test_a_text_that_is_no_proto_is_refused(name: str, text: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        compiled_proto({name: text})
+
+
+def test_a_name_is_no_option_of_the_compiler(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        compiled_proto({f"--python_out={tmp_path}".replace("/", "_"): "message {"})
+    assert compiled_proto({"--version": LINE})
+
+
+def test_without_the_compiler_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proto_compiler, "find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'tiered-stream\[formats\]'"):
+        compiled_proto({"a.proto": LINE})

@@ -1,0 +1,231 @@
+"""Protobuf messages become rows as Spark makes them, or reasons."""
+
+from __future__ import annotations
+
+import datetime
+from functools import cache
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2, message_factory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.formats.protobuf_cases import made
+from tests.fuzz.mutation import spoiled
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.protobuf.proto_compiler import compiled_proto
+from tiered_stream.formats.protobuf.protobuf_decoder import ProtobufDecoder
+from tiered_stream.formats.protobuf.protobuf_schema import message_descriptor
+
+PROTO = """
+syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/duration.proto";
+import "other.proto";
+message Nothing {}
+message Order {
+  int64 id = 1; uint32 small = 2; uint64 large = 3; sint32 signed = 4; fixed64 fixed = 5; bool paid = 6;
+  float rate = 7; double amount = 8; string name = 9; bytes raw = 10; State state = 11; repeated State states = 12;
+  repeated int32 numbers = 13; map<string, int64> counts = 14; map<int32, Line> lines = 15; Line line = 16;
+  google.protobuf.Timestamp at = 17; google.protobuf.Duration took = 18;
+  oneof choice { int32 one = 19; string other = 20; }
+  optional int32 maybe = 21; Nothing nothing = 22; repeated Line list = 23; other.Thing thing = 24;
+}
+message Line { string item = 1; int32 count = 2; }
+enum State { NEW = 0; DONE = 1; }
+message Ring { Ring next = 1; }
+"""
+OTHER = """
+syntax = "proto2";
+package other;
+message Thing { required int32 a = 1; optional int32 b = 2 [default = 7]; optional G g = 3; enum G { X = 1; } }
+"""
+GROUP = 'syntax = "proto2"; message Old { optional group Inner = 1 { optional int32 a = 1; } }'
+
+
+@cache
+def descriptor_set() -> bytes:
+    return compiled_proto({"order.proto": PROTO, "other.proto": OTHER})
+
+
+def decode(*values: bytes | None, message: str = "shop.Order") -> tuple[list[Any], dict[int, str]]:
+    decoder = ProtobufDecoder(descriptor_set(), message)
+    decoded = decoder.decode(pa.array(values, pa.binary()))
+    decoded.column.validate(full=True)
+    assert decoded.column.type == decoder.kind
+    return decoded.column.to_pylist(), dict(decoded.reasons)
+
+
+def test_columns_have_sparks_types() -> None:
+    kind = ProtobufDecoder(descriptor_set(), "shop.Order").kind
+    line = pa.struct([("item", pa.string()), ("count", pa.int32())])
+    expected = {
+        "id": pa.int64(), "small": pa.int32(), "large": pa.int64(), "signed": pa.int32(), "fixed": pa.int64(),
+        "paid": pa.bool_(), "rate": pa.float32(), "amount": pa.float64(), "name": pa.string(), "raw": pa.binary(),
+        "state": pa.string(), "states": pa.list_(pa.field("element", pa.string())),
+        "numbers": pa.list_(pa.field("element", pa.int32())), "counts": pa.map_(pa.string(), pa.int64()),
+        "lines": pa.map_(pa.int32(), line), "line": line, "at": pa.timestamp("us", tz="UTC"),
+        "took": pa.duration("us"), "one": pa.int32(), "other": pa.string(), "maybe": pa.int32(),
+        "list": pa.list_(pa.field("element", line)),
+        "thing": pa.struct([("a", pa.int32()), ("b", pa.int32()), ("g", pa.string())]),
+    }  # fmt: skip
+    assert {field.name: field.type for field in kind} == expected
+
+
+EMPTY = {"states": [], "numbers": [], "counts": [], "lines": [], "list": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "row"),
+    [
+        ("", {}),
+        ("08 02", {"id": 2}),
+        ("08 00", {}),
+        ("08 02 08 03", {"id": 3}),
+        ("10 ffffffff0f", {"small": -1}),
+        ("18 ffffffffffffffffff01", {"large": -1}),
+        ("20 01", {"signed": -1}),
+        ("35 0000", None),
+        ("3d 00000080", {"rate": -0.0}),
+        ("41 0000000000000080", {"amount": -0.0}),
+        ("4a 02 c3a9", {"name": "é"}),
+        ("4a 01 c3", None),
+        ("58 01", {"state": "DONE"}),
+        ("58 05", {"state": "UNKNOWN_ENUM_VALUE_State_5"}),
+        ("60 00 62 02 01 00", {"states": ["NEW", "DONE", "NEW"]}),
+        ("6a 02 01 02 68 03", {"numbers": [1, 2, 3]}),
+        ("72 05 0a 01 61 10 02", {"counts": [("a", 2)]}),
+        ("72 03 0a 01 61", {"counts": [("a", 0)]}),
+        ("7a 06 08 01 12 02 10 03", {"lines": [(1, {"item": None, "count": 3})]}),
+        ("82 01 03 0a 01 61 82 01 02 10 02", {"line": {"item": "a", "count": 2}}),
+        ("82 01 00", {"line": {"item": None, "count": None}}),
+        ("98 01 00", {"one": 0}),
+        ("98 01 01 a2 01 00", {"other": ""}),
+        ("a8 01 00", {"maybe": 0}),
+        ("b2 01 00", {}),
+        ("c2 01 02 08 01", {"thing": {"a": 1, "b": 7, "g": None}}),
+        ("c2 01 04 08 01 18 09", {"thing": {"a": 1, "b": 7, "g": None}}),
+        ("c2 01 00", None),
+        ("f8 07 01", {}),
+        ("08", None),
+        ("08 ffffffffffffffffffff01", None),
+        ("0a ff ff", None),
+        ("88 80 80 80 80 00 01", None),
+        ("4a 01 c3 4a 01 61", None),
+        ("98 01 01 a2 01 01 61", {"other": "a"}),
+        ("a2 01 01 c3 98 01 01", None),
+        ("00 01", None),
+    ],
+)
+def test_messages_are_rows_as_spark_makes_them(content: str, row: dict[str, Any] | None) -> None:
+    rows, reasons = decode(bytes.fromhex(content))
+    names = ProtobufDecoder(descriptor_set(), "shop.Order").kind.names
+    assert repr(rows) == repr([None if row is None else {**dict.fromkeys(names), **EMPTY, **row}])
+    assert list(reasons) == ([0] if row is None else [])
+
+
+def test_times_are_microseconds_cut_towards_zero() -> None:
+    rows, _ = decode(bytes.fromhex("8a 01 08 08 01 10 ff ff ff ff 01".replace(" ", "")[:4] + "0608011087ad4b"))
+    assert rows[0]["at"] == datetime.datetime(1970, 1, 1, 0, 0, 1, 1234, datetime.UTC)
+    rows, _ = decode(bytes.fromhex("9201" + "0b" + "10" + "81ffffffffffffffff01"))
+    assert rows[0]["took"] == datetime.timedelta(0)
+
+
+def test_a_time_that_does_not_fit_gets_a_reason() -> None:
+    rows, reasons = decode(bytes.fromhex("8a010a08" + "ffffffffffffffff7f"))
+    assert rows == [None]
+    assert "at: a time does not fit into microseconds" in reasons[0]
+
+
+def test_a_slice_with_nulls_keeps_its_rows() -> None:
+    values = pa.array([b"\x08\x01", None, b"\x08", b"\x08\x02"], pa.binary()).slice(1)
+    decoded = ProtobufDecoder(descriptor_set(), "shop.Order").decode(values)
+    assert [row and row["id"] for row in decoded.column.to_pylist()] == [None, None, 2]
+    assert list(decoded.reasons) == [1]
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=150, deadline=None)
+def test_compiled_code_decodes_as_googles_library_does(seed: int) -> None:
+    random = Random(seed)
+    order = message_factory.GetMessageClass(message_descriptor(descriptor_set(), "shop.Order"))
+    messages = [made(random, order()) for _ in range(10)]
+    good = [each.SerializeToString() for each in messages]
+    values = [*good, *(spoiled(random, each, good) for each in good)]
+    decoder = Watched(descriptor_set(), "shop.Order")
+    decoded = decoder.decode(pa.array(values, pa.binary()))
+    decoded.column.validate(full=True)
+    for at, each in enumerate(messages):
+        has_default = each.HasField("thing") and not each.thing.HasField("b")
+        assert (at in decoder.asked) == (has_default or len(each.lines) > 1)
+    for at, content in enumerate(values):
+        reasons: dict[int, str] = {}
+        by_library = pa.array([decoder.by_library(content, at, reasons)], decoder.kind)
+        assert row_of(decoded.column, at) == row_of(by_library, 0)
+        assert (at in decoded.reasons) == (at in reasons)
+
+
+class Watched(ProtobufDecoder):
+    """Knows which values were left to Google's library."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.asked: list[int] = []
+        self.by_library = super()._decoded
+
+    def _decoded(self, content: bytes, at: int, reasons: dict[int, str]) -> Any:
+        self.asked.append(at)
+        return self.by_library(content, at, reasons)
+
+
+def row_of(column: pa.Array, at: int) -> str:
+    """The library has a map's entries in an order of its own; NaN is not itself, and 0.0 is not -0.0."""
+    try:
+        row = column[at].as_py()
+    except OverflowError:
+        return "a time that Python cannot tell"
+    named = {} if row is None else row
+    return repr({name: sorted(each, key=repr) if name in ("counts", "lines") else each for name, each in named.items()})
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "message", "why"),
+    [
+        (b"\xff", "shop.Order", "no descriptor set of protoc"),
+        (b"", "shop.Order", "has no message 'shop.Order'"),
+        (None, "Order", "has no message 'Order'; give its full name"),
+        (None, "shop.State", "has no message"),
+        (None, "shop.Ring", "shop.Ring holds itself"),
+    ],
+)
+def test_a_message_that_has_no_columns_is_refused(descriptors: bytes | None, message: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        ProtobufDecoder(descriptor_set() if descriptors is None else descriptors, message)
+
+
+def test_a_group_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="Old.inner is a group"):
+        ProtobufDecoder(compiled_proto({"old.proto": GROUP}), "Old")
+
+
+def test_a_descriptor_set_without_its_imports_is_refused() -> None:
+    files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set())
+    kept = [each for each in files.file if each.name != "other.proto"]
+    with pytest.raises(ConfigurationError, match="lacks other.proto; write it with --include_imports"):
+        ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=kept).SerializeToString(), "shop.Order")
+
+
+def test_files_of_a_descriptor_set_may_come_in_any_order() -> None:
+    files = descriptor_pb2.FileDescriptorSet.FromString(descriptor_set())
+    turned = descriptor_pb2.FileDescriptorSet(file=reversed(files.file)).SerializeToString()
+    assert ProtobufDecoder(turned, "shop.Line").kind.names == ["item", "count"]
+
+
+def test_files_that_import_each_other_are_refused() -> None:
+    ring = [descriptor_pb2.FileDescriptorProto(name=name, dependency=[other]) for name, other in ("ab", "ba")]
+    with pytest.raises(ConfigurationError):
+        ProtobufDecoder(descriptor_pb2.FileDescriptorSet(file=ring).SerializeToString(), "x")

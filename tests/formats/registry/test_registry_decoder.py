@@ -1,0 +1,239 @@
+"""Values that name their schemas come out in their order, each read by its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+
+from tests.formats.avro_cases import Schemas, encoded, in_column, value, varint
+from tests.formats.registry.test_schema_ids import HEADER, with_guid
+from tests.formats.scripted_registry import ScriptedRegistry
+from tests.local_http import Answer
+from tiered_stream.errors import SchemaRegistryError, SchemaRegistryUnavailableError, UnsupportedDataError
+from tiered_stream.formats.columns.decoded import Decoded
+from tiered_stream.formats.registry import registry_connection, writer_schemas
+from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry.registry_decoder import RegistryDecoder
+from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
+from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.records.arrow import HEADERS_TYPE
+
+GUID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
+    monkeypatch.setattr(registry_connection, "_FIRST_WAIT", 0)
+    with ScriptedRegistry() as server:
+        yield server
+
+
+def record(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+def register(registry: ScriptedRegistry, schema_id: int, schema: Any) -> None:
+    registry.schemas[schema_id] = {"schema": json.dumps(schema)}
+
+
+def framed(schema_id: int, content: bytes) -> bytes:
+    return b"\0" + schema_id.to_bytes(4) + content
+
+
+def decoder(registry: ScriptedRegistry, reader: Any, evolution: Evolution = Evolution.NONE) -> RegistryDecoder:
+    return RegistryDecoder(RegistrySettings.parse({"url": registry.url}), json.dumps(reader), evolution=evolution)
+
+
+def decode(of: RegistryDecoder, *values: bytes | None) -> Decoded:
+    decoded = of.decode(pa.array(values, pa.binary()))
+    decoded.column.validate(full=True)
+    return decoded
+
+
+ONE, TWO = record(("a", "int"), ("b", "string")), record(("c", "double"), ("a", "long"))
+READER = {"type": "record", "name": "r", "fields": [
+    {"name": "a", "type": "long"}, {"name": "b", "type": ["null", "string"], "default": None}]}  # fmt: skip
+
+
+def test_each_value_is_read_by_the_schema_that_it_names(registry: ScriptedRegistry) -> None:
+    register(registry, 1, ONE)
+    register(registry, 1 << 30, TWO)
+    one, two = framed(1, b"\x02\x02x"), framed(1 << 30, b"\0" * 8 + b"\x04")
+    decoded = decode(decoder(registry, READER), two, one, None, one, two, b"", b"\1\0\0\0\1", framed(9, b""))
+    assert decoded.column.to_pylist()[:5] == [
+        {"a": 2, "b": None}, {"a": 1, "b": "x"}, None, {"a": 1, "b": "x"}, {"a": 2, "b": None}
+    ]  # fmt: skip
+    assert decoded.column.null_count == 4
+    assert decoded.reasons[5] == decoded.reasons[6] == NOT_FRAMED
+    assert "has no schema 9" in decoded.reasons[7]
+    assert len(registry.asked) == 3
+
+
+def test_values_of_any_type_keep_their_order_among_those_of_other_schemas(registry: ScriptedRegistry) -> None:
+    random = Random(5)
+    for _ in range(5):
+        schema = Schemas(random).record()
+        first, second = random.randrange(1 << 31), random.randrange(1 << 31)
+        register(registry, first, schema)
+        register(registry, second, {**schema, "fields": [{"name": "more", "type": "int"}, *schema["fields"]]})
+        values = [value(random, schema) for _ in range(20)]
+        contents = [encoded(schema, each) for each in values]
+        chosen = random.choices([framed(first, b""), framed(second, b"\x02")], k=20)
+        decoded = decode(decoder(registry, schema), *map(bytes.__add__, chosen, contents))
+        assert decoded.reasons == {}
+        assert decoded.column.to_pylist() == [in_column(schema, each) for each in values]
+
+
+def test_a_column_grows_by_the_fields_that_writers_add(registry: ScriptedRegistry) -> None:
+    inner = {**record(("y", "int")), "name": "q"}
+    register(registry, 1, ONE)
+    register(registry, 2, record(("a", "int"), ("b", "string"), ("new", inner), ("A", "int")))
+    one, two = framed(1, b"\x02\x02x"), framed(2, b"\x02\x02x\x06\0")
+    growing = decoder(registry, READER, evolution=Evolution.ADD)
+    before = growing.kind
+    assert decode(growing, one).column.type == before
+    decoded = decode(growing, one, two)
+    assert decoded.reasons == {}
+    assert decoded.column.to_pylist() == [{"a": 1, "b": "x", "new": None}, {"a": 1, "b": "x", "new": {"y": 3}}]
+    assert decoded.column.type == growing.kind != before
+    assert decode(growing, one).column.type == growing.kind
+    assert decode(decoder(registry, READER), two).column.to_pylist() == [{"a": 1, "b": "x"}]
+
+
+def test_fields_within_lists_and_maps_are_added_too(registry: ScriptedRegistry) -> None:
+    def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
+        inner = ["null", {**record(*fields), "name": "q"}]
+        return record(("l", {"type": "array", "items": {"type": "map", "values": inner}}))
+
+    register(registry, 1, schema(("x", "int"), ("y", "int")))
+    growing = decoder(registry, schema(("x", "int")), evolution=Evolution.ADD)
+    decoded = decode(growing, framed(1, b"\x02\x02\x02k\x02\x02\x04\0\0"))
+    assert decoded.column.to_pylist() == [{"l": [[("k", {"x": 1, "y": 2})]]}]
+
+
+def test_numbers_become_wider_as_writers_write_them(registry: ScriptedRegistry) -> None:
+    inner = {"type": "array", "items": ["null", "int"]}
+    narrow = record(("a", "int"), ("b", "float"), ("c", ["null", "int"]), ("d", inner))
+    wide = record(("a", ["null", "long"]), ("b", "double"), ("c", "float"), ("d", {"type": "array", "items": "long"}))
+    register(registry, 1, narrow)
+    register(registry, 2, wide)
+    one = framed(1, encoded(narrow, {"a": 1, "b": 0.5, "c": (1, 3), "d": [(1, 4)]}))
+    two = framed(2, encoded(wide, {"a": (1, 1 << 40), "b": 0.1, "c": 1.5, "d": [1 << 41]}))
+    found = decode(decoder(registry, narrow, Evolution.WIDEN), one, two)
+    assert found.reasons == {} and found.column.to_pylist() == [
+        {"a": 1, "b": 0.5, "c": 3.0, "d": [4]}, {"a": 1 << 40, "b": 0.1, "c": 1.5, "d": [1 << 41]}
+    ]  # fmt: skip
+    assert [each.type for each in found.column.type][:3] == [pa.int64(), pa.float64(), pa.float64()]
+    reasons = decode(decoder(registry, narrow, Evolution.ADD), one, two).reasons
+    assert list(reasons) == [1] and reasons[1].endswith("; ingest.schemaEvolution=widen would widen the column")
+
+
+def test_values_are_read_as_the_wider_type_that_the_table_has(registry: ScriptedRegistry) -> None:
+    register(registry, 1, record(("a", "int")))
+    register(registry, 2, record(("a", "double")))
+    column = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    settings, reader = RegistrySettings.parse({"url": registry.url}), json.dumps(record(("a", "int")))
+    found = decode(
+        RegistryDecoder(settings, reader, evolution=Evolution.WIDEN, column=column),
+        framed(1, b"\x02"), framed(2, b"\0" * 8),
+    )  # fmt: skip
+    assert found.column.type == pa.struct([("a", pa.int64())]) and found.column.to_pylist() == [{"a": 1}, None]
+    assert list(found.reasons) == [1]
+
+
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+def test_a_number_that_becomes_wider_in_two_ways_is_an_error_whatever_came_first(
+    registry: ScriptedRegistry, order: tuple[int, int]
+) -> None:
+    register(registry, 2, record(("a", "long")))
+    register(registry, 3, record(("a", "double")))
+    widening = decoder(registry, record(("a", "int")), Evolution.WIDEN)
+    values = {2: framed(2, b"\x02"), 3: framed(3, b"\0" * 8)}
+    decode(widening, values[order[0]])
+    with pytest.raises(UnsupportedDataError, match="a becomes wider as (double|int64) and as (double|int64)"):
+        decode(widening, values[order[1]])
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        ({"schema": json.dumps(record(("a", "string")))}, "schema 3: values of the writer's schema cannot be read"),
+        ({"schema": "{}"}, "schema 3: the schema: this is no Avro type"),
+        ({"schema": "x", "schemaType": "JSON"}, "schema 3 is of the format JSON, not AVRO"),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_the_reason_of_its_values(
+    registry: ScriptedRegistry, stored: dict[str, Any], why: str
+) -> None:
+    registry.schemas[3] = stored
+    register(registry, 1, ONE)
+    decoded = decode(decoder(registry, READER), framed(3, b"\x02"), framed(1, b"\x02\x02x"))
+    assert decoded.column.to_pylist() == [None, {"a": 1, "b": "x"}]
+    assert list(decoded.reasons) == [0] and why in decoded.reasons[0]
+
+
+def test_a_schema_may_refer_to_others(registry: ScriptedRegistry) -> None:
+    registry.versions["other", "1"] = {"schema": json.dumps({"type": "enum", "name": "x.e", "symbols": ["A"]})}
+    reference = {"name": "x.e", "subject": "other", "version": 1}
+    registry.schemas[1] = {"schema": json.dumps(record(("b", "x.e"))), "references": [reference]}
+    reader = record(("b", {"type": "enum", "name": "x.e", "symbols": ["A"]}))
+    assert decode(decoder(registry, reader), framed(1, b"\0")).column.to_pylist() == [{"b": "A"}]
+
+
+def test_a_registry_that_is_down_is_no_reason_but_an_error(registry: ScriptedRegistry) -> None:
+    registry.answers += [Answer(503)] * 5
+    register(registry, 1, ONE)
+    asking = decoder(registry, READER)
+    with pytest.raises(SchemaRegistryUnavailableError):
+        decode(asking, framed(1, b"\x02\x02x"))
+    assert decode(asking, framed(1, b"\x02\x02x")).reasons == {}
+
+
+def test_values_whose_schema_is_in_a_header_are_read_by_it(registry: ScriptedRegistry) -> None:
+    register(registry, 1, ONE)
+    registry.guids[str(GUID)] = {"schema": json.dumps(TWO)}
+    settings = RegistrySettings.parse({"url": registry.url})
+    asking = RegistryDecoder(settings, json.dumps(READER), header=HEADER)
+    given = [with_guid(GUID), None, with_guid(UUID(int=5)), b"\3", b"\0\0\0\0\1"]
+    headers = pa.array([each and [{"key": HEADER, "value": each}] for each in given], HEADERS_TYPE)
+    whole, one = b"\0" * 8 + b"\x04", b"\x02\x02x"
+    values = pa.array([whole, framed(1, one), whole, whole, one], pa.binary())
+    for _ in range(2):
+        decoded = asking.decode(values, headers)
+        row = {"a": 1, "b": "x"}
+        assert decoded.column.to_pylist() == [{"a": 2, "b": None}, row, None, None, row]
+        assert decoded.reasons == {
+            2: f"the schema registry has no schema {UUID(int=5)}",
+            3: "its header for the schema's id holds neither an id nor a GUID",
+        }
+    assert len(registry.asked) == 3
+
+
+def test_a_registry_that_knows_no_guids_is_an_error_that_says_so(registry: ScriptedRegistry) -> None:
+    registry.answers.append(Answer(404, b"<html>"))
+    headers = pa.array([[{"key": HEADER, "value": with_guid(GUID)}]], HEADERS_TYPE)
+    asking = RegistryDecoder(RegistrySettings.parse({"url": registry.url}), '"int"', header=HEADER)
+    with pytest.raises(SchemaRegistryError, match="does this registry know GUIDs.*PrefixSchemaIdDeserializer"):
+        asking.decode(pa.array([b"\2"], pa.binary()), headers)
+
+
+def test_garbage_is_no_flood_of_requests(registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_schemas, "_MOST_UNKNOWN", 5)
+    register(registry, 1000, "int")
+    good = [framed(1000, varint(1))] * 2
+    decoded = decode(decoder(registry, "int"), *good, *(framed(each, b"") for each in range(50)))
+    assert decoded.column.to_pylist() == [1, 1, *[None] * 50]
+    assert len(registry.asked) == 6
+    assert sum("was not asked for" in why for why in decoded.reasons.values()) == 45
+
+
+def test_no_values_are_no_rows(registry: ScriptedRegistry) -> None:
+    asking = decoder(registry, READER)
+    assert decode(asking).column == pa.array([], asking.kind)
+    assert decode(asking, None, None).column.null_count == 2

@@ -1,0 +1,106 @@
+"""JSON documents that name their JSON Schema in a registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.formats.registry.test_schema_ids import HEADER, ONE, with_guid
+from tests.formats.scripted_registry import ScriptedRegistry
+from tiered_stream.formats.columns.decoded import Decoded
+from tiered_stream.formats.registry.registry_connection import RegistrySettings
+from tiered_stream.formats.registry.registry_json import JsonTarget, RegistryJsonDecoder
+from tiered_stream.formats.registry.schema_ids import NOT_FRAMED
+from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.records.arrow import HEADERS_TYPE
+
+KIND = pa.struct([("a", pa.int64()), ("b", pa.string())])
+TARGET = JsonTarget(KIND)
+
+
+@pytest.fixture
+def registry() -> Iterator[ScriptedRegistry]:
+    with ScriptedRegistry() as server:
+        server.schemas[1] = schema_of(a="integer", b="string")
+        server.schemas[2] = schema_of(a="integer", c="number")
+        server.schemas[3] = {"schema": '"int"'}
+        yield server
+
+
+def schema_of(title: str = "Order", **properties: str) -> dict[str, Any]:
+    listed = {name: {"type": kind} for name, kind in properties.items()}
+    text = json.dumps({"type": "object", "title": title, "properties": listed})
+    return {"schema": text, "schemaType": "JSON"}
+
+
+def framed(schema_id: int, text: str) -> bytes:
+    return b"\0" + schema_id.to_bytes(4) + text.encode()
+
+
+def decode(
+    registry: ScriptedRegistry, *values: bytes | None, headers: list[bytes | None] | None = None,
+    target: JsonTarget = TARGET,
+) -> Decoded:  # fmt: skip
+    decoder = RegistryJsonDecoder(RegistrySettings.parse({"url": registry.url}), target, header=HEADER)
+    column = headers and pa.array([each and [{"key": HEADER, "value": each}] for each in headers], HEADERS_TYPE)
+    decoded = decoder.decode(pa.array(values, pa.binary()), column)
+    decoded.column.validate(full=True)
+    assert decoder.kind == decoded.column.type
+    return decoded
+
+
+def test_documents_are_read_without_what_is_in_front_of_them(registry: ScriptedRegistry) -> None:
+    decoded = decode(registry, framed(1, '{"a":1,"b":"x"}'), None, framed(2, '{"a":2,"c":0.5}'))
+    assert decoded.reasons == {}
+    assert decoded.column.to_pylist() == [{"a": 1, "b": "x"}, None, {"a": 2, "b": None}]
+
+
+def test_documents_whose_schema_is_in_a_header_are_read_whole(registry: ScriptedRegistry) -> None:
+    registry.guids[str(ONE)] = registry.schemas[1]
+    values = b'{"a":1,"b":"x"}', framed(1, '{"a":2}'), None
+    decoded = decode(registry, *values, headers=[with_guid(ONE), None, with_guid(ONE)])
+    assert decoded.reasons == {}
+    assert decoded.column.to_pylist() == [{"a": 1, "b": "x"}, {"a": 2, "b": None}, None]
+    assert sorted(registry.asked) == [f"/schemas/guids/{ONE}", "/schemas/ids/1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (b'{"a":1}', NOT_FRAMED),
+        (framed(9, '{"a":1}'), "the schema registry has no schema 9"),
+        (framed(3, '{"a":1}'), "schema 3 is of the format AVRO, not JSON"),
+        (framed(1, '{"a":"x"}'), "a"),
+        (framed(1, ""), ""),
+    ],
+)
+def test_what_is_no_document_of_a_schema_gets_a_reason(registry: ScriptedRegistry, value: bytes, why: str) -> None:
+    decoded = decode(registry, framed(1, '{"a":1}'), value, framed(1, '{"a":3}'))
+    assert decoded.column.to_pylist() == [{"a": 1, "b": None}, None, {"a": 3, "b": None}]
+    assert list(decoded.reasons) == [1] and why in decoded.reasons[1]
+
+
+def test_documents_of_another_record_are_no_rows(registry: ScriptedRegistry) -> None:
+    registry.schemas[4] = schema_of("Payment", a="integer")
+    target = JsonTarget(KIND, record="Order")
+    decoded = decode(registry, framed(4, '{"a":1}'), framed(1, '{"a":2}'), target=target)
+    assert decoded.column.to_pylist() == [None, {"a": 2, "b": None}]
+    assert decoded.reasons == {0: "schema 4 is of 'Payment', not 'Order'"}
+
+
+@pytest.mark.parametrize("evolution", [Evolution.ADD, Evolution.WIDEN])
+def test_a_column_grows_by_the_fields_of_writers_schemas(registry: ScriptedRegistry, evolution: Evolution) -> None:
+    target = JsonTarget(KIND, evolution=evolution)
+    decoded = decode(registry, framed(1, '{"a":1}'), framed(2, '{"a":2,"c":0.5}'), target=target)
+    assert decoded.column.to_pylist() == [{"a": 1, "b": None, "c": None}, {"a": 2, "b": None, "c": 0.5}]
+    assert decode(registry, framed(2, '{"a":2,"c":0.5}')).column.to_pylist() == [{"a": 2, "b": None}]
+
+
+def test_numbers_of_documents_widen_a_given_type(registry: ScriptedRegistry) -> None:
+    target = JsonTarget(pa.struct([("a", pa.int32())]), evolution=Evolution.WIDEN)
+    decoded = decode(registry, framed(1, '{"a":1}'), framed(1, '{"a":5000000000}'), target=target)
+    assert [row["a"] for row in decoded.column.to_pylist()] == [1, 5_000_000_000]

@@ -1,0 +1,72 @@
+"""Constraints whose meaning is certain."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tiered_stream.formats.rows.table_rules import RowRules, TableRules, UncertainCheckError, certain_rules, parse_check
+
+NAN = float("nan")
+ROWS = pa.RecordBatch.from_pydict(
+    {
+        "n": pa.array([1, 5, None, -3], pa.int32()),
+        "x": pa.array([0.5, NAN, None, -1.0]),
+        "f": pa.array([0.5, NAN, None, -1.0], pa.float32()),
+        "s": ["a", "it", None, "zz"],
+        "b": [True, False, None, True],
+        "order": [1, 2, 3, 4],
+        "d": pa.array([1, 2, 3, 4], pa.date32()),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("check", "passed"),
+    [
+        ("n > 0", [True, True, None, False]),
+        ("0 < n", [True, True, None, False]),
+        ("n > -4 AND n <= 1", [True, False, None, True]),
+        ("N = 1 or n = -3", [True, False, None, True]),
+        ("n IS NULL OR n IN (1, 5)", [True, True, True, False]),
+        ("n not in (1, 5)", [False, False, None, True]),
+        ("n BETWEEN 1 AND 5 AND order < 2", [True, False, False, False]),
+        ("NOT n = 1", [False, True, None, True]),
+        ("not (n between 0 and 2)", [False, True, None, True]),
+        ("n is not null", [True, True, False, True]),
+        ("x >= 0.5", [True, True, None, False]),
+        ("x < 100", [True, False, None, True]),
+        ("f <> 0.5", [False, True, None, True]),
+        ("s = 'it' or s = 'a'", [True, True, None, False]),
+        ("`s` < 'b'", [True, False, None, False]),
+        ("b = true", [True, False, None, True]),
+        ("n < 3000000000", [True, True, None, True]),
+    ],
+)
+def test_checks_are_what_sql_says(check: str, passed: list[bool | None]) -> None:
+    assert parse_check(check, ROWS.schema)(ROWS).to_pylist() == passed
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "", "n", "n >", "n > m", "n > order", "n + 1 > 0", "length(s) > 1", "n > 1.5", "n > 1L", "n > 1e3", "n <=> 1",
+        "s = 'it''s'", "s = 'a' 'b'", "s = 'a\\n'", 's = "a"', "s > 1", "n = 'a'", "d > '2020-01-01'", "n IN (1, NULL)",
+        "n = NULL", "n NOT 1", "n IS", "(n > 1", "n > 1)", "n > 1 AND", "CASE WHEN n > 1 THEN true END", "a.b > 1",
+        "n > 99999999999999999999", "f < 99999999", "s LIKE 'a%'", "n > > 1", "n > ,", "(" * 60 + "n > 1" + ")" * 60,
+        "n = 1 OR " * 2000 + "n = 1", "null", "x < 1" + "0" * 400, "`n > 1", "n > 1; drop", "s rlike 'x'",
+    ],
+)  # fmt: skip
+def test_what_is_not_certain_is_not_parsed(check: str) -> None:
+    with pytest.raises(UncertainCheckError):
+        parse_check(check, ROWS.schema)
+
+
+def test_a_row_passes_where_a_check_is_true_and_not_where_it_is_null() -> None:
+    rules = RowRules(TableRules(("s",), (("positive", "n > 0"),)), ROWS.schema)
+    assert rules.apply(ROWS)[1] == {2: "the column s is NOT NULL", 3: "the constraint positive does not hold"}
+
+
+def test_of_a_tables_rules_those_remain_that_can_be_asked_of_the_columns() -> None:
+    rules = TableRules(("day", "n"), (("known", "n > 0"), ("other", "length(s) > 3"), ("absent", "gone > 0")))
+    assert certain_rules(rules, ROWS.schema) == TableRules(("n",), (("known", "n > 0"),))

@@ -1,0 +1,62 @@
+"""Signed locations, made once and given out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from tests.storage.segment import segment
+from tiered_stream.gateway.locations import signing
+from tiered_stream.gateway.locations.signing import LocationSigner
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.storage.file_store import FileStore
+from tiered_stream.storage.local_layout import LocalLayoutFetcher
+
+MADE = Counter("made", "Signed.", registry=None)
+
+
+class Numbered(LocalLayoutFetcher):
+    """Each of its locations is another."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(FileStore(folder))
+        self._numbers = count()
+
+    def signed_location(self, segment: RemoteLogSegment, seconds: int) -> str:
+        return f"https://storage/{next(self._numbers)}"
+
+
+def ticking(step: float) -> Iterator[float]:
+    return (step * number for number in count())
+
+
+@pytest.fixture
+def fetcher(tmp_path: Path) -> Numbered:
+    return Numbered(tmp_path)
+
+
+def test_a_location_is_signed_once_while_it_is_fresh(fetcher: Numbered) -> None:
+    registry = CollectorRegistry()
+    signer = LocationSigner(fetcher, 900, Counter("made", "Signed.", registry=registry))
+    assert [signer.sign(segment(3)) for _ in range(3)] == ["https://storage/0"] * 3
+    assert registry.get_sample_value("made_total") == 1
+
+
+@pytest.mark.parametrize("step", [10.0, 30.0, 100.0, 1000.0])
+def test_a_location_that_expires_at_any_moment_is_signed_anew(
+    fetcher: Numbered, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    """However much time passes between two looks at the clock."""
+    clock = ticking(step)
+    monkeypatch.setattr(signing.time, "monotonic", lambda: next(clock))
+    signer = LocationSigner(fetcher, 900, MADE)
+    signed = [signer.sign(segment(3)) for _ in range(100)]
+    assert None not in signed and len(set(signed)) > 1
+
+
+def test_without_a_lifetime_nothing_is_signed(fetcher: Numbered) -> None:
+    assert LocationSigner(fetcher, 0, MADE).sign(segment(3)) is None

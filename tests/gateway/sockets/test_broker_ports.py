@@ -1,0 +1,105 @@
+"""Ports that stand for brokers, over real listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.stack.processes import free_ports
+from tiered_stream.gateway.protocol.endpoints import Address, Endpoints
+from tiered_stream.gateway.sockets.broker_ports import BrokerPorts
+from tiered_stream.gateway.sockets.listener import Listener
+
+HOST = "127.0.0.1"
+
+
+def brokers(*node_ids: int) -> dict[int, Address]:
+    return {node_id: Address("broker", 9000 + node_id) for node_id in node_ids}
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
+def with_ports(work: Callable[[BrokerPorts, Endpoints], Awaitable[None]], first: int, count: int) -> None:
+    async def serve(node_id: int, port: int) -> Listener:
+        return await Listener.open(HOST, port, lambda connection, client: connection.close())
+
+    async def run() -> None:
+        endpoints = Endpoints("gateway", first, count)
+        ports = BrokerPorts(endpoints, serve)
+        try:
+            await work(ports, endpoints)
+        finally:
+            await ports.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def first() -> int:
+    """Of two ports side by side that are free."""
+    while True:
+        (port,) = free_ports(1)
+        if port < 65_000 and not listens(port + 1):
+            return port
+
+
+def test_a_broker_that_has_gone_frees_its_port_for_the_one_that_replaces_it(first: int) -> None:
+    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+        await ports.follow(brokers(0, 1))
+        assert listens(first) and listens(first + 1)
+        await ports.follow(brokers(1, 100))
+        assert listens(first) and not ports.faults()
+        assert endpoints.broker(100) == Address("broker", 9100)
+        with pytest.raises(OSError, match="broker 0 has gone"):
+            endpoints.broker(0)
+        await ports.follow(brokers(1))
+        assert not listens(first), "nobody stands behind it"
+
+    with_ports(work, first, 2)
+
+
+def test_a_taken_port_costs_its_own_broker_only_and_is_tried_again(
+    first: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+        with socket.create_server((HOST, first)):
+            for _ in range(2):
+                await ports.follow(brokers(0, 1))
+                await ports.open()
+            assert listens(first + 1)
+            (fault,) = ports.faults()
+            assert fault.startswith(f"broker 0 is not reached: port {first} cannot be listened on")
+            assert len([each for each in caplog.records if each.levelno == logging.WARNING]) == 1
+        await ports.open()
+        assert not listens(first), "each answer that names brokers would try it"
+        await ports.follow(brokers(0, 1))
+        assert listens(first) and not ports.faults()
+
+    with_ports(work, first, 2)
+
+
+def test_two_brokers_of_one_port_cost_the_second_alone(first: int) -> None:
+    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+        await ports.follow(brokers(0, 1, 2))
+        assert listens(first) and listens(first + 1)
+        (fault,) = ports.faults()
+        assert "brokers 0 and 2 would share port" in fault
+
+    with_ports(work, first, 2)
+
+
+def test_a_broker_that_an_answer_names_is_listened_for_at_once(first: int) -> None:
+    async def work(ports: BrokerPorts, endpoints: Endpoints) -> None:
+        await ports.follow(brokers(0))
+        endpoints.learn(1, Address("broker", 9001))
+        await ports.open()
+        assert listens(first + 1)
+
+    with_ports(work, first, 2)

@@ -1,0 +1,134 @@
+"""What is refused before anything is spent on it; no broker is there."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.broker.certificates import CertificateAuthority
+from tests.gateway.requests import location_fetch
+from tests.stack.processes import free_ports
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.protocol.frames import frame
+from tiered_stream.gateway.server import Gateway
+from tiered_stream.gateway.sockets import client_connections, frame_memory
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> dict[str, str]:
+    bootstrap, broker = free_ports(2)
+    return {
+        "kafka.bootstrap.servers": f"127.0.0.1:{broker}",
+        "gateway.listener.host": "127.0.0.1",
+        "gateway.advertised.host": "127.0.0.1",
+        "gateway.bootstrap.port": str(bootstrap),
+        "gateway.broker.ports": f"{broker}-{broker}",
+        "remote.storage.uri": tmp_path.as_uri(),
+        "gateway.listener.security.protocol": "SSL",
+        "gateway.listener.ssl.keystore.location": str(
+            CertificateAuthority().issue("gateway").write(tmp_path / "gateway.pem")
+        ),
+    }
+
+
+def serving(given: dict[str, str], work: Callable[[Gateway], Awaitable[None]]) -> None:
+    async def run() -> None:
+        gateway = Gateway(GatewaySettings.parse(given))
+        await gateway.start()
+        try:
+            await work(gateway)
+        finally:
+            await gateway.stop()
+
+    asyncio.run(run())
+
+
+async def connected(gateway: Gateway) -> socket.socket:
+    """A client that says nothing."""
+    client = socket.socket()
+    client.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", gateway.bootstrap_port))
+    return client
+
+
+def sample(gateway: Gateway, name: str, **labels: str) -> float:
+    return gateway.metrics.registry.get_sample_value(f"tiered_stream_gateway_{name}", labels) or 0.0
+
+
+async def ended(client: socket.socket) -> None:
+    assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+
+
+@pytest.mark.parametrize("name", ["gateway.max.connections", "gateway.max.connections.per.ip"])
+def test_a_connection_counts_from_when_it_is_accepted(
+    given: dict[str, str], name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_connections.log, "filters", [])  # another test may have logged the like just now
+
+    async def work(gateway: Gateway) -> None:
+        clients = [await connected(gateway) for _ in range(3)]
+        one_more = await connected(gateway)
+        await ended(one_more)
+        assert sample(gateway, "connections") == 3
+        assert sample(gateway, "closed_connections_total", reason="too_many") == 1
+        for client in (one_more, *clients):
+            client.close()
+        while sample(gateway, "connections"):
+            await asyncio.sleep(0.01)
+        assert sample(gateway, "closed_connections_total", reason="handshake") == 3
+
+    serving({**given, name: "3", "gateway.shutdown.timeout.ms": "0"}, work)
+    assert f"a connection from 127.0.0.1 is refused: {name} is 3" in caplog.messages
+
+
+def test_a_tls_handshake_that_does_not_end_is_ended(given: dict[str, str]) -> None:
+    async def work(gateway: Gateway) -> None:
+        with await connected(gateway) as client:
+            await ended(client)
+        assert sample(gateway, "closed_connections_total", reason="handshake") == 1
+
+    serving({**given, "gateway.socket.connection.setup.timeout.ms": "50"}, work)
+
+
+def test_an_evicted_connection_leaves_nothing_for_the_garbage_collector(
+    given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame_memory, "_PATIENCE_SECONDS", 0.01)
+    unfinished = frame(location_fetch({0: (0, 1)}).ljust(4 << 20, b"\0"))[:-1]
+
+    async def work(gateway: Gateway) -> None:
+        loop = asyncio.get_running_loop()
+        clients = [await connected(gateway) for _ in range(2)]
+        sending = [asyncio.create_task(loop.sock_sendall(client, unfinished)) for client in clients]
+        while not sample(gateway, "closed_connections_total", reason="memory"):
+            await asyncio.sleep(0.01)
+        assert sum(isinstance(each, asyncio.StreamReader) for each in gc.get_objects()) == 2, "of the other connection"
+        for each in sending:  # before its socket is closed: of that the event loop would never hear
+            each.cancel()
+        await asyncio.gather(*sending, return_exceptions=True)
+        for client in clients:
+            client.close()
+
+    host, _, port = given["kafka.bootstrap.servers"].partition(":")
+    gc.collect()
+    gc.disable()
+    try:
+        with socket.create_server((host, int(port))):  # a broker that says nothing
+            serving(
+                {
+                    **given,
+                    "gateway.listener.security.protocol": "PLAINTEXT",
+                    "gateway.queued.max.bytes": "180m",  # one of the two fits
+                    "gateway.shutdown.timeout.ms": "0",
+                    "kafka.default.api.timeout.ms": "1000",
+                    "kafka.request.timeout.ms": "500",
+                },
+                work,
+            )
+    finally:
+        gc.enable()

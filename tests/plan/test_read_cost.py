@@ -1,0 +1,54 @@
+"""How much of a read comes from the brokers, and why."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+from rich.console import Console
+
+from tests.plan.in_memory_offsets import InMemoryOffsets
+from tests.plan.made_up_tier import MadeUpTier, TieredLog
+from tests.plan.test_copy_lag import OF_4_4
+from tiered_stream.inspection.read_plan import cost_of
+from tiered_stream.locate.log_source import LogSource
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.read_cost import NO_LOCATOR, NOT_TIERED_YET, Prices, ReadCost, from_brokers, render_cost
+from tiered_stream.plan.splits import plan_splits
+
+SLOW, QUICK = TopicPartition("slow", 0), TopicPartition("quick", 0)
+RANGES = {SLOW: OffsetRange(0, 200), QUICK: OffsetRange(0, 100)}
+TIER = MadeUpTier({SLOW: [TieredLog(0, 50)], QUICK: [TieredLog(0, 90)]})
+
+
+class Told(InMemoryOffsets):
+    def topic_configs(self, topics, names):  # type: ignore[no-untyped-def]
+        return {topic: {**OF_4_4, "remote.copy.lag.ms": "3600000"} for topic in topics if topic == "slow"}
+
+
+def shown(source: LogSource) -> list[str]:
+    options = parse_options({"kafka.bootstrap.servers": "nowhere:9092", "subscribe": "slow,quick"}, streaming=False)
+    splits = [
+        split
+        for split in plan_splits(RANGES, source.locator, split_bytes=1 << 20)
+        if not split.locations  # how many GETs the others take, a storage would have to say
+    ]
+    costs = cost_of(RANGES, splits, options, source)
+    cost = ReadCost(partitions=costs, tasks=1, max_bytes_per_second=None, prices=Prices())
+    console = Console(file=StringIO(), width=400)
+    console.print(render_cost(cost, "plan"))
+    assert isinstance(console.file, StringIO)
+    return [line for line in console.file.getvalue().splitlines() if line.startswith("From brokers")]
+
+
+def test_how_much_comes_from_brokers_is_said_with_the_settings_that_keep_it_there() -> None:
+    assert shown(LogSource(Told(), TIER)) == [
+        f"From brokers: 10 of 300 offsets (3.3%): {NOT_TIERED_YET}.",
+        f"From brokers: 150 of 300 offsets (50.0%): {NOT_TIERED_YET}; brokers keep closed segments from the tier "
+        "until they are 1 h old (remote.copy.lag.ms=3600000, remote.copy.lag.bytes=-1).",
+    ]
+    assert shown(LogSource(Told(), None)) == [f"From brokers: 300 of 300 offsets (100.0%): {NO_LOCATOR}."]
+
+
+def test_nothing_is_said_where_nothing_comes_from_brokers() -> None:
+    assert from_brokers([]) == []

@@ -1,0 +1,260 @@
+"""AWS credentials for AWS_MSK_IAM logins: from AWS's credential chain, a profile, or an assumed role.
+
+No login falls back to another identity. If there are no credentials for the configured identity, the login fails.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import botocore.session
+from botocore import exceptions as aws
+from botocore.config import Config
+from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
+from botocore.parsers import ResponseParserError
+
+from tiered_stream.broker.login.held_login import HeldLogin, Refresh
+from tiered_stream.broker.wire.kafka_python import AbstractHostLogin, msk_iam_message
+from tiered_stream.errors import (
+    BrokerAuthorizationError,
+    BrokerUnavailableError,
+    ConfigurationError,
+    TieredStreamError,
+)
+from tiered_stream.process.logs import muted
+
+if TYPE_CHECKING:
+    from botocore.session import Session
+
+_LOGGERS_WITH_SECRETS = ("botocore", "urllib3")
+"""Loggers to mute: at DEBUG, botocore logs requests and responses of STS, with keys and web-identity tokens."""
+_REFRESH = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
+_CHECKED_EVERY = 300.0
+"""Seconds between requests to botocore, which renews credentials of its chain 10 to 15 minutes before they expire."""
+_FIRST_WAIT = 0.5
+_STS_SECONDS = 10
+_REGION = re.compile(
+    r"(?<![a-z0-9])(?:[a-z]{2,4})(?:-[a-z]{2,5})?-(?:central|(?:north|south)(?:east|west)?|east|west)-\d(?![a-z0-9])"
+)
+_HOPEFUL = re.compile(
+    r"Throttl|RequestLimit|ServiceUnavailable|InternalError|InternalFailure|IDPCommunicationError|5\d\d"
+)
+"""AWS error codes after which the same request may succeed."""
+_UNREACHED = (aws.HTTPClientError, aws.ConnectionError, aws.EndpointConnectionError)
+_NOT_GIVEN = (
+    aws.CredentialRetrievalError, aws.TokenRetrievalError, aws.MetadataRetrievalError, aws.SSOError,
+    aws.NoAuthTokenError, ResponseParserError,
+)  # fmt: skip
+"""Errors of providers that may succeed later. Their texts may repeat the output of a program."""
+_TOLD = (
+    aws.ProfileNotFound, aws.ConfigNotFound, aws.ConfigParseError, aws.InvalidConfigError, aws.InfiniteLoopConfigError,
+    aws.PartialCredentialsError, aws.UnknownCredentialError, aws.InvalidRegionError,
+)  # fmt: skip
+"""Errors whose texts we may show: they name settings and no secret. Other texts may contain a part of a response."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedRole:
+    """Role to log in as. `keys` are the access key id, secret access key and session token that assume the role; None:
+    AWS's chain gives them. `sts_region`: region of STS's endpoint; None: the global endpoint."""
+
+    arn: str
+    session_name: str
+    external_id: str | None = field(repr=False)
+    sts_region: str | None
+    fips: bool
+    keys: tuple[str, str, str | None] | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsIdentity:
+    """AWS identity to log in as: a profile, a role, or without both the one that AWS's chain finds.
+
+    `retries` is how often a failed request for credentials is repeated, `longest_wait` the longest wait in seconds.
+    """
+
+    profile: str | None = None
+    role: AssumedRole | None = None
+    retries: int = 3
+    longest_wait: float = 5.0
+
+    def __str__(self) -> str:
+        if self.role is not None:
+            return f"kafka.sasl.jaas.config: awsRoleArn = {self.role.arn!r}"
+        return f"kafka.sasl.jaas.config: awsProfileName = {self.profile!r}" if self.profile else "AWS_MSK_IAM"
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """AWS credentials, and the region that the environment or the profile names.
+
+    `expires_at` is in seconds since the epoch; None: unknown.
+    """
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    token: str | None = field(repr=False)
+    region: str | None
+    expires_at: float | None
+
+
+class AwsLogin(HeldLogin[AwsCredentials], AbstractHostLogin):
+    """Source of login messages for the AWS_MSK_IAM logins of one client."""
+
+    shows, source = "credentials", "services that hand out AWS credentials"
+
+    def __init__(self, identity: AwsIdentity, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(str(identity), AwsCredentialSource(identity).obtain, _REFRESH, clock)
+
+    def message(self, host: str) -> bytes:
+        """Return the only message of a login at `host`, from the current credentials, without waiting.
+
+        Raises:
+            BrokerUnavailableError: there are no credentials, or they have expired.
+            ConfigurationError: neither the host's name nor the environment names the host's AWS region.
+        """
+        credentials = self.held()
+        region = region_of(host) or credentials.region
+        if region is None:
+            raise ConfigurationError(
+                f"AWS_MSK_IAM: the name of the broker {host!r} has no AWS region in it: set AWS_REGION on the driver "
+                "and on the executors"
+            )
+        return msk_iam_message(host, region, credentials.access_key, credentials.secret_key, credentials.token)
+
+
+def region_of(host: str) -> str | None:
+    """Return the last AWS region in a broker's name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
+    found = _REGION.findall(host.lower())
+    return found[-1] if found else None
+
+
+class AwsCredentialSource:
+    """Source of credentials for one identity. It asks AWS only if the last credentials are about to expire."""
+
+    def __init__(self, identity: AwsIdentity) -> None:
+        self._identity = identity
+        self._session: Session | None = None
+        self._renewed: RefreshableCredentials | None = None
+
+    def obtain(self) -> AwsCredentials:
+        """Return current credentials. Failed requests are repeated `retries` times, with waits that double.
+
+        Raises:
+            BrokerAuthorizationError: AWS refuses the credentials or the role.
+            BrokerUnavailableError: AWS was not reached, or could not respond.
+            ConfigurationError: there are no credentials, or a setting for them is wrong.
+        """
+        wait = _FIRST_WAIT
+        for _ in range(self._identity.retries):
+            try:
+                return self._ask()
+            except (BrokerUnavailableError, _NoCredentialsError):
+                time.sleep(random.uniform(0, min(wait, self._identity.longest_wait)))
+                wait *= 2
+        return self._ask()
+
+    def _ask(self) -> AwsCredentials:
+        try:
+            with muted(*_LOGGERS_WITH_SECRETS):
+                return self._of_role() if self._identity.role else self._of_chain(self._identity.profile)
+        except TieredStreamError:
+            raise
+        except Exception as error:  # noqa: BLE001 - botocore raises what it likes
+            raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
+
+    def _of_chain(self, profile: str | None) -> AwsCredentials:
+        session, found = self._chain(profile)
+        return _as_held(found, _region(session), time.time() + _CHECKED_EVERY)
+
+    def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
+        """Return a session and credentials of AWS's chain; search again if botocore does not renew them by itself."""
+        session, credentials = self._session, self._renewed
+        if session is None or credentials is None:
+            session = _open_session(profile)
+            found = session.get_credentials()
+            if found is None:
+                raise _NoCredentialsError(f"{self._identity}: {_NONE}")
+            self._session, self._renewed = session, found if isinstance(found, RefreshableCredentials) else None
+            return session, found.get_frozen_credentials()
+        return session, credentials.get_frozen_credentials()
+
+    def _of_role(self) -> AwsCredentials:
+        role = self._identity.role
+        assert role is not None
+        if role.keys is not None:
+            session, source = _open_session(None), Credentials(*role.keys).get_frozen_credentials()
+        else:
+            session, source = self._chain(None)
+        client: Any = session.create_client(
+            "sts",
+            region_name=role.sts_region or "aws-global",
+            aws_access_key_id=source.access_key,
+            aws_secret_access_key=source.secret_key,
+            aws_session_token=source.token,
+            config=Config(
+                use_fips_endpoint=role.fips or None,
+                connect_timeout=_STS_SECONDS,
+                read_timeout=_STS_SECONDS,
+                retries={"mode": "standard", "total_max_attempts": 2},
+            ),
+        )
+        try:
+            external = {"ExternalId": role.external_id} if role.external_id is not None else {}
+            given = client.assume_role(RoleArn=role.arn, RoleSessionName=role.session_name, **external)["Credentials"]
+        finally:
+            client.close()
+        assumed = ReadOnlyCredentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+        return _as_held(assumed, _region(session), given["Expiration"].timestamp())
+
+
+class _NoCredentialsError(ConfigurationError):
+    """Missing credentials; retried, because botocore does not distinguish a silent service from a missing one."""
+
+
+_NONE = (
+    "AWS's chain has no credentials on this machine: give it some (environment, ~/.aws/credentials, a role of the "
+    "instance, the container or the pod), or name a profile that has, by awsProfileName in kafka.sasl.jaas.config"
+)
+
+
+def _open_session(profile: str | None) -> Session:
+    session = botocore.session.Session(profile=profile)
+    if region := os.environ.get("AWS_REGION"):  # AWS's other SDKs read it; Lambda, EKS and ECS set it
+        session.set_config_variable("region", region)
+    return session
+
+
+def _region(session: Session) -> str | None:
+    region: str | None = session.get_config_variable("region")
+    return region
+
+
+def _as_held(credentials: ReadOnlyCredentials, region: str | None, expires_at: float) -> AwsCredentials:
+    key, secret = credentials.access_key, credentials.secret_key
+    if not key or not secret:
+        raise ConfigurationError("AWS_MSK_IAM: a provider of AWS's chain gave empty credentials")
+    return AwsCredentials(key, secret, credentials.token, region, expires_at)
+
+
+def _fault(origin: str, error: Exception) -> TieredStreamError:
+    """Return the package's error for an error of botocore."""
+    if isinstance(error, aws.ClientError):
+        code, doing = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
+        if _HOPEFUL.search(code):
+            return BrokerUnavailableError(f"{origin}: AWS answered {doing} with {code}")
+        return BrokerAuthorizationError(
+            f"{origin}: AWS refused {doing}: {code}; check the credentials, the role's trust policy and its external id"
+        )
+    if isinstance(error, _UNREACHED):
+        return BrokerUnavailableError(f"{origin}: AWS was not reached for credentials: {type(error).__name__}")
+    if isinstance(error, _NOT_GIVEN):
+        return BrokerUnavailableError(f"{origin}: AWS's chain got no credentials: {type(error).__name__}")
+    said = f"{type(error).__name__}: {error}" if isinstance(error, _TOLD) else type(error).__name__
+    return ConfigurationError(f"{origin}: AWS's chain got no credentials: {said}")

@@ -1,0 +1,161 @@
+"""Reading of key and trust stores in files (Kafka: `DefaultSslEngineFactory.FileBasedStore`): PEM, PKCS12 and JKS."""
+
+from __future__ import annotations
+
+import ssl
+from base64 import encodebytes
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tiered_stream.broker.login.jks import MAGIC, JksStore, read_jks
+from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+_MOST_BYTES = 16 << 20
+_PEM_MARK = b"-----BEGIN"
+
+
+class StoreType(StrEnum):
+    """Type of a key or trust store. Settings may name a JKS store PKCS12, or the reverse (`keystore.type.compat`)."""
+
+    PEM = "PEM"
+    PKCS12 = "PKCS12"
+    JKS = "JKS"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFile:
+    """Content of a key or trust store's file. `name` is `keystore` or `truststore`."""
+
+    name: str
+    location: str
+    kind: StoreType
+    content: bytes = field(repr=False)
+    password: str | None = field(repr=False)
+
+    def fault(self, why: str) -> ConfigurationError:
+        """Return an error that names the store, and says why it cannot be used."""
+        return ConfigurationError(f"kafka.ssl.{self.name}.location = {self.location!r} ({self.kind}): {why}")
+
+
+def store_file(values: ConfigValues, name: str) -> StoreFile | None:
+    """Read the store that `ssl.NAME.location` names, and find its type from its content; None: no store is given.
+
+    `name` is `keystore` or `truststore`.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or does not have the type in `ssl.NAME.type`.
+    """
+    location, asked = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type", "").upper()
+    if not location:
+        return None
+    try:
+        with Path(location).open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigurationError(
+            f"kafka.ssl.{name}.location = {location!r}: there is no such file on this machine ({reason})"
+        ) from error
+    kind = _kind(content)
+    allowed = (StoreType.PEM,) if asked == StoreType.PEM else (StoreType.PKCS12, StoreType.JKS)
+    if len(content) > _MOST_BYTES or kind is None or asked not in ("", *StoreType) or (asked and kind not in allowed):
+        raise ConfigurationError(
+            f"kafka.ssl.{name}.location = {location!r}, kafka.ssl.{name}.type = {asked or 'JKS'!r}: the file holds "
+            f"{kind or 'no store that can be read'}; {', '.join(StoreType)} of at most {_MOST_BYTES >> 20} MiB can be"
+        )
+    password = None if kind is StoreType.PEM else values.secret(f"ssl.{name}.password")
+    return StoreFile(name, location, kind, content, password)
+
+
+def _kind(content: bytes) -> StoreType | None:
+    if content.startswith(MAGIC):
+        return StoreType.JKS
+    if content[:1] == b"\x30":  # DER begins with the tag SEQUENCE
+        return StoreType.PKCS12
+    return StoreType.PEM if _PEM_MARK in content else None
+
+
+def trusted_certificates(store: StoreFile) -> str:
+    """Return the certificates (PEM) of a JKS or PKCS12 trust store.
+
+    Raises:
+        ConfigurationError: the store cannot be opened, or has no certificates.
+    """
+    if store.kind is StoreType.JKS:
+        found = _jks(store).certificates
+    else:
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        found = tuple(each.certificate.public_bytes(Encoding.DER) for each in _pkcs12(store).additional_certs)
+    if not found:
+        raise store.fault("it has no trusted certificate")
+    return "".join(map(ssl.DER_cert_to_PEM_cert, found))
+
+
+def private_key(store: StoreFile, values: ConfigValues) -> tuple[str, str]:
+    """Return the private key and its certificate chain (PEM, not encrypted) of a JKS or PKCS12 key store.
+
+    Raises:
+        ConfigurationError: the store cannot be opened, or does not have exactly one private key.
+    """
+    if store.password is None:
+        raise store.fault("kafka.ssl.keystore.password is missing")
+    key_password = values.secret("ssl.key.password") or store.password
+    if store.kind is StoreType.JKS:
+        return _key_of_jks(store, key_password)
+    if key_password != store.password:
+        raise store.fault("kafka.ssl.key.password must be kafka.ssl.keystore.password: a PKCS12 store has one password")
+    return _key_of_pkcs12(store)
+
+
+def _key_of_jks(store: StoreFile, password: str) -> tuple[str, str]:
+    keys = _jks(store).keys
+    if len(keys) != 1:
+        aliases = f" ({', '.join(repr(key.alias[:50]) for key in keys[:5])})" if keys else ""
+        raise store.fault(f"it has {len(keys)} private keys{aliases} where one belongs")
+    try:
+        key = keys[0].decrypt(password)
+    except ConfigurationError as error:
+        raise store.fault(f"{error}: correct kafka.ssl.key.password") from error
+    return _pem(key), "".join(map(ssl.DER_cert_to_PEM_cert, keys[0].chain))
+
+
+def _pem(key: bytes) -> str:
+    return f"-----BEGIN PRIVATE KEY-----\n{encodebytes(key).decode()}-----END PRIVATE KEY-----\n"
+
+
+def _key_of_pkcs12(store: StoreFile) -> tuple[str, str]:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    opened = _pkcs12(store)
+    if opened.key is None or opened.cert is None:
+        raise store.fault("it has no private key")
+    chain = [opened.cert, *opened.additional_certs]
+    key = opened.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return key.decode(), "".join(each.certificate.public_bytes(Encoding.PEM).decode() for each in chain)
+
+
+def _jks(store: StoreFile) -> JksStore:
+    try:
+        return read_jks(store.content, store.password)
+    except ConfigurationError as error:
+        raise store.fault(f"{error}; check kafka.ssl.{store.name}.password") from error
+
+
+def _pkcs12(store: StoreFile) -> PKCS12KeyAndCertificates:
+    # Imported here, because few users have such a store.
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+    try:
+        return load_pkcs12(store.content, store.password.encode() if store.password else None)
+    except Exception as error:  # with malformed bytes, the parser may raise any exception
+        given = "is wrong" if store.password else "is missing"
+        raise store.fault(
+            f"it could not be opened: kafka.ssl.{store.name}.password {given}, or the file is damaged"
+        ) from error

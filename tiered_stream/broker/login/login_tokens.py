@@ -1,0 +1,83 @@
+"""Tokens for OAUTHBEARER logins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import orjson
+
+from tiered_stream.broker.login.held_login import HeldLogin, Refresh
+from tiered_stream.broker.wire.kafka_python import AbstractTokenProvider
+from tiered_stream.errors import ConfigurationError
+
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750's b64token
+_MOST_CHARACTERS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """OAuth token of a login. `expires_at` is in seconds since the epoch; None: unknown."""
+
+    text: str = field(repr=False)
+    expires_at: float | None
+
+
+def read_token(text: str, expires_at: float | None = None) -> Token:
+    """Check a token's text and return the token. The claim `exp` of a JWT takes precedence over `expires_at`.
+
+    Raises:
+        ConfigurationError: the text cannot be a token. The message does not contain the text.
+    """
+    text = text.strip()
+    if len(text) > _MOST_CHARACTERS or not _TOKEN.fullmatch(text):
+        raise ConfigurationError("what was handed out is no token (RFC 6750)")
+    claimed = _expiry_claim(text)
+    return Token(text, expires_at if claimed is None else claimed)
+
+
+def _expiry_claim(text: str) -> float | None:
+    """Return the claim `exp` of a JWT, in seconds since the epoch; None: the text is no JWT or has no such claim."""
+    parts = text.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, binascii.Error):
+        return None
+    ends = claims.get("exp") if isinstance(claims, dict) else None
+    return float(ends) if isinstance(ends, int | float) else None
+
+
+class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc]
+    """Token provider for the OAUTHBEARER logins of one client. Safe to share between threads.
+
+    Args:
+        origin: the setting that says where tokens come from, for errors.
+        obtain: requests a new token; raises an error of `tiered_stream.errors`.
+        extensions: SASL extensions to send with each token (KIP-342).
+    """
+
+    shows, source = "token", "token endpoint"
+
+    def __init__(
+        self,
+        origin: str,
+        obtain: Callable[[], Token],
+        refresh: Refresh,
+        extensions: Mapping[str, str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(origin, obtain, refresh, clock)
+        self._extensions = dict(extensions)
+
+    def token(self) -> str:
+        """Return the text of the current token. Raises BrokerUnavailableError if there is none or it has expired."""
+        return self.held().text
+
+    def extensions(self) -> dict[str, str]:
+        return self._extensions

@@ -1,0 +1,196 @@
+"""Sources of tokens for logins, from Kafka's `sasl.oauthbearer.*` and `sasl.login.*` client properties.
+
+As in Kafka's `DefaultJwtRetriever`, tokens come from an `http(s)` endpoint for client credentials, or from a `file:`
+URL. A Python function takes the place of a Java callback handler.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+
+from tiered_stream.broker.login.held_login import Refresh
+from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
+from tiered_stream.broker.login.tls import tls_context
+from tiered_stream.broker.login.token_endpoint import TokenEndpoint
+from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
+
+_PROVIDER = "sasl.oauthbearer.token.provider"
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_RETRIEVERS = ("", "DefaultJwtRetriever", "ClientCredentialsJwtRetriever", "FileJwtRetriever")
+_CREDENTIALS = {
+    "clientId": "sasl.oauthbearer.client.credentials.client.id",
+    "clientSecret": "sasl.oauthbearer.client.credentials.client.secret",
+    "scope": "sasl.oauthbearer.scope",
+}
+"""Options in `sasl.jaas.config`, each with the property of Kafka 4.1 that takes precedence over it."""
+_EXTENSION = "extension_"
+_EXTENSION_NAME, _EXTENSION_VALUE = re.compile(r"(?!auth$)[A-Za-z]+"), re.compile(r"[\x21-\x7e \t\r\n]+")
+_FILE_BYTES = 1 << 20
+
+
+def login_tokens(values: ConfigValues, options: Mapping[str, str]) -> LoginTokens:
+    """Return the token provider of one client. `options` are the login module's options in `sasl.jaas.config`.
+
+    Raises:
+        ConfigurationError: no setting names a source of tokens, or the settings are malformed or incomplete.
+    """
+    _check_options(options)
+    refresh = Refresh(
+        values.fraction("sasl.login.refresh.window.factor", 0.5, 1.0),
+        values.fraction("sasl.login.refresh.window.jitter", 0.0, 0.25),
+        values.integer("sasl.login.refresh.min.period.seconds", high=900),
+        values.integer("sasl.login.refresh.buffer.seconds", high=3600),
+    )
+    extensions = {name.removeprefix(_EXTENSION): each for name, each in options.items() if name.startswith(_EXTENSION)}
+    origin, obtain = _source(values, options)
+    return LoginTokens(origin, obtain, refresh, extensions)
+
+
+def _check_options(options: Mapping[str, str]) -> None:
+    for name, value in options.items():
+        if name.startswith("unsecuredLogin"):
+            raise ConfigurationError(f"kafka.sasl.jaas.config: {name}: unsecured tokens are not supported")
+        if name.startswith(_EXTENSION):
+            key = name.removeprefix(_EXTENSION)
+            if not _EXTENSION_NAME.fullmatch(key) or not _EXTENSION_VALUE.fullmatch(value):
+                raise ConfigurationError(f"kafka.sasl.jaas.config: {name} is no SASL extension (RFC 7628)")
+
+
+def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Callable[[], Token]]:
+    """Return the setting that names the source of tokens, for errors, and a function that gets a new token."""
+    retriever = values.text("sasl.oauthbearer.jwt.retriever.class")
+    if retriever.rpartition(".")[2] not in _RETRIEVERS:
+        raise ConfigurationError(
+            f"kafka.sasl.oauthbearer.jwt.retriever.class = {retriever!r}: Java's classes do not run here; there are "
+            f"{', '.join(_RETRIEVERS[1:])}, and kafka.{_PROVIDER}"
+        )
+    if provider := values.text(_PROVIDER):
+        if values.text(_URL):
+            raise ConfigurationError(f"kafka.{_PROVIDER} and kafka.{_URL} are both given: keep one")
+        origin = f"kafka.{_PROVIDER} = {provider!r}"
+        return origin, partial(_from_callable, origin, _callable(origin, provider))
+    url = values.text(_URL)
+    if not url:
+        raise ConfigurationError(f"kafka.{_URL} is missing: OAUTHBEARER needs it, or kafka.{_PROVIDER}")
+    origin, scheme = _checked_url(url)
+    if scheme == "file":
+        return origin, partial(_from_file, origin, Path(unquote(urlsplit(url).path)))
+    return origin, _endpoint(values, options, origin, url).obtain
+
+
+def _checked_url(url: str) -> tuple[str, str]:
+    """Check the token endpoint's URL. Return the setting for errors, without a query, and the URL's scheme.
+
+    A query may be a secret.
+
+    Raises:
+        ConfigurationError: the URL is malformed, contains a user or a password, or has another scheme.
+    """
+    try:
+        parts = urlsplit(url)
+        hidden = parts.username is not None or parts.password is not None
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        raise ConfigurationError(f"kafka.{_URL}: the value is no URL") from None
+    if hidden:
+        raise ConfigurationError(f"kafka.{_URL}: the value must be without a user and a password")
+    if parts.scheme == "file" and parts.path.startswith("/") and parts.netloc in ("", "localhost"):
+        return f"kafka.{_URL} = 'file://{parts.path}'", parts.scheme
+    if not known:
+        raise ConfigurationError(f"kafka.{_URL}: the value must be https://host/path, http://host/path or file:///path")
+    return f"kafka.{_URL} = '{parts.scheme}://{parts.netloc}{parts.path}'", parts.scheme
+
+
+def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url: str) -> TokenEndpoint:
+    given = {name: values.secret(newer) or options.get(name, "") for name, newer in _CREDENTIALS.items()}
+    for name in ("clientId", "clientSecret"):
+        if not given[name].strip():
+            raise ConfigurationError(
+                f"kafka.sasl.jaas.config: OAUTHBEARER needs {name} for kafka.{_URL} (or kafka.{_CREDENTIALS[name]})"
+            )
+    client = [given["clientId"].strip(), given["clientSecret"].strip()]
+    if values.boolean("sasl.oauthbearer.header.urlencode"):
+        client = [quote_plus(each) for each in client]
+    scope = given["scope"].strip()
+    return TokenEndpoint(
+        origin=origin,
+        url=url,
+        authorization=f"Basic {base64.b64encode(':'.join(client).encode(errors='replace')).decode()}",
+        body=urlencode({"grant_type": "client_credentials", **({"scope": scope} if scope else {})}, errors="replace"),
+        connect_seconds=values.integer("sasl.login.connect.timeout.ms", low=1) / 1000,
+        read_seconds=values.integer("sasl.login.read.timeout.ms", low=1) / 1000,
+        backoff_seconds=values.integer("sasl.login.retry.backoff.ms", low=1) / 1000,
+        retry_seconds=values.integer("sasl.login.retry.backoff.max.ms") / 1000,
+        tls=_endpoint_tls(options) if url.startswith("https:") else None,
+    )
+
+
+def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the token endpoint's TLS context, from the login module's `ssl.*` options (Kafka: `JaasOptionsUtils`).
+
+    The `ssl.*` properties for brokers do not count here.
+    """
+    try:
+        return tls_context(ConfigValues({name: each for name, each in options.items() if name.startswith("ssl.")}))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"for the token endpoint, in kafka.sasl.jaas.config: {error}") from error
+
+
+def _from_file(origin: str, path: Path) -> Token:
+    try:
+        with path.open("rb") as file:
+            return read_token(file.read(_FILE_BYTES).decode("ascii", "replace"))
+    except (OSError, ValueError) as error:
+        if isinstance(error, ConfigurationError):
+            raise ConfigurationError(f"{origin}: {error}") from error
+        raise ConfigurationError(
+            f"{origin}: there is no such file on this machine ({getattr(error, 'strerror', None) or error})"
+        ) from error
+
+
+def _callable(origin: str, name: str) -> Callable[[], Any]:
+    module, _, attribute = name.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # a module may raise anything
+        raise ConfigurationError(
+            f"{origin} cannot be imported on this machine: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(found):
+        raise ConfigurationError(f"{origin} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
+    """Call the user's function and return its token. The text of its exceptions is not shown: it may hold a secret.
+
+    Raises:
+        BrokerUnavailableError: the function raised an OSError.
+        ConfigurationError: the function raised another exception, or did not return a token.
+    """
+    try:
+        returned = function()
+    except OSError as error:
+        raise BrokerUnavailableError(f"{origin} failed: {type(error).__name__}") from error
+    except Exception as error:
+        raise ConfigurationError(f"{origin} failed: {type(error).__name__}") from error
+    match returned:
+        case str(text):
+            expires_at = None
+        case (str(text), int() | float() as ends):
+            expires_at = float(ends)
+        case _:
+            raise ConfigurationError(f"{origin} must return a token, or a token and its end in seconds since the epoch")
+    try:
+        return read_token(text, expires_at)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{origin}: {error}") from error

@@ -1,0 +1,214 @@
+"""Conversion of Kafka's `sasl.*` client properties into kafka-python's settings.
+
+`sasl.jaas.config` is one JAAS entry (Kafka: `JaasConfig`): `<login module class> <flag> key="value" ... ;`, with the
+comments and the escapes of Java's `StreamTokenizer`. The entry is a secret: no error shows its text.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tiered_stream.broker.properties.property_values import ConfigValues
+from tiered_stream.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
+
+_LOGIN_MODULES = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+    "GSSAPI": "Krb5LoginModule",
+    "AWS_MSK_IAM": "IAMLoginModule",
+    "OAUTHBEARER": "OAuthBearerLoginModule",
+}
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "PLAIN": ("username", "password", "tokenauth"),
+    "SCRAM-SHA-256": ("username", "password", "tokenauth"),
+    "SCRAM-SHA-512": ("username", "password", "tokenauth"),
+    "GSSAPI": ("serviceName",),
+    "AWS_MSK_IAM": ("",),
+    "OAUTHBEARER": ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin"),
+}
+"""Options of login modules that have an effect, by SASL mechanism: the prefixes of their names."""
+_OF_ANOTHER_USER = {
+    "principal": "get a ticket for it (kinit), and set KRB5CCNAME to where it is",
+    "keyTab": "set KRB5_CLIENT_KTNAME to the file",
+    "useKeyTab": "set KRB5_CLIENT_KTNAME to the file",
+    "ticketCache": "set KRB5CCNAME to the file",
+}
+"""Unsupported options of Java's Kerberos login module that name the user, each with the step that replaces it."""
+_WITHOUT_JAAS = ("GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
+"""SASL mechanisms that can do without `sasl.jaas.config`."""
+_CALLBACK_HANDLERS = {
+    "sasl.client.callback.handler.class": {"AWS_MSK_IAM": "IAMClientCallbackHandler"},
+    "sasl.login.callback.handler.class": {"OAUTHBEARER": "OAuthBearerLoginCallbackHandler"},
+}
+_FLAGS = ("required", "requisite", "sufficient", "optional")
+
+_SPACE = re.compile(r"(?:\s+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
+_TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+@dataclass(frozen=True, slots=True)
+class JaasEntry:
+    """JAAS entry: a login module's class and options. The options may hold a password, so they are not in the repr."""
+
+    login_module: str
+    options: dict[str, str] = field(repr=False)
+
+
+def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
+    """Return KafkaConnectionManager's settings for the mechanism in `sasl.mechanism` (Kafka's default: GSSAPI).
+
+    Raises:
+        ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or does not fit it.
+    """
+    mechanism = values.choice("sasl.mechanism", _LOGIN_MODULES)
+    _check_callback_handlers(values, mechanism)
+    settings: dict[str, Any] = {"sasl_mechanism": mechanism}
+    if mechanism == "AWS_MSK_IAM":
+        if protocol != "SASL_SSL":
+            raise ConfigurationError("kafka.sasl.mechanism = 'AWS_MSK_IAM' needs kafka.security.protocol = SASL_SSL")
+        # This import and the next one are here, because few users need these modules and their libraries.
+        from tiered_stream.broker.login.msk_iam import aws_login
+
+        entry = _jaas_entry(values, mechanism)
+        # kafka-python has no setting for AWS logins, but passes this one to every mechanism.
+        settings["sasl_oauth_token_provider"] = aws_login(entry.options if entry else {})
+    elif mechanism == "OAUTHBEARER":
+        from tiered_stream.broker.login.oauthbearer import login_tokens
+
+        entry = _jaas_entry(values, mechanism)
+        settings["sasl_oauth_token_provider"] = login_tokens(values, entry.options if entry else {})
+    elif mechanism == "GSSAPI":
+        settings["sasl_kerberos_service_name"] = _kerberos_service(values, _jaas_entry(values, mechanism))
+    else:
+        username, settings["sasl_plain_password"] = credentials(values, mechanism)
+        if mechanism.startswith("SCRAM"):  # RFC 5802 escapes a `saslname`; kafka-python does not
+            username = username.replace("=", "=3D").replace(",", "=2C")
+        settings["sasl_plain_username"] = username
+    return settings
+
+
+def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
+    """Check that a given callback handler is a Java class that we replace. Raises ConfigurationError for other classes.
+
+    Only the last part of a class name counts, because the classes have moved between packages.
+    """
+    for name, known in _CALLBACK_HANDLERS.items():
+        given = values.text(name)
+        if given and given.rpartition(".")[2] != known.get(mechanism):
+            raise ConfigurationError(
+                f"kafka.{name} = {given!r} cannot be used with kafka.sasl.mechanism = {mechanism!r}: Java's classes do "
+                "not run here. Remove it; OAUTHBEARER takes tokens from kafka.sasl.oauthbearer.token.provider"
+            )
+
+
+def credentials(values: ConfigValues, mechanism: str) -> tuple[str, str]:
+    """Return the user's name and password for PLAIN or SCRAM from `sasl.jaas.config`.
+
+    Raises:
+        ConfigurationError: the property is missing, is for another mechanism, or lacks the name or the password.
+    """
+    entry = _jaas_entry(values, mechanism)
+    options = entry.options if entry else {}
+    if options.get("tokenauth", "false").lower() == "true":
+        raise ConfigurationError("kafka.sasl.jaas.config: delegation tokens (tokenauth) are not supported")
+    for name in ("username", "password"):
+        if not options.get(name):
+            raise ConfigurationError(f"kafka.sasl.jaas.config: {mechanism} needs {name}")
+    return options["username"], options["password"]
+
+
+def parse_jaas(text: str) -> JaasEntry:
+    """Parse one JAAS entry.
+
+    Raises:
+        ConfigurationError: the text is not a JAAS entry. The message does not contain the text.
+    """
+    tokens = _tokens(text)
+    if len(tokens) < 3 or tokens[-1] != (";", True) or (";", True) in tokens[:-1]:
+        raise _malformed("it must be one entry that ends in a semicolon")
+    (login_module, _), (flag, _), *rest = tokens[:-1]
+    if flag.lower() not in _FLAGS:
+        raise _malformed("after the login module's class comes `required`")
+    triples = [rest[start : start + 3] for start in range(0, len(rest), 3)]
+    if any(len(triple) != 3 or triple[0][1] or triple[1] != ("=", True) or triple[2][1] for triple in triples):
+        raise _malformed('options are written key="value", without commas')
+    return JaasEntry(login_module, {key: value for (key, _), _, (value, _) in triples})
+
+
+def _tokens(text: str) -> list[tuple[str, bool]]:
+    """Split the text into tokens. The flag is true for a mark (`=` or `;` outside quotes), false for a word."""
+    tokens, position = [], _after_space(text, 0)
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _malformed("a quote is not closed")
+        quoted = match[1] if match[1] is not None else match[2]
+        if quoted is not None:
+            tokens.append((_ESCAPE.sub(_unescaped, quoted), False))
+        else:
+            tokens.append((match[3] or match[4], match[3] is not None))
+        position = _after_space(text, match.end())
+    return tokens
+
+
+def _after_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    char = escape[1]
+    return chr(int(char, 8)) if char.isdigit() and char < "8" else _ESCAPES.get(char, char)
+
+
+def _malformed(why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f'kafka.sasl.jaas.config: {why}; it reads: <login module class> required username="…" password="…";'
+    )
+
+
+def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
+    text = values.secret("sasl.jaas.config")
+    if not text:
+        if mechanism in _WITHOUT_JAAS:
+            return None
+        raise ConfigurationError(
+            f"kafka.sasl.jaas.config is missing: {mechanism} needs {_LOGIN_MODULES[mechanism]} with username and "
+            "password there (a JAAS file of the JVM is not read)"
+        )
+    entry = parse_jaas(text)
+    # A shaded Kafka client has the class in another package, so only the last part of its name is compared.
+    if entry.login_module.rpartition(".")[2] != _LOGIN_MODULES[mechanism]:
+        raise ConfigurationError(
+            f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {_LOGIN_MODULES[mechanism]}"
+        )
+    for name, value in entry.options.items():
+        if mechanism == "GSSAPI" and name in _OF_ANOTHER_USER and value.lower() != "false":
+            raise ConfigurationError(
+                f"kafka.sasl.jaas.config: {name} is not supported, and without it somebody else may log in: "
+                f"{_OF_ANOTHER_USER[name]}, on the driver and on the executors, and remove {name}"
+            )
+        if not name.startswith(_OPTIONS[mechanism]):
+            _log.warning("kafka.sasl.jaas.config: %s has no effect with %s", name, mechanism)
+    return entry
+
+
+def _kerberos_service(values: ConfigValues, entry: JaasEntry | None) -> str:
+    if importlib.util.find_spec("gssapi") is None:
+        raise ConfigurationError(
+            "kafka.sasl.mechanism = 'GSSAPI' (Kafka's default) needs the Python package `gssapi`: install it, or set "
+            "the mechanism that the brokers expect"
+        )
+    service = values.text("sasl.kerberos.service.name") or (entry.options.get("serviceName", "") if entry else "")
+    if not service:
+        raise ConfigurationError("kafka.sasl.kerberos.service.name is missing: GSSAPI needs the brokers' service name")
+    return service

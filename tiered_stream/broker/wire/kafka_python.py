@@ -1,0 +1,320 @@
+"""The parts of kafka-python that we use beyond its public interface: its network layer and its connections.
+
+kafka-python's generated decoders take time that grows with the square of the length of an overlong varint. They also
+copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
+read responses with kafka-python's plain decoders, which have neither problem.
+
+We patch nothing in kafka-python. `tests/broker/wire/test_kafka_python.py` names each attribute that we rely on, and
+fails when a release changes one of them.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import socket
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from ssl import SSLWantReadError, SSLWantWriteError
+from struct import Struct
+from typing import Any, ClassVar
+
+from kafka.errors import KafkaConnectionError
+from kafka.future import Future as KafkaFuture
+from kafka.net.connection import KafkaConnection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.abc import SaslMechanism
+from kafka.net.sasl.msk import AwsMskIamClient, SaslMechanismAwsMskIam
+from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.api_key import ApiKey
+from kafka.protocol.frame import KafkaBytes
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
+from kafka.protocol.parser import KafkaProtocol
+
+from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
+from tiered_stream.process.single_flight import SingleFlightCache
+
+__all__ = [
+    "AbstractHostLogin",
+    "AbstractTokenProvider",
+    "ConnectionManager",
+    "NetworkSelector",
+    "OwnRequest",
+    "msk_iam_message",
+]
+
+_HEAD = Struct(">hhi")  # API key, version, correlation id
+_TEXT_LENGTH = Struct(">h")
+_CORRELATION_ID_BYTES = 4
+_LARGE = 64 << 10
+"""Size in bytes from which a field or a read is not copied; a TLS record is smaller."""
+_MOST_KEPT_BYTES = 4 << 20
+
+Said = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
+"""Cache of decoded responses, by version and encoded bytes. A value is the number of bytes and the decoded response."""
+
+
+class OwnRequest(ABC):
+    """Base of requests that we encode and decode ourselves, and that kafka-python's connections send like any other.
+
+    kafka-python's connections choose the version (`BrokerVersionData.api_version`), ask the request for its bytes
+    (`KafkaProtocol.send_request`), and decode the response by the request's header (`KafkaProtocol.receive_bytes`).
+    Flexible versions only (KIP-482).
+    """
+
+    API_KEY: ClassVar[int]
+    name: ClassVar[str]
+    min_version: int
+    max_version: int
+    _min_version: ClassVar[None] = None
+    _max_version: ClassVar[None] = None
+    API_VERSION: int | None = None
+    header: _Header | None = None
+
+    @abstractmethod
+    def encode_body(self, version: int) -> bytes:
+        """Return the encoded request body: the bytes that follow the header."""
+
+    @abstractmethod
+    def decode_response(self, body: Reader) -> Any:
+        """Decode the response's body, which starts after the header. The result has a `throttle_time_ms`.
+
+        Raises:
+            ValueError: the bytes are not a response to this request.
+        """
+
+    def with_header(self, correlation_id: int, client_id: str) -> None:
+        self.header = _Header(self, correlation_id, client_id.encode())
+
+    def encode(self, framed: bool, header: bool) -> bytes:
+        """Return the whole request with its size in front. Connections always pass true for both arguments."""
+        assert framed
+        assert header
+        known, version = self.header, self.API_VERSION
+        assert known is not None, "`with_header` comes first"
+        assert version is not None, "the connection has chosen it"
+        head = _HEAD.pack(self.API_KEY, version, known.correlation_id) + _TEXT_LENGTH.pack(len(known.client_id))
+        content = head + known.client_id + NO_TAGS + self.encode_body(version)
+        return len(content).to_bytes(4, "big") + content
+
+    def expect_response(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """Header of an `OwnRequest`, in place of kafka-python's `RequestHeader`, its response class and response header."""
+
+    request: OwnRequest
+    correlation_id: int
+    client_id: bytes
+
+    def get_response_class(self) -> _Header:
+        return self
+
+    def parse_header(self, buffer: KafkaBytes) -> _Header:
+        """Read the response's correlation id, and return a header with that id."""
+        return replace(self, correlation_id=int.from_bytes(buffer.read(_CORRELATION_ID_BYTES), "big", signed=True))
+
+    def decode(self, buffer: KafkaBytes) -> Any:
+        """Decode the response, starting at the tagged fields of its header."""
+        body = Reader(buffer.read())
+        body.tags()
+        return self.request.decode_response(body)
+
+
+class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
+    """Connection manager whose connections decode responses in bounded time."""
+
+    def get_connection(self, node_id: Any, **options: Any) -> Any:
+        connection = super().get_connection(node_id, **options)
+        connection.__class__ = _Connection  # the manager has no setting for the class; nothing was sent yet
+        return connection
+
+    def is_open(self, node_id: Any) -> bool:
+        """Return whether the node has a connection that is set up, login included."""
+        connection = self._conns.get(node_id)
+        return connection is not None and connection.connected
+
+    async def settled(self, work: concurrent.futures.Future[Any], timeout_ms: int) -> Any:
+        """Wait on the network thread for another thread's `work`. Raises KafkaTimeoutError, or the error of `work`."""
+        ours = KafkaFuture()
+
+        async def settle() -> None:
+            error = work.exception()
+            if error is None:
+                ours.success(work.result())
+            else:
+                ours.failure(error)
+
+        def tell(_: concurrent.futures.Future[Any]) -> None:
+            with suppress(RuntimeError):  # the network thread has ended, so nobody waits
+                self.call_soon(settle)
+
+        work.add_done_callback(tell)
+        return await self.wait_for(ours, timeout_ms)
+
+
+class _Connection(KafkaConnection):  # type: ignore[misc]
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        config = self.config
+        self.parser = PlainProtocol(
+            client_id=config["client_id"], receive_message_max_bytes=config["receive_message_max_bytes"]
+        )
+        transport._sock_recv = partial(_receive, transport._sock, self.parser)
+
+
+def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes, Any]:
+    """Read from the socket, and return the received bytes and an error or None. Replaces the transport's own read.
+
+    Most of a large response is received straight into the protocol's buffer, and is not among the returned bytes.
+    kafka-python's own read takes 4 KiB at a time and copies the bytes three times. It also drops bytes that arrive
+    together with the end of the connection. A broker that refuses a login responds and closes, so the reason would be
+    lost whenever this side is slower.
+    """
+    try:
+        while len(room := protocol.room()) >= _LARGE and (size := connection.recv_into(room)):
+            protocol.fill(size)
+        data = connection.recv(_LARGE)
+    except (BlockingIOError, InterruptedError, SSLWantReadError, SSLWantWriteError):
+        return b"", None
+    except OSError as error:
+        return b"", KafkaConnectionError(error)
+    return data, None if data else KafkaConnectionError("socket disconnected")
+
+
+class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
+    """Kafka protocol that reads responses with kafka-python's plain decoders, and caches Metadata responses.
+
+    To decode Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes are the same, and the
+    response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time:
+    `offset_messages` decodes them.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        super().__init__(**config)
+        self._said: Said = SingleFlightCache(_MOST_KEPT_BYTES, size_of=itemgetter(0))
+
+    def room(self) -> memoryview:
+        """Return the buffer for the missing bytes of the response being received, except the last byte."""
+        return memoryview(self._rbuffer)[self._rbuffer.tell() : -1] if self._receiving else memoryview(b"")
+
+    def fill(self, size: int) -> None:
+        """Count `size` bytes as received into the buffer that `room` returned."""
+        self._rbuffer.seek(self._rbuffer.tell() + size)
+
+    def send_request(self, request: Any, correlation_id: int | None = None) -> int:
+        asked = len(self.in_flight_requests)
+        correlation_id = super().send_request(request, correlation_id)
+        if len(self.in_flight_requests) > asked and hasattr(request.header, "request_api_key"):
+            self.in_flight_requests[-1] = _PlainHeader(request.header, correlation_id, request.API_VERSION, self._said)
+        return int(correlation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainHeader:
+    """Header of a kafka-python request that decodes the response with plain decoders; stands for the response class."""
+
+    header: Any
+    correlation_id: int
+    api_version: int
+    said: Said
+
+    def get_response_class(self) -> _PlainHeader:
+        return self
+
+    def parse_header(self, buffer: KafkaBytes) -> Any:
+        """Read and return the response's header."""
+        return self.header.get_response_class().parse_header(buffer)
+
+    def decode(self, buffer: KafkaBytes) -> Any:
+        """Decode the response's body; a Metadata response may come from the cache, and must not be changed.
+
+        Raises:
+            ValueError: the bytes are not a response to this request.
+        """
+        kind, version = self.header.get_response_class()[None], self.api_version
+        content = memoryview(buffer).toreadonly()[buffer.tell() :]
+        if kind is ApiVersionsResponse and bytes(content[:2]) != b"\0\0":  # brokers send an error in version 0
+            version = 0
+        if kind is not MetadataResponse:
+            return self._decoded(kind, content, version)
+        known = version, bytes(content)
+        return self.said.get(known, lambda: (len(content), self._decoded(kind, content, version)))[1]
+
+    def _decoded(self, kind: Any, content: memoryview, version: int) -> Any:
+        flexible = kind.flexible_version_q(version)
+        try:
+            return kind._struct.decode(
+                _Content(content), version=version, compact=flexible, tagged=flexible, data_class=kind
+            )
+        except Exception as error:  # with malformed bytes, the decoders may raise any exception
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+class _Content:
+    """Input of the plain decoders. A field of 64 KiB or more (only records are that large) is a view, not a copy."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._position = 0
+
+    def read(self, size: int) -> bytes | memoryview:
+        field = self._data[self._position : self._position + size]
+        self._position += len(field)
+        return field if size >= _LARGE else bytes(field)
+
+
+def api_name(api_key: int) -> str:
+    """Return the API's name and number for messages, or only the number if kafka-python does not know the API."""
+    try:
+        return f"{ApiKey(api_key).name} (API {api_key})"
+    except ValueError:
+        return f"API {api_key}"
+
+
+class AbstractHostLogin(ABC):
+    """Source of AWS_MSK_IAM login messages, in place of a token provider: the message depends on the broker's host."""
+
+    @abstractmethod
+    def message(self, host: str) -> bytes:
+        """Return the only message of a login at `host`. Must not wait. Any exception that it raises ends the login."""
+
+
+class _MskIam(SaslMechanism):  # type: ignore[misc]
+    """AWS_MSK_IAM login with ready credentials. kafka-python's own asks AWS on the network thread at each login."""
+
+    def __init__(self, login: AbstractHostLogin, host: str) -> None:
+        self._login, self._host = login, host
+        self._done = self._authenticated = False
+
+    def auth_bytes(self) -> bytes:
+        return self._login.message(self._host)
+
+    def receive(self, auth_bytes: bytes) -> None:
+        self._done, self._authenticated = True, auth_bytes != b""
+
+    def is_done(self) -> bool:
+        return self._done
+
+    def is_authenticated(self) -> bool:
+        return self._authenticated
+
+
+def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, token: str | None) -> bytes:
+    """Return a login message for `host`, signed now. It contains the session token, but not the secret key."""
+    return bytes(AwsMskIamClient(host, access_key, secret_key, region, token).first_message())
+
+
+def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
+    """Return our mechanism for our connections, and kafka-python's own for the user's other clients in this process."""
+    login = config.get("sasl_oauth_token_provider")
+    return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)
+
+
+register_sasl_mechanism("AWS_MSK_IAM", _msk_iam_mechanism, overwrite=True)

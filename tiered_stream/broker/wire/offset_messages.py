@@ -1,0 +1,118 @@
+"""ListOffsets requests and responses for very many partitions, encoded and decoded by structs of fixed size.
+
+request     replica int32 (-1: a consumer), isolation level int8, array of topics, from version 10 on timeout int32 (ms)
+topic       name compact string, array of partitions
+partition   number int32, leader epoch int32, timestamp int64
+
+response    throttle time int32 (ms), array of topics
+topic       name compact string, array of partitions
+partition   number int32, error code int16, timestamp int64, offset int64, leader epoch int32
+
+Request, response, topics and partitions each end with tagged fields. (Kafka: `ListOffsetsRequest.json`,
+`ListOffsetsResponse.json`, flexible versions.) Fields are named as in kafka-python's classes. Those classes are slower:
+for 10,000 partitions, plain Python takes 100 ms of a quiet core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import starmap
+from struct import Struct
+from typing import NamedTuple
+
+from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, uvarint
+from tiered_stream.broker.wire.kafka_python import OwnRequest
+
+FIRST_FLEXIBLE = 6
+
+_CONSUMER = -1
+_FIRST_WITH_TIMEOUT = 10
+_REQUEST_HEAD = Struct(">ib")
+_TIMEOUT = Struct(">i")
+_WANTED = Struct(">iiqx")
+_THROTTLE_TIME = Struct(">i")
+_LISTED = Struct(">ihqqix")
+_LEAST_TOPIC_BYTES = 3
+
+
+class WantedPartition(NamedTuple):
+    """One partition in a request. `timestamp` is in milliseconds, or one of Kafka's special negative numbers."""
+
+    partition_index: int
+    current_leader_epoch: int
+    timestamp: int
+
+
+class WantedTopic(NamedTuple):
+    """The partitions of one topic in a request."""
+
+    name: str
+    partitions: Sequence[WantedPartition]
+
+
+class ListedPartition(NamedTuple):
+    """One partition in a response."""
+
+    partition_index: int
+    error_code: int
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class ListedTopic(NamedTuple):
+    """The partitions of one topic in a response."""
+
+    name: str
+    partitions: list[ListedPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffsets:
+    """A ListOffsets response."""
+
+    throttle_time_ms: int
+    topics: list[ListedTopic]
+
+
+@dataclass(kw_only=True)
+class ListOffsetsRequest(OwnRequest):
+    """ListOffsets request. `min_version` is the first version that supports the timestamps in the request."""
+
+    API_KEY = 2
+    name = "ListOffsetsRequest"
+    max_version = 11
+
+    isolation_level: int
+    topics: Sequence[WantedTopic]
+    timeout_ms: int
+    min_version: int = FIRST_FLEXIBLE
+
+    def encode_body(self, version: int) -> bytes:
+        return b"".join(
+            (
+                _REQUEST_HEAD.pack(_CONSUMER, self.isolation_level),
+                compact_array([_encode_topic(each) for each in self.topics]),
+                _TIMEOUT.pack(self.timeout_ms) if version >= _FIRST_WITH_TIMEOUT else b"",
+                NO_TAGS,
+            )
+        )
+
+    def decode_response(self, body: Reader) -> ListedOffsets:
+        (throttle_time_ms,) = body.unpack(_THROTTLE_TIME)
+        topics = body.array(_LEAST_TOPIC_BYTES, _read_topic)
+        body.tags()
+        return ListedOffsets(throttle_time_ms, topics)
+
+
+def _encode_topic(topic: WantedTopic) -> bytes:
+    partitions = b"".join(starmap(_WANTED.pack, topic.partitions))
+    return compact_string(topic.name) + uvarint(len(topic.partitions) + 1) + partitions + NO_TAGS
+
+
+def _read_topic(body: Reader) -> ListedTopic:
+    name = body.compact_string()
+    partitions = list(starmap(ListedPartition, body.structs(_LISTED)))
+    body.tags()
+    return ListedTopic(name, partitions)

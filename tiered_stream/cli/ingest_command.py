@@ -1,0 +1,49 @@
+"""`tiered-stream ingest`: topics into Delta tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tiered_stream.delta.settings.ingest_settings import (
+    CHECKPOINT,
+    LANE,
+    TABLE,
+    TRIGGER,
+)
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.properties_files import parse_assignments, read_settings
+
+INGEST_EXIT_CODES = (
+    "Exit codes: 0 all rows are landed; 1 a query failed; 2 the settings are wrong, and no query was started."
+)
+
+
+def ingest(
+    settings: Annotated[Path | None, typer.Option(help="A settings file, see conf/ingest_to_delta.properties.")] = None,
+    table: Annotated[str | None, typer.Option(help="The Delta table: a path, or a name in the catalog.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="The query's checkpoint location.")] = None,
+    trigger: Annotated[str | None, typer.Option(help="availableNow, or an interval such as '10 seconds'.")] = None,
+    lane: Annotated[str | None, typer.Option(help="auto, direct (tasks write the table's files) or spark.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")] = None,
+    metrics_file: Annotated[Path | None, typer.Option(help="Write what reading cost to this file, as JSON.")] = None,
+) -> None:
+    """Ingest Kafka topics into Delta tables."""
+    from tiered_stream.ingest.ingest_run import console, run  # late, because other commands need no Spark
+
+    try:
+        given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
+        from_file = read_settings(settings) if settings else {}
+        from_options = parse_assignments(option, "--option")
+        outcome = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}})
+    except ConfigurationError as error:
+        console.print(str(error), style="red", markup=False)
+        raise typer.Exit(2) from None
+    if metrics_file:
+        metrics_file.write_text(json.dumps(asdict(outcome.total())))
+    if outcome.failed:
+        raise typer.Exit(1)

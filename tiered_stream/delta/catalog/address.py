@@ -1,0 +1,186 @@
+"""Addresses of tables (a path, or a name in Spark's catalog), and the SQL by which Spark creates and alters tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.catalog.session_checks import check_table
+from tiered_stream.delta.schema.row_schema import check_new_columns
+from tiered_stream.delta.schema.sql_types import sql_columns
+from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.spark.session import is_connect
+
+
+@dataclass(frozen=True, slots=True)
+class TableAddress:
+    """Address of a table: the user's `path` or `name`, and the URI of the table's folder (None: no folder yet)."""
+
+    path: str | None
+    name: str | None
+    uri: str | None
+
+    def __str__(self) -> str:
+        return self.path or self.name or ""
+
+    def sql_path(self, spark: SparkSession) -> str:
+        """Return the SQL name of the table's folder, which works even if the catalog does not have the table."""
+        place = unquote(known_scheme(spark, self.uri or "")).replace("`", "``")
+        return f"delta.`{place}`"
+
+    @property
+    def sql_name(self) -> str:
+        """The table's name in SQL: the name in the catalog, or its path in the form delta.`path`."""
+        return self.name or f"delta.`{spark_path(self)}`"
+
+
+def find_address(spark: SparkSession, table: str) -> TableAddress:
+    """Return the address of a table; `table` is a path if it contains a slash, otherwise a name in Spark's catalog.
+
+    Raises:
+        ConfigurationError: the name belongs to something other than a Delta table, or `normal_path` refuses the path.
+        TableError: Spark cannot reach the catalog or the table.
+    """
+    if "/" in table:
+        return path_address(table, table_uri(spark, table))
+    with spark_errors(table, "found"):
+        if not spark.catalog.tableExists(table):
+            return TableAddress(None, table, None)
+        detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
+    if detail is None or detail["format"] != "delta":
+        raise ConfigurationError(f"{table} is no Delta table: name another one, or a path")
+    return TableAddress(None, table, table_uri(spark, detail["location"]))
+
+
+def path_address(path: str, uri: str) -> TableAddress:
+    """Return the address of a table that is named by a path. Raises ConfigurationError if `normal_path` refuses it."""
+    return TableAddress(normal_path(path), None, uri)
+
+
+def table_location(spark: SparkSession, address: TableAddress) -> str:
+    """Return the folder of an existing table, in the form that Hadoop's file systems take."""
+    if address.path is not None:
+        return spark_path(address)
+    detail = spark.sql(f"DESCRIBE DETAIL {address.name}").first()
+    assert detail is not None
+    return str(detail["location"])
+
+
+def table_uri(spark: SparkSession, path: str) -> str:
+    """Return a path's URI: `file:///folder`, `s3://bucket/prefix`, or the URI of another scheme.
+
+    Raises:
+        ConfigurationError: `normal_path` refuses the path.
+    """
+    if is_connect(spark):
+        return uri_of(path) or path  # only the server knows the file system of a path without a scheme
+    return path_uri(path, lambda: spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:///"))
+
+
+def path_uri(path: str, default_fs: Callable[[], str]) -> str:
+    """Return a path's URI; if the path has no scheme, `default_fs` returns Hadoop's `fs.defaultFS` for it.
+
+    Raises:
+        ConfigurationError: `normal_path` refuses the path.
+    """
+    if (uri := uri_of(path)) is not None:
+        return uri
+    home = default_fs()
+    return local_uri(path) if home.startswith("file:") else normal_path(f"{home.rstrip('/')}/{path.lstrip('/')}")
+
+
+def make_by_spark(
+    spark: SparkSession,
+    address: TableAddress,
+    schema: StructType,
+    day_column: str | None,
+    given: Mapping[str, str],
+    cluster_by: Sequence[str] = (),
+) -> None:
+    """Let Spark create the table if it does not exist (`CREATE TABLE IF NOT EXISTS`).
+
+    Raises:
+        ConfigurationError: the session lacks Delta or the table's file system, or Delta refuses a field of the schema.
+        TableError: Spark cannot create the table.
+    """
+    check_table(spark, address.path)
+    layout = f" PARTITIONED BY ({_quoted_name(day_column)})" if day_column else ""
+    layout = f" CLUSTER BY ({_columns(cluster_by)})" if cluster_by else layout
+    with_properties = f" TBLPROPERTIES ({_properties(given)})" if given else ""
+    table = f"{address.sql_name} ({sql_columns(schema)}) USING delta"
+    try:
+        with spark_errors(str(address), "made"):
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {table}{layout}{with_properties}")
+    except TableError:
+        check_new_columns(schema, given)  # raises a clearer error if Delta refuses a field
+        raise
+
+
+def set_properties(spark: SparkSession, address: TableAddress, given: Mapping[str, str]) -> None:
+    """Set properties of a table by the path of its folder, because the catalog may not have the table yet.
+
+    Raises:
+        TableError: Spark cannot set the properties.
+    """
+    with spark_errors(str(address), "changed"):
+        spark.sql(f"ALTER TABLE {address.sql_path(spark)} SET TBLPROPERTIES ({_properties(given)})")
+
+
+def cluster_table(spark: SparkSession, address: TableAddress, columns: Sequence[str]) -> None:
+    """Set a table's clustering columns (`CLUSTER BY`) by its folder, because the catalog may not have the table yet.
+
+    Raises:
+        TableError: Spark cannot change the clustering.
+    """
+    with spark_errors(str(address), "clustered"):
+        spark.sql(f"ALTER TABLE {address.sql_path(spark)} CLUSTER BY ({_columns(columns)})")
+
+
+def register_table(spark: SparkSession, address: TableAddress) -> None:
+    """Register the table's folder in the catalog under the table's name, unless the catalog has that name.
+
+    Raises:
+        TableError: Spark cannot register the table.
+    """
+    with spark_errors(str(address), "entered into the catalog"):
+        place = unquote(known_scheme(spark, address.uri or ""))
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {address.name} USING delta LOCATION {_quoted(place)}")
+
+
+def known_scheme(spark: SparkSession, path: str) -> str:
+    """Return the path with `s3a://` in place of `s3://` or `s3n://`, unless the session has a file system for these."""
+    scheme, _, place = path.partition("://")
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    return f"s3a://{place}" if scheme in ("s3", "s3n") and hadoop.get(f"fs.{scheme}.impl") is None else path
+
+
+def spark_path(address: TableAddress) -> str:
+    """Return the path, as Spark takes it, of a table that is named by a path; a local path is made absolute."""
+    uri = address.uri or ""
+    local = urlsplit(address.path or "").scheme == "" and uri.startswith("file:")
+    return unquote(urlsplit(uri).path) if local else address.path or ""
+
+
+def _columns(names: Sequence[str]) -> str:
+    """Return a quoted SQL list of columns; a dot in a name separates a column from its field."""
+    return ", ".join(".".join(map(_quoted_name, name.split("."))) for name in names)
+
+
+def _quoted_name(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def _properties(given: Mapping[str, str]) -> str:
+    return ", ".join(f"{_quoted(name)} = {_quoted(value)}" for name, value in given.items())
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

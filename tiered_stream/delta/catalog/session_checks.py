@@ -1,0 +1,91 @@
+"""Checks that Spark's session has what a table or a checkpoint needs: a file system, and Delta.
+
+The checks run before a query starts. Spark itself would fail in the middle of the query, with hundreds of lines of
+Java's stack trace.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.spark.session import is_connect
+
+DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
+HADOOP_AWS = "org.apache.hadoop:hadoop-aws"
+EXTENSION = ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+CATALOG = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+_DELTA_OF_JAR = "org.apache.spark.sql.delta.sources.DeltaDataSource"
+_AWS_SDK = "software.amazon.awssdk.services.s3.S3Client"
+_LISTED = "spark.jars.packages (where --packages is on the command line, it replaces the file's list)"
+
+
+def check_table(spark: SparkSession, path: str | None) -> None:
+    """Check that Spark itself can write the table; `path` is its folder, or None for a table in the catalog.
+
+    Raises:
+        ConfigurationError: the session lacks Delta, or a file system for the table; the error says what to add.
+    """
+    check_delta(spark)
+    if path is not None:
+        check_file_system(spark, "the table", path)
+
+
+def check_file_system(spark: SparkSession, what: str, path: str) -> None:
+    """Check that Spark has a file system for `path` (Hadoop: `FileSystem.getFileSystemClass`).
+
+    Raises:
+        ConfigurationError: the session has no such file system; the error names `what` and the package to add.
+    """
+    scheme = urlsplit(path).scheme
+    if not scheme or is_connect(spark):
+        return
+    hadoop: Any = spark._jvm and spark._jvm.org.apache.hadoop
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    try:
+        hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+        if scheme == "s3a":
+            conf.getClassByName(_AWS_SDK)
+    except JAVA_ERRORS as error:
+        why = _missing(scheme, hadoop.util.VersionInfo.getVersion())
+        raise ConfigurationError(f"{what} {path} is out of Spark's reach: {why}") from error
+
+
+def _missing(scheme: str, hadoop_version: str) -> str:
+    if scheme == "s3a":
+        return (
+            f"the session lacks hadoop-aws or the AWS SDK that comes with it. Submit with --properties-file "
+            f"conf/spark-s3.conf, or add {HADOOP_AWS}:{hadoop_version} to {_LISTED}"
+        )
+    if scheme in ("s3", "s3n"):
+        return f"the session knows no {scheme}://. Write s3a:// instead"
+    return f"the session has no file system for {scheme}://. Add its connector to {_LISTED}"
+
+
+def check_delta(spark: SparkSession) -> None:
+    """Check that the session can write Delta tables.
+
+    Raises:
+        ConfigurationError: the session lacks Delta's jar, extension or catalog; the error says what to set.
+    """
+    if is_connect(spark):
+        return  # a client cannot see the classes and settings of the server
+    sources: Any = spark._jvm and spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
+    try:
+        found = sources.lookupDataSource("delta", spark._jsparkSession.sessionState().conf()).getName()
+    except JAVA_ERRORS as error:
+        raise ConfigurationError(
+            "Spark's session has no Delta. Submit with --properties-file conf/spark-defaults.conf (for tables in S3 "
+            f"conf/spark-s3.conf), or add {DELTA_PACKAGE} to {_LISTED}"
+        ) from error
+    extensions, catalog = (spark.conf.get(name, None) for name, _ in (EXTENSION, CATALOG))
+    # Another catalog may include Delta's. Platforms with their own build of Delta need neither setting.
+    if found == _DELTA_OF_JAR and (EXTENSION[1] not in (extensions or "") or not catalog):
+        settings = " and ".join(map("=".join, (EXTENSION, CATALOG)))
+        raise ConfigurationError(
+            f"Spark's session has Delta's jar, but not all of {settings}: set both, as conf/spark-defaults.conf does"
+        )

@@ -1,0 +1,94 @@
+"""Our own files in a checkpoint's folder, accessed through Hadoop's file systems wherever Spark can keep a checkpoint.
+
+A file is written as Spark writes its own offset log (`CheckpointFileManager`): completely or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, java_exception
+from tiered_stream.delta.catalog.session_checks import check_file_system
+from tiered_stream.delta.checkpoint.spark_checkpoint import MOST_BYTES, too_large
+from tiered_stream.errors import TableError
+
+
+class CheckpointFolder:
+    """A checkpoint's folder, whose files are listed, read, written and deleted through Spark's JVM.
+
+    The constructor raises ConfigurationError if Spark has no file system for the folder. The methods raise TableError
+    if the folder cannot be reached.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        check_file_system(spark, "the folder", folder)
+        self.folder = folder
+        self._java = cast(Any, spark._jvm)
+        # Looked up once, because py4j sends a request to the JVM for each part of a class's name.
+        self._new_path = self._java.org.apache.hadoop.fs.Path
+        self._path = self._new_path(folder)
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._manager: Any = None
+        self._made: set[str] = set()
+
+    def entries(self, name: str = "") -> list[str]:
+        """Return the names in the folder, or in its subfolder `name`; an empty list if the folder does not exist."""
+        path = self._child(name) if name else self._path
+        with self._errors("read"):
+            files = self._files()
+            return [each.getPath().getName() for each in files.list(path)] if files.exists(path) else []
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes; None if there is no file. Raises CorruptDataError if it has over `MOST_BYTES`."""
+        path = self._child(name)
+        with self._errors("read"):
+            files = self._files()
+            if not files.exists(path):
+                return None
+            with closing(files.open(path)) as stream:
+                text = bytes(stream.readNBytes(MOST_BYTES + 1))
+        if len(text) > MOST_BYTES:
+            raise too_large(self.folder, name)
+        return text
+
+    def write(self, name: str, text: bytes, *, replace: bool = False) -> None:
+        """Write a file atomically; an existing file is kept unless `replace` is true."""
+        path = self._child(name)
+        with self._errors("written to"):
+            files = self._files()
+            within = name.rpartition("/")[0]
+            if within not in self._made:
+                files.mkdirs(path.getParent())
+                self._made.add(within)
+            try:
+                stream = files.createAtomic(path, replace)
+                stream.write(text)
+                stream.close()
+            except JAVA_ERRORS as error:
+                if "FileAlreadyExistsException" not in str(java_exception(error)):
+                    raise
+
+    def delete(self, name: str) -> None:
+        """Delete a file; a missing file is no error."""
+        with self._errors("written to"):
+            self._files().delete(self._child(name))
+
+    def _files(self) -> Any:
+        if self._manager is None:
+            managers = self._java.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+            self._manager = managers.create(self._path, self._configuration)
+        return self._manager
+
+    def _child(self, name: str) -> Any:
+        return self._new_path(self._path, name)
+
+    @contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except JAVA_ERRORS as error:
+            raise TableError(f"the checkpoint {self.folder} cannot be {done}: {java_exception(error)}") from error

@@ -1,0 +1,75 @@
+"""Trigger, name and checkpoint of a streaming query, and settings of bounded runs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from tiered_stream.delta.checkpoint.idle_workers import started_without_idle_limit
+from tiered_stream.delta.checkpoint.query_evolution import with_named_sink
+
+AVAILABLE_NOW = "availableNow"
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+
+@dataclass(frozen=True)
+class BoundedRun:
+    """Settings of a run that has an end, such as a replay.
+
+    `transaction_id` replaces the query's id in the application transaction, because a new checkpoint changes that id.
+    """
+
+    transaction_id: str
+    replace_where: str | None = None
+    """Condition on rows to remove in the same commit; the run is then one micro-batch in the Spark lane."""
+    replaced_records: str | None = None
+    """Condition on Kafka's columns for the records of the removed rows; selects the dead letters to replace."""
+    tasks: int | None = None
+    """Maximum number of tasks at once; None: as many as Spark runs."""
+
+    def limited(self, rows: DataFrame) -> DataFrame:
+        """Return the rows in at most as many partitions as tasks may run at once."""
+        return rows.coalesce(self.tasks) if self.tasks else rows
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRun:
+    """Checkpoint, trigger and name of a streaming query, independent of its sink."""
+
+    checkpoint: str
+    trigger: str
+    name: str | None
+
+    def configured(self, writer: DataStreamWriter) -> DataStreamWriter:
+        trigger: dict[str, Any] = {"processingTime": self.trigger} if self.goes_on else {"availableNow": True}
+        named = with_named_sink(writer.queryName(self.name) if self.name else writer)
+        return named.option("checkpointLocation", self.checkpoint).trigger(**trigger)
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the query keeps waiting for new records, instead of ending after the available ones."""
+        return self.trigger != AVAILABLE_NOW
+
+    def started_interpreted(self, spark: SparkSession, writer: DataStreamWriter) -> StreamingQuery:
+        """Start a query of few rows with Spark's code generation off, because compiling takes a new JVM 0.6 s."""
+        with started_without_idle_limit(spark):
+            query = self.configured(writer).start()
+        with suppress(Py4JError, TypeError):  # no public interface of Spark, and the query also works without it
+            java: Any = query._jsq
+            conf = java.streamingQuery().sparkSessionForStream().conf()  # the query's own copy of the session
+            for name, value in _INTERPRETED.items():
+                conf.set(name, value)
+        return query
+
+
+def query_id_of(batch: DataFrame) -> str:
+    """Return the id of the streaming query to which the micro-batch belongs."""
+    query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+    assert query_id
+    return query_id

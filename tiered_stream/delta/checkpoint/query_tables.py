@@ -1,0 +1,212 @@
+"""State of a query that writes many tables, kept in the checkpoint: each table's newest batch, and what it lacks.
+
+A table without rows in a batch gets no commit, so its log does not show if a commit is missing. The file `tables/N` in
+the checkpoint has the state after batch N, and is written before Spark counts batch N as done. A repeated batch begins
+with the state before that batch. If a table cannot be written, it is parked: the state then has the offset ranges of
+the rows that the table still has to get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import orjson
+
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+
+FOLDER = "tables"
+_VERSION = 1
+_KEPT = 2
+"""Number of files that are kept: the newest, and the one before it, for a repeat of the newest file's batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """Newest batch that a table has (-1: none); its commit is in `version` of the table's log, or in a later one."""
+
+    batch: int = -1
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Offset ranges that cover every row the table still lacks up to `batch`, and no row that it already has."""
+
+    batch: int
+    ranges: PartitionRanges
+
+    def joined(self, later: Held) -> Held:
+        """Return the ranges of `self` and `later`, joined to one offset range for each partition.
+
+        The offsets between the two ranges of a partition hold no rows for the table.
+        """
+        ranges = {**self.ranges, **later.ranges}
+        for partition in self.ranges.keys() & later.ranges.keys():
+            one, other = self.ranges[partition], later.ranges[partition]
+            ranges[partition] = OffsetRange(min(one.start, other.start), max(one.end, other.end))
+        return Held(later.batch, ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Table that could not be written: the name that the user gave it, the reason, and the offset ranges it lacks.
+
+    `tried` may be committed under its batch's id nevertheless, because a response can be lost. `since` was never tried.
+    """
+
+    name: str
+    reason: str
+    tried: Held
+    since: Held | None = None
+
+    def holding(self, later: Held) -> Parked:
+        """Return the parked table with a later batch's offset ranges added to the ranges that it lacks."""
+        return replace(self, since=later if self.since is None else self.since.joined(later))
+
+    @property
+    def newest(self) -> Held:
+        """Offset ranges that the table lacks, up to its newest batch: `since`, or `tried` if there is no `since`."""
+        return self.since or self.tried
+
+
+@dataclass(frozen=True, slots=True)
+class QueryTables:
+    """Newest batches of a query's tables, and the tables that are parked; both by table key."""
+
+    landed: Mapping[str, Landed] = field(default_factory=dict)
+    parked: Mapping[str, Parked] = field(default_factory=dict)
+
+    def with_landed(self, landed: Mapping[str, Landed]) -> QueryTables:
+        return replace(self, landed={**self.landed, **landed})
+
+    def to_json(self) -> bytes:
+        tables = {key: [landed.batch, landed.version] for key, landed in self.landed.items()}
+        parked = {key: _told(each) for key, each in self.parked.items()}
+        return orjson.dumps(
+            {"version": _VERSION, "tables": tables, **({"parked": parked} if parked else {})},
+            option=orjson.OPT_SORT_KEYS,
+        )
+
+
+def query_tables_of(text: bytes) -> QueryTables:
+    """Parse the JSON of `QueryTables.to_json`.
+
+    Raises:
+        CorruptDataError: the text is malformed, or has an unknown version.
+    """
+    try:
+        found = orjson.loads(text)
+        if found["version"] != _VERSION:
+            raise ValueError(f"its version is {found['version']!r:.20}; known here is {_VERSION}")
+        landed = {key: Landed(_whole(batch, -1), _whole(version)) for key, (batch, version) in found["tables"].items()}
+        return QueryTables(landed, {key: _parked(each) for key, each in found.get("parked", {}).items()})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CorruptDataError(f"it does not say which batches tables have: {error!r:.200}") from error
+
+
+def _told(parked: Parked) -> dict[str, Any]:
+    held = [parked.tried, *([parked.since] if parked.since else [])]
+    told = [{"batch": each.batch, "offsets": _by_topic(each.ranges)} for each in held]
+    return {"name": parked.name, "reason": parked.reason, "held": told}
+
+
+def _by_topic(ranges: PartitionRanges) -> dict[str, list[tuple[int, int, int]]]:
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for partition, offsets in sorted(ranges.items()):
+        found.setdefault(partition.topic, []).append((partition.partition, offsets.start, offsets.end))
+    return found
+
+
+def _parked(found: Mapping[str, Any]) -> Parked:
+    if not isinstance(found["name"], str) or not isinstance(found["reason"], str):
+        raise TypeError("a parked table has no name, or no reason")
+    tried, *since = map(_held, found["held"])
+    if len(since) > 1 or (since and since[0].batch <= tried.batch):
+        raise ValueError("what is held for a parked table is not in order")
+    return Parked(found["name"], found["reason"], tried, *since)
+
+
+def _held(found: Mapping[str, Any]) -> Held:
+    ranges = {
+        TopicPartition(topic, _whole(partition)): OffsetRange(_whole(start), _whole(end))
+        for topic, of_topic in found["offsets"].items()
+        for partition, start, end in of_topic
+    }
+    if not ranges or not all(map(len, ranges.values())):
+        raise ValueError("nothing is held for a parked table")
+    return Held(_whole(found["batch"]), ranges)
+
+
+def _whole(number: object, least: int = 0) -> int:
+    if type(number) is not int or number < least:
+        raise ValueError(f"{number!r:.80} is no number from {least}")
+    return number
+
+
+class Folder(Protocol):
+    """Files of a checkpoint's folder (implemented by `checkpoint_folder.CheckpointFolder`)."""
+
+    folder: str
+
+    def entries(self, name: str = "") -> list[str]: ...
+    def read(self, name: str) -> bytes | None: ...
+    def write(self, name: str, text: bytes, *, replace: bool = False) -> None: ...
+    def delete(self, name: str) -> None: ...
+
+
+class QueryTablesLog:
+    """Files `tables/N` in a checkpoint, for one run of one query; methods also raise the folder's errors."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._known: tuple[int, QueryTables] | None = None
+        self._batches: list[int] | None = None
+        """Batch ids of all files, ascending; None: not listed yet."""
+
+    def before(self, batch_id: int) -> QueryTables:
+        """Return the state of the tables before the batch.
+
+        Raises:
+            CorruptDataError: a file is damaged.
+        """
+        newest = next((each for each in reversed(self._listed()) if each < batch_id), -1)
+        if self._known is None or self._known[0] != newest:
+            self._known = newest, QueryTables() if newest < 0 else self._read(newest)
+        return self._known[1]
+
+    def after(self, batch_id: int, tables: QueryTables) -> None:
+        """Write the state of the tables after the batch, unless it is unchanged, and delete old files."""
+        if self.before(batch_id) == tables and batch_id not in self._listed():
+            return
+        self._folder.write(f"{FOLDER}/{batch_id}", tables.to_json(), replace=True)
+        self._known = batch_id, tables
+        listed = sorted({*self._listed(), batch_id})
+        # A later file may be there, of a batch that was begun and will be repeated.
+        old = [each for each in listed if each <= batch_id][:-_KEPT]
+        for each in old:
+            self._folder.delete(f"{FOLDER}/{each}")
+        self._batches = [each for each in listed if each not in old]
+
+    def last_done(self) -> int:
+        """Return the last batch that Spark counts as done; -1: none."""
+        last = SparkCheckpoint(self._folder).last_committed()
+        return -1 if last is None else last
+
+    def _listed(self) -> list[int]:
+        if self._batches is None:
+            self._batches = sorted(int(name) for name in self._folder.entries(FOLDER) if name.isdecimal())
+        return self._batches
+
+    def _read(self, batch_id: int) -> QueryTables:
+        name = f"{FOLDER}/{batch_id}"
+        try:
+            return query_tables_of(self._folder.read(name) or b"")
+        except CorruptDataError as error:
+            raise CorruptDataError(
+                f"the file {name} in the checkpoint {self._folder.folder} is damaged ({error}): bring it back, or give "
+                "the query a new checkpoint, and new tables"
+            ) from error

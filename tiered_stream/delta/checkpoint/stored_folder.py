@@ -1,0 +1,38 @@
+"""Access without Spark to a checkpoint's folder, local or in S3."""
+
+from __future__ import annotations
+
+from pyarrow import fs
+
+from tiered_stream.delta.checkpoint.spark_checkpoint import MOST_BYTES, too_large
+from tiered_stream.delta.settings.ingest_settings import TableStorage
+from tiered_stream.delta.write.file_systems import open_folder
+from tiered_stream.errors import CorruptDataError
+
+
+class StoredFolder:
+    """Checkpoint folder at `uri` (from `file_systems.uri_of`); errors call it `folder`. Methods raise OSError."""
+
+    def __init__(self, folder: str, uri: str, storage: TableStorage) -> None:
+        self.folder = folder
+        self._files = open_folder(uri, storage)
+
+    def entries(self, name: str = "") -> list[str]:
+        """Return the names in the checkpoint's folder, or in its subfolder `name`; empty if there is no such folder."""
+        return [each.base_name for each in self._files.get_file_info(fs.FileSelector(name, allow_not_found=True))]
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file's bytes; None: there is no such file.
+
+        Raises:
+            CorruptDataError: the file has more than `MOST_BYTES`, or `name` is not a file.
+        """
+        info = self._files.get_file_info(name)
+        if info.type is fs.FileType.NotFound:
+            return None
+        if info.type is not fs.FileType.File:
+            raise CorruptDataError(f"the checkpoint {self.folder}, {name}: it is no file")
+        if info.size > MOST_BYTES:
+            raise too_large(self.folder, name)
+        with self._files.open_input_stream(name) as stream:
+            return bytes(stream.read(MOST_BYTES))

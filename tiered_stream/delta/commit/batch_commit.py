@@ -1,0 +1,350 @@
+"""The driver's commits into one table: all files of a micro-batch in one transaction, exactly once.
+
+A commit carries the same application transaction that Spark's Delta sink writes (Delta: `DeltaSink`): the query's id as
+name, the batch's id as version. Each batch is a commit, even a batch without rows, as in Delta's sink. A repeated batch
+is found in the table by its transaction, whichever lane committed it. The batch before it has to be there too. If a
+query writes many tables, a batch is committed only to the tables for which it has rows (`many_tables.py`).
+
+Writers of a table do not always exclude each other: some of Delta's log stores check and then write, without regard to
+other processes. So an acknowledged commit can be overwritten, and each commit first looks for the query's last one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import orjson
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.checkpoint.query_tables import Landed
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.commit.compaction import Compaction
+from tiered_stream.delta.commit.known_rules import rules_text
+from tiered_stream.delta.commit.table_growth import Grow
+from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.transaction import BatchCommit, CommitTable, DeltaTransaction, UncertainCommitError
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit, why_not_direct
+from tiered_stream.delta.schema.row_schema import joined_columns, with_day
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.errors import ConfigurationError, TableError, TieredStreamError, UnsupportedDataError
+from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules
+from tiered_stream.plan.data_loss import DataLossPolicy
+from tiered_stream.plan.partitions import check_topic_ids
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 10
+"""Maximum number of attempts at one commit; within an attempt, deltalake itself tries 15 times to find a version."""
+MOST_LOG_FILES = 100
+"""Maximum number of log files to scan for the query's last batch; beyond it, reading the table's state is faster."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.1, 10.0
+"""First and longest wait between attempts, in seconds; the wait doubles, and is shortened at random by up to half."""
+_TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+_MOST_SHOWN = 10_000
+"""Maximum length of offsets in an error, in characters; for longer ones, the error names the checkpoint's file."""
+
+OnGap = Callable[[int | None, int], None]
+"""Function that handles batches missing in the table: it raises an error, or returns if the query may go on.
+
+Arguments are the query's last batch in the table (None: no batch) and the last batch that Spark counts as done.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class LandingTable:
+    """The table that the query was planned for; each commit checks that the table still has this id and still fits."""
+
+    files: TableFiles
+    schema: StructType
+    table_id: str
+    why_not: Callable[[TableDescription], str | None]
+    """Function that returns why the committer cannot write the table, or None (`Committer.why_not_direct`)."""
+    fail_on_data_loss: bool = True
+    rules: TableRules = NO_RULES
+    """Rules of the table by which the tasks checked its rows."""
+    grow: Grow | None = None
+    """Function that adds or widens columns of the table so that the files fit; None: the columns never change."""
+    compaction: Compaction | None = None
+    rules_by_file: bool = False
+    """True if each file names the rules by which its rows were checked (`DataFile.rules`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The query's newest batch, in the table's log at `version` or above; `files` if this process committed it."""
+
+    version: int
+    batch_id: int
+    files: Sequence[DataFile] | None = None
+
+
+class _LastIsGoneError(Exception):
+    """The query's last commit was acknowledged, but is no longer in the log."""
+
+
+class TableCommits:
+    """Commits of one query into one table, one at a time."""
+
+    def __init__(
+        self,
+        table: CommitTable,
+        planned: LandingTable,
+        on_gap: OnGap,
+        landed: Landed | None = None,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`landed` is the last batch that the table must have; None: the batch before, because every batch commits."""
+        self._table = table
+        self._planned = planned
+        self._name = f"the table {planned.files.uri}"
+        self._log = TableLog(planned.files)
+        self._on_gap = on_gap
+        self._landed = landed
+        self._sleep = sleep
+        self._last: _Last | None = None
+        self._topic_ids: dict[str, UUID] | None = None
+
+    def is_committed(self, query_id: str, batch_id: int) -> bool:
+        """Return whether the table has the batch already; the first call also checks that no earlier batch is missing.
+
+        Raises:
+            TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
+        """
+        return self._last_known(query_id, batch_id).batch_id >= batch_id
+
+    @property
+    def table_id(self) -> str:
+        """Delta's id of the table, the same for every path or name by which it is opened."""
+        return self._planned.table_id
+
+    def last_batch(self, query_id: str, batch_id: int) -> int:
+        """Return the query's newest batch in the table, or -1; `batch_id` is the batch about to be committed.
+
+        Raises:
+            TableError: the table cannot be read or was replaced by another, or `on_gap` refuses a missing batch.
+        """
+        return self._last_known(query_id, batch_id).batch_id
+
+    def check(self, files: Sequence[DataFile]) -> None:
+        """Check that the table would accept the files now; columns that the files need are added or widened first.
+
+        Raises:
+            TableError: the table was replaced by another, or no longer fits the direct lane or the files.
+        """
+        self._fitting(self._begin(), files)
+
+    def prepare(self) -> None:
+        """Start to read the table's state for the next commit, while tasks still write the files."""
+        self._table.prepare()
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> int | None:
+        """Commit the files of a batch to the table, unless the table has the batch already.
+
+        Returns:
+            A version of the log at or below the version that has the batch; None: the table had the batch already.
+
+        Raises:
+            TableError: the table was replaced by another, or no longer fits the direct lane or the files, or the
+                query's last commit is gone from the log, or no attempt succeeded.
+            DataLossError: a topic was deleted and created again since the query's last commit, and
+                `fail_on_data_loss` is true.
+        """
+        last = self._last_known(query_id, batch_id)
+        self._check_topics(query_id, last, files)
+        try:
+            return self._until_committed(last, self._batch(query_id, batch_id, files))
+        except _LastIsGoneError:
+            raise self._put_back(query_id, last) from None
+
+    def _batch(self, query_id: str, batch_id: int, files: Sequence[DataFile]) -> BatchCommit:
+        return BatchCommit(query_id, batch_id, files, self._planned.files.day_column, self._topic_ids or {})
+
+    def _check_topics(self, query_id: str, last: _Last, files: Sequence[DataFile]) -> None:
+        """Check that no topic was deleted and created again: its id must be the one in the query's last commit."""
+        if self._topic_ids is None:
+            version = last.version - 1
+            first = max(self._landed.version if self._landed else 0, version - MOST_LOG_FILES)
+            self._topic_ids = self._log.topic_ids(query_id, first, version)
+        now = {topic: topic_id for file in files for topic, topic_id in file.topic_ids.items()}
+        check_topic_ids(self._topic_ids, now, DataLossPolicy(self._planned.fail_on_data_loss))
+        self._topic_ids |= now
+
+    def _last_known(self, query_id: str, batch_id: int) -> _Last:
+        """Return the query's last batch; the first call reads it from the table, later calls return what is known."""
+        if self._last is None:
+            transaction, due = self._begin(), self._landed or Landed(batch_id - 1)
+            newest = self._newest_since(due.version, query_id, transaction)
+            found = -1 if newest is None else newest
+            if found < due.batch and not (found == -1 and forgets(transaction)):
+                self._on_gap(None if found == -1 else found, due.batch)
+            self._last = _Last(transaction.state.version + 1, found)
+        return self._last
+
+    def _until_committed(self, last: _Last, batch: BatchCommit) -> int | None:
+        for attempt in range(ATTEMPTS):
+            transaction = self._begin()
+            newest = self._newest_since(last.version, batch.query_id, transaction)
+            if newest is not None and newest < last.batch_id and last.files is not None:
+                raise _LastIsGoneError
+            # A failed attempt may have committed nevertheless, and only its response was lost.
+            if batch.batch_id <= max(last.batch_id, -1 if newest is None else newest):
+                self._last = _Last(transaction.state.version + 1, batch.batch_id)
+                return None
+            transaction = self._fitting(transaction, batch.files)
+            try:
+                self._last = _Last(transaction.commit(batch), batch.batch_id, batch.files)
+                if self._planned.compaction is not None:
+                    self._planned.compaction.after(transaction.state.version, self._last.version)
+                return self._last.version
+            except UncertainCommitError as error:
+                name = f"{self._name}: batch {batch.batch_id}"
+                if attempt + 1 == ATTEMPTS:
+                    raise TableError(f"{name} could not be committed in {ATTEMPTS} attempts: {error}") from error
+                log.warning("%s is committed again, since %s", name, error)
+                self._sleep(min(_FIRST_WAIT * 2**attempt, _LONGEST_WAIT) * random.uniform(0.5, 1))
+        raise AssertionError("the last attempt has returned or raised")
+
+    def _fitting(self, transaction: DeltaTransaction, files: Sequence[DataFile]) -> DeltaTransaction:
+        """Add or widen columns for the files, check that the table accepts the files, and return a transaction for it.
+
+        Raises:
+            TableError: the table was replaced by another, or no longer fits the direct lane or the files.
+        """
+        if self._grown(transaction.state.description, files):
+            transaction = self._begin()
+        self._check_fit(transaction.state.description, files)
+        return transaction
+
+    def _grown(self, found: TableDescription, files: Sequence[DataFile]) -> bool:
+        """Add or widen columns for the files; return whether the table changed, which calls for a new transaction."""
+        if self._planned.grow is None:
+            return False
+        # The schemas are joined, because each file may have columns that other files lack.
+        schemas = _schemas(files)
+        try:
+            return bool(schemas) and self._planned.grow(found.fields, joined_columns(schemas))
+        except UnsupportedDataError as error:
+            raise TableError(f"{self._name}: {error}") from error
+
+    def _begin(self) -> DeltaTransaction:
+        transaction = self._table.begin()
+        found, planned = transaction.state.description.table_id, self._planned.table_id
+        if found != planned:
+            raise TableError(
+                f"{self._name} is another one than when the query started: its id is {found}, and was {planned}. "
+                "Nothing was committed to it. Where the new one is to get all records, start the query with a new "
+                "checkpoint."
+            )
+        return transaction
+
+    def _newest_since(self, first: int, query_id: str, transaction: DeltaTransaction) -> int | None:
+        """Return the query's newest batch: -1 if there is none, None if the table may have dropped its transaction.
+
+        The batch can only be in version `first` or above. Scanning these log files is faster than reading the state.
+        """
+        version = transaction.state.version
+        newest = self._log.newest_batch(query_id, first, version) if version - first < MOST_LOG_FILES else None
+        if newest is None:
+            newest = transaction.last_batch(query_id)
+        if newest is None and not forgets(transaction):
+            return -1
+        return newest
+
+    def _check_fit(self, found: TableDescription, files: Sequence[DataFile]) -> None:
+        planned, day_column = self._planned, self._planned.files.day_column
+        reason = planned.why_not(found) or why_not_direct(found, day_column, planned.schema, planned.rules)
+        if planned.rules_by_file and any((file.rules or "") != rules_text(planned.rules) for file in files):
+            reason = "rows were not checked by the constraints that it has, or by its columns that are NOT NULL"
+        if reason:
+            raise TableError(
+                f"{self._name} has changed, and can no longer be written to by the direct lane: {reason}. "
+                "Start the query again with lane auto or spark: it goes on where it was."
+            )
+        try:
+            for schema in (planned.schema, *(with_day(each, day_column) for each in _schemas(files))):
+                check_fit(planned.files.uri, found, schema, day_column)
+        except ConfigurationError as error:
+            raise TableError(f"{self._name} has changed, and what is written no longer fits: {error}") from error
+
+    def _put_back(self, query_id: str, last: _Last) -> TableError:
+        """Commit the lost batch's files again, and return the error to raise.
+
+        Files that another commit has added or removed are left out.
+        """
+        files = last.files or ()
+        said = (
+            f"{self._name}: the commit of batch {last.batch_id}, which brought "
+            f"{self._batch(query_id, last.batch_id, files).offsets()}, is no longer in the log, where it was in "
+            f"version {last.version} or soon after: another writer, which does not exclude this one, has overwritten "
+            "it. The documentation says which writers may share a table (ingest.commit). "
+        )
+        # From here on, another process or an attempt below with a lost response may have committed the batch.
+        self._last = _Last(last.version, last.batch_id - 1)
+        try:
+            version = self._table.begin().state.version
+            # A writer that saw the lost commit may have compacted or deleted its files. Their rows must not come back.
+            gone_on = self._log.mentioned([file.path for file in files], last.version, version)
+            if gone_on is None:
+                raise TableError("the log's older files, which would say what became of them, are removed already")
+            left = [file for file in files if file.path not in gone_on]
+            self._until_committed(self._last, self._batch(query_id, last.batch_id, left))
+        except TableError as error:
+            return TableError(f"{said}Its files could not be put back: {error}")
+        return TableError(
+            f"{said}Its files are part of the table again. Start the query again when the other writer has stopped, or "
+            "commits in the same way: it goes on after that batch."
+        )
+
+
+def _schemas(files: Sequence[DataFile]) -> list[StructType]:
+    """Return the distinct row schemas of the files; only a file whose schema has outgrown the target's carries one."""
+    texts = dict.fromkeys(file.schema for file in files if file.schema)
+    return [StructType.fromJson(orjson.loads(each)) for each in texts]
+
+
+def forgets(transaction: DeltaTransaction) -> bool:
+    """Return whether the table drops application transactions (`delta.setTransactionRetentionDuration` is set)."""
+    return _TRANSACTION_RETENTION in transaction.state.description.configuration
+
+
+def on_gap(spark: SparkSession, checkpoint: str, table: str, *, fail: bool) -> OnGap:
+    """Return the function for batches missing in the table: it raises TableError if `fail`, else it logs a warning."""
+
+    def found(last: int | None, done: int) -> None:
+        first = 0 if last is None else last + 1
+        batches = f"batch {done}" if first == done else f"batches {first} to {done}"
+        start = "the query's start" if last is None else _end_offsets(spark, checkpoint, last)
+        said = (
+            f"the table {table} does not have {batches} of the query, which its checkpoint {checkpoint} counts as "
+            f"done: offsets from {start} to {_end_offsets(spark, checkpoint, done)}. Either another writer has "
+            "overwritten the commit, or this is not the table that the query has written to so far"
+        )
+        if fail:
+            raise TableError(
+                f"{said}. Land these offsets by a query of their own, then set failOnDataLoss to false for one start "
+                "of this one; or give it a new checkpoint, where the table is to get all records."
+            )
+        log.warning("%s; going on, since failOnDataLoss is false", said)
+
+    return found
+
+
+def _end_offsets(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
+    end = f"the end of batch {batch_id}"
+    try:
+        found = SparkCheckpoint(CheckpointFolder(spark, checkpoint)).ends(batch_id)
+    except TieredStreamError as error:  # The caller reports an error already; the offsets only explain it.
+        return f"{end} ({error})"
+    if found is None:  # Spark keeps offsets of the last 100 batches (spark.sql.streaming.minBatchesToRetain)
+        return end
+    offsets = " ".join(each or "-" for each in found.by_source.values())
+    return offsets if len(offsets) <= _MOST_SHOWN else f"{end}, as offsets/{batch_id} has it"

@@ -1,0 +1,155 @@
+"""Choice of the committer, which writes the versions of a table's log: delta-spark or deltalake (`ingest.commit`).
+
+Writers of one table have to exclude each other. Otherwise one writer overwrites the other's commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from py4j.clientserver import ClientServer
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.catalog.address import TableAddress
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
+from tiered_stream.delta.requirements import type_widening
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.requirements.requirement import Handling
+from tiered_stream.delta.requirements.s3a import session_settings
+from tiered_stream.delta.requirements.s3a_requirements import ACL, S3A_PREFIX, STORAGE_CLASS
+from tiered_stream.delta.requirements.session_requirements import settings_in_list
+from tiered_stream.delta.requirements.writer_requirements import asked_by_session, asked_of_writer
+from tiered_stream.delta.settings.ingest_settings import (
+    AUTO,
+    COMMIT,
+    COMMIT_BY_DELTALAKE,
+    COMMIT_BY_SPARK,
+    TYPE_WIDENING,
+    TableFiles,
+    TableStorage,
+)
+from tiered_stream.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tiered_stream.delta.commit.transaction import CommitTable, Lock
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """The library that commits (`by`: `COMMIT_BY_SPARK` or `COMMIT_BY_DELTALAKE`), and the reason in one line."""
+
+    by: str
+    reason: str
+
+    def why_not_direct(self, found: TableDescription) -> str | None:
+        """Return why this committer cannot write the table, with the table's requirements that it lacks, or None."""
+        if self.by == COMMIT_BY_DELTALAKE and (names := _kept_by_spark(found)):
+            return f"the table has {names}, which {COMMIT.name}={COMMIT_BY_SPARK} alone honours"
+        return None
+
+    def open(self, spark: SparkSession, address: TableAddress, files: TableFiles) -> CommitTable:
+        """Return the table, opened for commits by the chosen library."""
+        if self.by == COMMIT_BY_SPARK:
+            return DeltaSparkTable(spark, address)
+        from tiered_stream.delta.commit.deltalake_commit import DeltalakeTable
+
+        return DeltalakeTable(files, lock_for_deltalake(spark, address, files))
+
+
+def lock_for_deltalake(spark: SparkSession, address: TableAddress, files: TableFiles) -> Lock:
+    """Return the lock that deltalake holds during its commits, so that the session's delta-spark cannot overwrite them.
+
+    Where delta-spark cannot be locked out (`excluded_delta_spark`), the lock does nothing.
+    """
+    excluded = excluded_delta_spark(spark, address, files)
+    return excluded.lock if excluded else nullcontext
+
+
+def excluded_delta_spark(spark: SparkSession, address: TableAddress, files: TableFiles) -> DeltaSparkTable | None:
+    """Return delta-spark's view of the table if deltalake can lock delta-spark out, else None.
+
+    A lock is possible for a local folder, in a session with delta-spark.
+    """
+    # Java's lock belongs to a thread, so each Python thread needs its own JVM thread (pinned threads, Spark's default).
+    lockable = isinstance(spark.sparkContext._gateway, ClientServer) and _local(files) and has_delta_spark(spark)
+    return DeltaSparkTable(spark, address) if lockable else None
+
+
+def lock_for_making(spark: SparkSession, files: TableFiles) -> Lock:
+    """Return deltalake's lock against delta-spark for a table that does not exist yet, so that no catalog has it."""
+    return lock_for_deltalake(spark, TableAddress(unquote(urlsplit(files.uri).path), None, files.uri), files)
+
+
+def choose_committer(
+    spark: SparkSession,
+    asked: str,
+    files: TableFiles,
+    found: TableDescription,
+    *,
+    has_delta: Callable[[SparkSession], bool] = has_delta_spark,
+) -> Committer:
+    """Return the committer that `asked` (`ingest.commit`) names, or for `auto` a committer that suits the session.
+
+    With `auto`, the committer excludes the other queries of the session.
+
+    Raises:
+        ConfigurationError: the session cannot commit in the way that the settings ask for.
+    """
+    why_not_spark = _why_not_spark(spark, files, has_delta)
+    if asked == COMMIT_BY_SPARK and why_not_spark:
+        raise ConfigurationError(f"{COMMIT.name} is {COMMIT_BY_SPARK}, but {why_not_spark}: set it to {AUTO}")
+    if asked == COMMIT_BY_DELTALAKE or why_not_spark:
+        _check_objects(files.storage, why_not_spark or f"{COMMIT.name} is {asked}")
+    if asked != AUTO:
+        return Committer(asked, f"{COMMIT.name} asks for it")
+    if why_not_spark:
+        return Committer(COMMIT_BY_DELTALAKE, why_not_spark)
+    if not _local(files):
+        return Committer(COMMIT_BY_SPARK, "so do the other queries of the session")
+    if names := _kept_by_spark(found):
+        return Committer(COMMIT_BY_SPARK, f"the table has {names}")
+    for asked_for in asked_by_session(settings_in_list(spark)):
+        if asked_for.requirement.handling is Handling.BY_SPARK:
+            return Committer(COMMIT_BY_SPARK, asked_for.reason)
+    return Committer(
+        COMMIT_BY_DELTALAKE, "in a local folder, under the lock of the session's Delta, it is the quicker one"
+    )
+
+
+def _check_objects(storage: TableStorage, why: str) -> None:
+    """Raise ConfigurationError if an ACL or a storage class is set, which deltalake does not give to its objects.
+
+    `why` says why deltalake commits.
+    """
+    for name, value in ((ACL, storage.acl), (STORAGE_CLASS, storage.storage_class)):
+        if value:
+            raise ConfigurationError(
+                f"{S3A_PREFIX}{name} is {value}, which deltalake does not follow, and {why}: let delta-spark commit "
+                f"({COMMIT.name}={AUTO}, in a session with delta-spark and hadoop-aws), or take the setting away"
+            )
+
+
+def _why_not_spark(spark: SparkSession, files: TableFiles, has_delta: Callable[[SparkSession], bool]) -> str | None:
+    if not has_delta(spark):
+        return "the session has no delta-spark"
+    parts = urlsplit(files.uri)
+    if parts.scheme == "s3" and not session_settings(spark, parts.netloc).has_connector:
+        return "the session has no way to S3 (hadoop-aws)"
+    return None
+
+
+def _local(files: TableFiles) -> bool:
+    return urlsplit(files.uri).scheme == "file"
+
+
+def _kept_by_spark(found: TableDescription) -> str:
+    """Return the names of the table's requirements that only delta-spark meets, joined by "and"; may be empty."""
+    asked = asked_of_writer(found.writer_features, found.configuration, found.fields)
+    names = dict.fromkeys(each.name for each in asked if each.requirement.handling is Handling.BY_SPARK)
+    if TYPE_WIDENING in names:
+        names = dict.fromkeys(name for name in names if name not in type_widening.FEATURES)
+    return " and ".join(names)

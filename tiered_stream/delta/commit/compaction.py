@@ -1,0 +1,102 @@
+"""Compaction of a table's small files into larger ones, in the background, every `ingest.compactEvery` versions.
+
+Compaction does not change rows: its commit has `dataChange=false` and no application transaction. So readers of changes
+ignore it, and so does the query when it looks for its batches. A compaction that conflicts with another commit is given
+up; the next one runs when it is due. Batches never wait for a compaction. All tables of a process share one thread, so
+that memory is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import cache, partial
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.catalog.address import TableAddress
+from tiered_stream.delta.commit.committer import Committer, excluded_delta_spark
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableFiles
+
+log = logging.getLogger(__name__)
+
+Compact = Callable[[], None]
+"""Function that compacts the table as it is now; it may raise any exception."""
+
+_MIN_FILE_SIZE, _MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{each}FileSize" for each in ("min", "max"))
+"""Settings of `OPTIMIZE` in bytes: it rewrites files below the first size, into files of about the second size.
+
+Delta: `OptimizeTableCommand`.
+"""
+
+
+def compaction_of(
+    spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer
+) -> Compaction | None:
+    """Return the table's compaction by the library that commits, or None if `ingest.compactEvery` is not set.
+
+    Using the committer's library makes compaction and commits exclude each other.
+    """
+    if files.compact_every is None:
+        return None
+    if committer.by == COMMIT_BY_SPARK:
+        return Compaction(files.uri, files.compact_every, partial(_optimize, spark, address, files.target_bytes))
+    return Compaction(files.uri, files.compact_every, partial(_compact, spark, address, files))
+
+
+class Compaction:
+    """Background compaction of one table; its methods are called by one thread."""
+
+    def __init__(self, table: str, every: int, compact: Compact) -> None:
+        self._table = table
+        self._every = every
+        self._compact = compact
+        self._running: Future[None] | None = None
+
+    def after(self, before: int, version: int) -> None:
+        """Start a compaction if a commit from version `before` to `version` makes one due and none is running."""
+        due = before // self._every != version // self._every
+        if due and (self._running is None or self._running.done()):
+            self._running = _thread().submit(self._run)
+
+    def wait(self) -> None:
+        """Wait until the running compaction is done; return at once if there is none."""
+        if self._running is not None:
+            self._running.result()
+
+    def _run(self) -> None:
+        try:
+            self._compact()
+        except Exception as error:  # noqa: BLE001 - the query goes on after any error
+            line = str(error).strip().partition("\n")[0]
+            log.warning("the table %s was not compacted, and is tried again later: %s", self._table, line)
+
+
+@cache
+def _thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "compaction")
+
+
+def _compact(spark: SparkSession, address: TableAddress, files: TableFiles) -> None:
+    """Compact the table with deltalake, or with delta-spark if the session's delta-spark has opened the table.
+
+    With the table open in delta-spark, deltalake would need delta-spark's lock. deltalake compacts and commits in one
+    call, so batches would wait for the lock during the whole compaction.
+    """
+    from tiered_stream.delta.commit.deltalake_compaction import compact_crowded, is_crowded
+
+    excluded = excluded_delta_spark(spark, address, files)
+    if excluded is None or not excluded.is_opened():
+        compact_crowded(files, excluded.lock if excluded else nullcontext)
+    elif is_crowded(files):
+        _optimize(spark, address, files.target_bytes)
+
+
+def _optimize(spark: SparkSession, address: TableAddress, target_bytes: int) -> None:
+    """Compact the table with Delta's `OPTIMIZE`, in a new session so that its settings affect nothing else."""
+    session = spark.newSession()
+    for name in (_MIN_FILE_SIZE, _MAX_FILE_SIZE):
+        session.conf.set(name, str(target_bytes))
+    session.sql(f"OPTIMIZE {address.sql_path(spark)}")

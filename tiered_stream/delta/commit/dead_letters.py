@@ -1,0 +1,186 @@
+"""Dead letters of a query, committed exactly once with the batch of the table that their records were for.
+
+Two tables cannot be committed to at once. So a batch's dead letters are committed first, and the table's rows after
+them. If the table has the batch, both tables are complete. If a batch fails between the two commits, its repetition may
+sort records differently, because the schema or a constraint has changed. So each dead letter names its table, query and
+batch. Before a repeated batch commits its dead letters, the old dead letters of a batch that the table lacks are
+removed.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.catalog.address import find_address, table_location
+from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.delta_spark_commit import has_delta_spark
+from tiered_stream.delta.schema.routing import TableTarget
+from tiered_stream.delta.schema.row_schema import spark_columns
+from tiered_stream.delta.settings.row_settings import MAX_DEAD_LETTERS, DeadLetterLimit
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.errors import DeadLetterLimitError
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA
+
+if TYPE_CHECKING:
+    from delta.tables import DeltaTable
+
+Unfinished = Mapping[str, int]
+"""The query's newest batch in each table, by the table's key; dead letters of later batches are unfinished."""
+
+
+def dead_letter_columns() -> StructType:
+    """Return the columns of a table for dead letters."""
+    return spark_columns(DEAD_LETTER_SCHEMA, None)
+
+
+def check_limit(limit: DeadLetterLimit | None, dead: int, records: int, table: str) -> None:
+    """Raise DeadLetterLimitError if `dead` of a micro-batch's `records` records pass the limit.
+
+    `table` names the table for dead letters in the error.
+    """
+    if limit is not None and limit.is_passed(dead, records):
+        raise DeadLetterLimitError(
+            f"{dead:,} of the {records:,} records of the micro-batch are dead letters, more than "
+            f"{MAX_DEAD_LETTERS.name}={limit}: nothing of it is in any table, nor in {table}. Look at what the "
+            "topics hold, mend the schema or raise the limit, and start the query again"
+        )
+
+
+def check_files(limit: DeadLetterLimit | None, files: Sequence[DataFile], tables: Sequence[str]) -> None:
+    """Raise DeadLetterLimitError if too many records in a micro-batch's files are dead letters; call before commits.
+
+    `tables` names the tables for dead letters in the error.
+    """
+    dead = sum(file.records for file in files if file.dead_letters_for is not None)
+    check_limit(limit, dead, sum(file.records for file in files), ", ".join(sorted(tables)))
+
+
+@dataclass(frozen=True)
+class DeadLetterTable:
+    """A table for dead letters, opened by one query on the driver."""
+
+    target: TableTarget
+    open: Callable[[], TableCommits]
+    """Function that opens the table for dead letters again, with fresh commit state."""
+    remove: Callable[[str, Unfinished], None]
+    """Function that removes a query's unfinished dead letters from the table; raises TableError if it cannot."""
+    commits: TableCommits
+
+    def has_earlier(self, query_id: str, batch_id: int) -> bool:
+        """Return whether an earlier attempt at the batch has committed dead letters.
+
+        Raises:
+            TableError: the table for dead letters cannot be read, or was replaced by another.
+        """
+        return self.commits.is_committed(query_id, batch_id)
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], unfinished: Unfinished) -> None:
+        """Commit the files as the batch's dead letters; if an earlier attempt committed some, remove those first.
+
+        Afterwards the files hold all of the query's unfinished dead letters for the tables in `unfinished`.
+
+        Raises:
+            TableError: the table for dead letters cannot be changed.
+        """
+        if self.has_earlier(query_id, batch_id):
+            self.replace(query_id, files, unfinished)
+        elif files:
+            self.commits.commit(query_id, batch_id, files)
+
+    def replace(self, query_id: str, files: Sequence[DataFile], unfinished: Unfinished) -> None:
+        """Remove the query's unfinished dead letters and commit the files; after a crash, call it again.
+
+        Raises:
+            TableError: the table for dead letters cannot be changed.
+        """
+        self.remove(query_id, unfinished)
+        if files:
+            # A new transaction name, because under the query's own name the table already has this batch.
+            self.open().commit(f"{query_id} repeated {uuid4()}", 0, files)
+
+
+@dataclass(frozen=True)
+class DeadLetterCommits:
+    """Commits of dead letters for a query that lands in one table."""
+
+    table: DeadLetterTable
+    limit: DeadLetterLimit | None
+
+    def commit_first(
+        self, table: TableCommits, key: str, query_id: str, batch_id: int, files: Sequence[DataFile]
+    ) -> list[DataFile]:
+        """Commit a batch's files of dead letters before its rows; the table (key `key`) does not have the batch yet.
+
+        Returns:
+            The files of rows, still to be committed to the table.
+
+        Raises:
+            DeadLetterLimitError: there are too many dead letters.
+            TableError: the table would not accept the files, or the table for dead letters cannot be changed.
+        """
+        check_files(self.limit, files, [self.table.target.name])
+        dead = [file for file in files if file.dead_letters_for is not None]
+        if dead or self.table.has_earlier(query_id, batch_id):
+            table.check(files)
+            self.table.commit(query_id, batch_id, dead, {key: batch_id - 1})
+        return [file for file in files if file.dead_letters_for is None]
+
+
+def remove_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> None:
+    """Delete dead letters with the session's delta-spark. Raises TableError if the table cannot be changed."""
+    with spark_errors(table.name, "changed"):
+        _open_by_spark(spark, table).delete(which)
+
+
+def update_dead_letters(spark: SparkSession, table: TableTarget, which: Column, values: Mapping[str, Column]) -> None:
+    """Update dead letters with the session's delta-spark. Raises TableError if the table cannot be changed."""
+    with spark_errors(table.name, "changed"):
+        _open_by_spark(spark, table).update(which, {**values})
+
+
+def has_dead_letters(spark: SparkSession, table: TableTarget, which: Column) -> bool:
+    """Return whether the table has dead letters that match `which`. Raises TableError if the table cannot be read."""
+    with spark_errors(table.name, "read"):
+        return not _open_by_spark(spark, table).toDF().where(which).isEmpty()
+
+
+def _open_by_spark(spark: SparkSession, table: TableTarget) -> DeltaTable:
+    from delta.tables import DeltaTable
+
+    return DeltaTable.forPath(spark, table_location(spark, find_address(spark, table.name)))
+
+
+def remove_unfinished(spark: SparkSession, table: TableTarget, query_id: str, unfinished: Unfinished) -> None:
+    """Delete the query's dead letters of batches that their table does not have, for the tables in `unfinished`.
+
+    The session's delta-spark deletes them, or deltalake if the session has no delta-spark.
+
+    Raises:
+        TableError: the table cannot be changed.
+    """
+    if has_delta_spark(spark):
+        later = (
+            (sql.col("target") == sql.lit(key)) & (sql.col("batch") > sql.lit(newest))
+            for key, newest in unfinished.items()
+        )
+        which = reduce(operator.or_, later, sql.lit(False))
+        remove_dead_letters(spark, table, (sql.col("query") == sql.lit(query_id)) & which)
+    else:
+        from tiered_stream.delta.commit.deltalake_commit import delete_rows
+
+        tables = (f"(target = {_literal(key)} AND batch > {newest})" for key, newest in unfinished.items())
+        delete_rows(table.files, f"query = {_literal(query_id)} AND ({' OR '.join(tables)})")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

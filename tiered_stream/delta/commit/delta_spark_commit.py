@@ -1,0 +1,304 @@
+"""Commits by the session's own delta-spark, through py4j, in the same way as every other query of the session.
+
+So commits use the log store that the user has configured (Delta: `LogStore`), and Delta's hooks run after them:
+checkpoints, clean-up of the log, compaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import orjson
+from py4j.java_gateway import JavaPackage
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.catalog.address import TableAddress, known_scheme, spark_path, table_uri
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, java_classes
+from tiered_stream.delta.catalog.session_checks import EXTENSION
+from tiered_stream.delta.commit.transaction import BatchCommit, TableState, UncertainCommitError
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.write.partition_folder import log_path
+from tiered_stream.errors import TableError
+
+
+class OpenedLogs:
+    """A session's cache of opened `DeltaLog` objects.
+
+    The JVM is not called before the first lookup, because the session may have no Delta. Each part of a Java class name
+    costs one call to the JVM, so classes are looked up once for all tables.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session = spark._jsparkSession
+        self._java = cast(Any, spark._jvm)
+
+    def key(self, path: str) -> Any:
+        """Return the cache key of the table in the folder `path`, for use with `find`."""
+        log_path = self._module.logPathFor(path)
+        file_system = log_path.getFileSystem(self._session.sessionState().newHadoopConf())
+        return self._new_key(file_system.makeQualified(log_path), self._no_options)
+
+    def find(self, key: Any) -> Any:
+        """Return the cached `DeltaLog`, as `DeltaLog.forTable` would; None: nobody has opened the table."""
+        return self._cache.getIfPresent(key)
+
+    @cached_property
+    def _module(self) -> Any:
+        return getattr(getattr(self._java.org.apache.spark.sql.delta, "DeltaLog$"), "MODULE$")
+
+    @cached_property
+    def _new_key(self) -> Any:
+        return getattr(self._java.org.apache.spark.sql.delta, "DeltaLog$DeltaLogCacheKey")
+
+    @cached_property
+    def _no_options(self) -> Any:
+        return self._java.PythonUtils.toScalaMap(self._java.java.util.HashMap())
+
+    @cached_property
+    def _cache(self) -> Any:
+        return self._module.getOrCreateCache(self._session.sessionState().conf())
+
+
+_of_sessions: WeakKeyDictionary[SparkSession, OpenedLogs] = WeakKeyDictionary()
+
+
+def opened_logs(spark: SparkSession) -> OpenedLogs:
+    """Return the session's `OpenedLogs`, one object for each session."""
+    return _of_sessions.setdefault(spark, OpenedLogs(spark))
+
+
+_FINAL = {
+    "org.apache.spark.sql.AnalysisException",
+    "java.lang.UnsupportedOperationException",
+    "java.lang.IllegalArgumentException",
+    "java.nio.file.AccessDeniedException",
+    "org.apache.hadoop.security.AccessControlException",
+}
+"""Java classes of errors that would come again at another attempt."""
+_INTERRUPTED = {"java.lang.InterruptedException", "java.nio.channels.ClosedByInterruptException"}
+"""Java classes of errors from a query that is being stopped; they pass unchanged, because Spark recognizes them."""
+
+
+def has_delta_spark(spark: SparkSession) -> bool:
+    """Return whether the session has delta-spark (extension and classes), and so can commit to Delta tables."""
+    return EXTENSION[1] in (spark.conf.get("spark.sql.extensions", None) or "") and not isinstance(
+        _delta(spark).DeltaLog, JavaPackage
+    )
+
+
+class DeltaSparkTable:
+    """A table opened by the session's delta-spark, by its path, or by its name through the catalog."""
+
+    def __init__(self, spark: SparkSession, address: TableAddress) -> None:
+        self._spark = spark
+        self._address = address
+        self._path = known_scheme(spark, spark_path(address))
+        self._opened_logs = opened_logs(spark)
+
+    def prepare(self) -> None:
+        """Do nothing, because delta-spark keeps the table's state, and reads new commits when a transaction begins."""
+
+    def begin(self) -> DeltaSparkTransaction:
+        found = self.find()
+        if found is None:
+            raise TableError(f"the table {self._address} cannot be opened: there is none")
+        return found
+
+    def find(self) -> DeltaSparkTransaction | None:
+        """Begin a transaction on the table's newest version; return None if there is no table.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+        with _java_errors(self._address, "opened"):
+            _activate(self._spark)
+            delta_log = self._log()
+            no_snapshot = _java(self._spark).scala.Option.empty()
+            transaction = delta_log.startTransaction(delta_log.initialCatalogTable(), no_snapshot)
+            if transaction.snapshot().version() < 0:
+                return None
+            return DeltaSparkTransaction(self._spark, self._address, transaction)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the lock under which delta-spark commits if its log store cannot exclude others (`isCommitLockEnabled`).
+
+        If no query of the session has opened the table, there is no lock to hold. Opening the table for the lock alone
+        would cost a Spark job.
+
+        Raises:
+            UncertainCommitError: raised at the end if another query has opened the table meanwhile, because it may
+                have overwritten the commit.
+            TableError: Spark cannot open the table.
+        """
+        held = self._opened_lock()
+        if held is not None:
+            with self._locked(held):
+                yield
+            return
+        yield
+        # delta-spark opens a table before it looks for its version. If the table is not open now, any later writer
+        # sees this commit.
+        held = self._opened_lock()
+        if held is not None:
+            with self._locked(held):
+                raise UncertainCommitError(
+                    f"another query of the session has opened the table {self._address} meanwhile"
+                )
+
+    @contextmanager
+    def _locked(self, lock: Any) -> Iterator[None]:
+        with _java_errors(self._address, "locked"):
+            lock.lockInterruptibly()
+        try:
+            yield
+        finally:
+            lock.unlock()
+
+    def is_opened(self) -> bool:
+        """Return whether a query of the session has opened the table with delta-spark, so that it has a lock."""
+        return self._opened_lock() is not None
+
+    def _opened_lock(self) -> Any:
+        """Return delta-spark's Java lock of the table, or None if no query of the session has opened the table."""
+        with _java_errors(self._address, "locked"):
+            if self._address.path is None:
+                _activate(self._spark)
+                opened = self._log()  # only the catalog knows how a table is opened by name
+            else:
+                opened = self._opened_logs.find(self._opened_key)
+            return opened and opened.snapshotLock()
+
+    @cached_property
+    def _opened_key(self) -> Any:
+        return self._opened_logs.key(self._path)
+
+    def _log(self) -> Any:
+        session = self._spark._jsparkSession
+        if self._address.path is not None:
+            return _delta(self._spark).DeltaLog.forTable(session, self._path)
+        delta_log = _java(self._spark).io.delta.tables.DeltaTable.forName(session, self._address.name).deltaLog()
+        place = table_uri(self._spark, delta_log.dataPath().toString())
+        if place != self._address.uri:
+            raise TableError(
+                f"the table {self._address} is another one than when the query started: it is in {place} and was in "
+                f"{self._address.uri}. Start the query again: with a new checkpoint, where it is to get all records."
+            )
+        return delta_log
+
+
+class DeltaSparkTransaction:
+    """One attempt at a commit by delta-spark: a `transaction.DeltaTransaction` over Delta's `OptimisticTransaction`."""
+
+    def __init__(self, spark: SparkSession, address: TableAddress, transaction: Any) -> None:
+        self._spark = spark
+        self._address = address
+        self._transaction = transaction
+        self._java = _java(spark)
+        self.state = TableState(int(transaction.snapshot().version()), _describe(transaction))
+
+    def last_batch(self, query_id: str) -> int | None:
+        with _java_errors(self._address, "read"):
+            version = int(self._transaction.txnVersion(query_id))
+            return version if version >= 0 else None
+
+    def commit(self, batch: BatchCommit) -> int:
+        with _java_errors(self._address, "committed to"):
+            delta, transaction = _delta(self._spark), self._transaction
+            # This makes it a conflict (`ConcurrentTransactionException`) if another process has committed the batch
+            # since this transaction began. `txnVersion` has the same effect, but reads the table's state.
+            transaction.readTxn().addOne(batch.query_id)
+            self._report(batch)
+            if batch.files:
+                # Delta's own writer registers this hook, too; the hook checks whether the table wants compaction.
+                transaction.registerPostCommitHook(_module(delta.hooks, "AutoCompact"))
+            operation = getattr(delta, "DeltaOperations$StreamingUpdate")(
+                self._java.org.apache.spark.sql.streaming.OutputMode.Append(),
+                batch.query_id,
+                batch.batch_id,
+                self._java.scala.Option.apply(batch.metadata()),
+            )
+            return int(transaction.commit(self._actions(batch), operation))
+
+    def _report(self, batch: BatchCommit) -> None:
+        """Register the batch's metrics with the transaction, for `DESCRIBE HISTORY`."""
+        context = self._spark.sparkContext._jsc.sc()
+        metrics = self._java.java.util.HashMap()
+        for name, value in {"numAddedFiles": len(batch.files), "numRemovedFiles": 0, **batch.metrics()}.items():
+            metric = self._java.org.apache.spark.sql.execution.metric.SQLMetrics.createMetric(context, name)
+            metric.set(value)
+            metrics[name] = metric
+        self._transaction.registerSQLMetrics(self._spark._jsparkSession, self._java.PythonUtils.toScalaMap(metrics))
+
+    def _actions(self, batch: BatchCommit) -> Any:
+        moment = time.time_ns() // 1_000_000
+        transaction = {"appId": batch.query_id, "version": batch.batch_id, "lastUpdated": moment}
+        files = (
+            {
+                "path": log_path(file.path),
+                "partitionValues": batch.partition_values(file),
+                "size": file.size,
+                "modificationTime": file.modification_time,
+                "dataChange": True,
+                "stats": file.stats,
+            }
+            for file in batch.files
+        )
+        action = _module(_delta(self._spark).actions, "Action")
+        actions = self._java.java.util.ArrayList()
+        for each in ({"txn": transaction}, *({"add": file} for file in files)):
+            actions.add(action.fromJson(orjson.dumps(each).decode()))
+        return self._java.PythonUtils.toSeq(actions)
+
+
+def _describe(transaction: Any) -> TableDescription:
+    metadata = orjson.loads(transaction.metadata().json())["metaData"]
+    protocol = orjson.loads(transaction.protocol().json())["protocol"]
+    return TableDescription(
+        fields=tuple(orjson.loads(metadata["schemaString"])["fields"]),
+        partition_columns=tuple(metadata.get("partitionColumns") or ()),
+        configuration=metadata.get("configuration") or {},
+        writer_features=frozenset(protocol.get("writerFeatures") or ()),
+        table_id=metadata["id"],
+    )
+
+
+def _java(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+def _delta(spark: SparkSession) -> Any:
+    return _java(spark).org.apache.spark.sql.delta
+
+
+def _module(package: Any, name: str) -> Any:
+    """Return the instance of a Scala object."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def _activate(spark: SparkSession) -> None:
+    """Set the thread's active Spark session if it has none, because Delta looks there; a query's thread has one."""
+    sessions = _java(spark).SparkSession
+    if sessions.getActiveSession().isEmpty():
+        sessions.setActiveSession(spark._jsparkSession)
+
+
+@contextmanager
+def _java_errors(address: TableAddress, done: str) -> Iterator[None]:
+    """Turn the JVM's errors into TableError or UncertainCommitError; `done` says what failed, such as "opened".
+
+    Errors from an interrupted query pass unchanged.
+    """
+    try:
+        yield
+    except JAVA_ERRORS as error:
+        classes = java_classes(error)
+        if classes & _INTERRUPTED:
+            raise
+        kind = TableError if classes & _FINAL else UncertainCommitError
+        raise kind(f"the table {address} cannot be {done} by Spark's Delta: {first_line(error)}") from error

@@ -1,0 +1,320 @@
+"""Delta tables through the `deltalake` library, without a JVM: open, create, alter and commit.
+
+Writers that use deltalake always exclude each other: in S3 by conditional puts, or by the library's DynamoDB lock if it
+is set up; in a local folder by hard links. delta-spark does not exclude deltalake: its log store checks and then
+overwrites (S3) or renames (local folder). In a local folder, within one application, delta-spark's own lock keeps the
+two apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import orjson
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction, Transaction
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.commit.local_times import LOCAL_TIMES, hides_local_times, made_first
+from tiered_stream.delta.commit.table_log import TableLog
+from tiered_stream.delta.commit.transaction import BatchCommit, Lock, TableState, UncertainCommitError
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.schema.row_schema import check_day_column
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.file_systems import delta_storage_options
+from tiered_stream.errors import TableAccessError, TableError
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+DEFAULT_CHECKPOINT_INTERVAL = 10
+"""Delta's default number of commits per checkpoint (`DeltaConfigs.CHECKPOINT_INTERVAL`); deltalake's default is 100."""
+_LOG_CLEANUP = "delta.enableExpiredLogCleanup"
+_OF_FILE_SYSTEM = re.compile(r"\(os error \d+\)")
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+_S3_ERROR = re.compile(r"(?:<\?xml[^>]*>)?\s*<Error>.*?<Code>(.*?)</Code>.*?<Message>(.*?)</Message>.*", re.DOTALL)
+
+_T = TypeVar("_T")
+_MOST_ATTEMPTS = 3
+"""Maximum attempts at a change that delta-spark may overwrite; once it has opened the table, a lock excludes it."""
+
+
+def open_table(files: TableFiles) -> DeltaTable | None:
+    """Open the table at its newest version; return None if there is no table.
+
+    Raises:
+        TableError: the folder cannot be reached, or the table's log cannot be read.
+    """
+    with _table_errors(files.uri, "opened"):
+        try:
+            return _open(files)
+        except TableNotFoundError:
+            return None
+
+
+def _open(files: TableFiles) -> DeltaTable:
+    return DeltaTable(files.uri, storage_options=delta_storage_options(files.storage))
+
+
+def make_table(
+    files: TableFiles, schema: StructType, properties: Mapping[str, str], lock: Lock = nullcontext
+) -> DeltaTable:
+    """Create the table, or return the table that another process has just created.
+
+    Raises:
+        ConfigurationError: Delta does not allow the name of the day column.
+        TableError: the folder cannot be written to, or a property is unknown.
+    """
+    if files.day_column is not None:
+        check_day_column(files.day_column)  # deltalake accepts any name, but delta-spark then refuses ALTER TABLE
+    with _table_errors(files.uri, "made"):
+        return _under(lock, partial(_make, files, schema, properties))
+
+
+def _make(files: TableFiles, schema: StructType, properties: Mapping[str, str]) -> DeltaTable:
+    first, others = made_first(schema, files.day_column)
+    table = DeltaTable.create(
+        files.uri,
+        Schema.from_json(first.json()),
+        mode="ignore",
+        partition_by=[files.day_column] if files.day_column else None,
+        configuration=dict(properties),
+        storage_options=delta_storage_options(files.storage),
+    )
+    if others.fields and len(table.schema().fields) == len(first):
+        _add_columns(table, others)
+        table.update_incremental()
+    return table
+
+
+def add_columns(files: TableFiles, columns: StructType, lock: Lock = nullcontext) -> None:
+    """Add the columns that the table lacks, and add missing nested fields to the columns that it has.
+
+    Raises:
+        TableError: the table refuses the columns.
+    """
+    with _table_errors(files.uri, "changed"):
+        _under(lock, lambda: _add_columns(_open(files), columns))
+
+
+def _under(lock: Lock, change: Callable[[], _T]) -> _T:
+    """Run the change under the lock, and again if a writer may have overwritten it; a repeated run is harmless."""
+    for _ in range(_MOST_ATTEMPTS - 1):
+        with suppress(UncertainCommitError), lock():
+            return change()
+    with lock():
+        return change()
+
+
+def delete_rows(files: TableFiles, predicate: str) -> None:
+    """Delete the rows that meet a SQL condition, in one commit.
+
+    Raises:
+        TableError: the table refuses the deletion, or other commits came first at each attempt.
+    """
+    with _table_errors(files.uri, "changed"):
+        _open(files).delete(predicate)
+
+
+def _add_columns(table: DeltaTable, columns: StructType) -> None:
+    if any(map(hides_local_times, columns)) and LOCAL_TIMES not in (table.protocol().writer_features or ()):
+        table.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        table.update_incremental()
+    there = {field["name"].lower(): field for field in orjson.loads(table.schema().to_json())["fields"]}
+    wanted = orjson.loads(columns.json())
+    wanted["fields"] = [_grown_field(there.get(each["name"].lower()), each) for each in wanted["fields"]]
+    table.alter.add_columns(Schema.from_json(orjson.dumps(wanted).decode()).fields)
+
+
+def _grown_field(there: dict[str, Any] | None, wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the table's field with the nested fields that `wanted` adds; `wanted` itself if the table lacks the field.
+
+    The whole field is repeated, because deltalake drops a NOT NULL that is not repeated.
+    """
+    return wanted if there is None else {**there, "type": _grown_type(there["type"], wanted["type"])}
+
+
+def _grown_type(there: Any, wanted: Any) -> Any:
+    """Return the table's type, in Spark's JSON, with the nested fields that only `wanted` has."""
+    if not isinstance(there, dict) or not isinstance(wanted, dict):
+        return there
+    if "fields" in there and "fields" in wanted:
+        asked = {each["name"].lower(): each for each in wanted["fields"]}
+        kept = [_grown_field(each, asked.pop(each["name"].lower(), each)) for each in there["fields"]]
+        return {**there, "fields": [*kept, *asked.values()]}
+    nested = [name for name in ("elementType", "keyType", "valueType") if name in there and name in wanted]
+    return {**there, **{name: _grown_type(there[name], wanted[name]) for name in nested}}
+
+
+def describe(table: DeltaTable) -> TableDescription:
+    """Return the table's schema, partition columns, properties, writer features and id."""
+    metadata = table.metadata()
+    return TableDescription(
+        fields=tuple(orjson.loads(table.schema().to_json())["fields"]),
+        partition_columns=tuple(metadata.partition_columns),
+        configuration=metadata.configuration,
+        writer_features=frozenset(table.protocol().writer_features or ()),
+        table_id=str(metadata.id),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    table: DeltaTable
+    newest: bytes | None
+    """SHA-256 of the log file of the table's version; None: there is no such file."""
+
+
+class DeltalakeTable:
+    """A table in a local folder or in S3, committed to by deltalake; `lock` is held while a version is written."""
+
+    def __init__(self, files: TableFiles, lock: Lock = nullcontext) -> None:
+        self.uri = files.uri
+        self.lock = lock
+        self._files = files
+        self._log = TableLog(files)
+        self._opening = ThreadPoolExecutor(1, thread_name_prefix="delta-table")
+        self._prepared: Future[_Opened] | None = None
+        self._checkpoint_looked_for: int | None = None
+
+    def prepare(self) -> None:
+        if self._prepared is None:
+            self._prepared = self._opening.submit(self._open_ahead)
+
+    def begin(self) -> DeltalakeTransaction:
+        with _table_errors(self.uri, "opened"):
+            return DeltalakeTransaction(self, self._prepared_table() or _open(self._files))
+
+    def _open_ahead(self) -> _Opened:
+        table = _open(self._files)
+        return _Opened(table, self._log.digest(table.version()))
+
+    def _prepared_table(self) -> DeltaTable | None:
+        """Return the table that `prepare` opened, updated to the newest version; None if it must be opened again.
+
+        It must be opened again if the digest of its version's log file has changed: then the folder has another table,
+        or that version was overwritten.
+        """
+        prepared, self._prepared = self._prepared, None
+        if prepared is None or prepared.exception() is not None:
+            return None
+        opened = prepared.result()
+        if opened.newest is None or self._log.digest(opened.table.version()) != opened.newest:
+            return None
+        try:
+            opened.table.update_incremental()
+        except (DeltaError, OSError):
+            return None
+        return opened.table
+
+    def checkpoint(self, table: DeltaTable, state: TableState) -> None:
+        """Write a checkpoint after a commit, if the table's checkpoint interval has passed.
+
+        A failure is only logged, because without the checkpoint the table is merely slower to open.
+        """
+        configuration = state.description.configuration
+        interval = int(configuration.get(CHECKPOINT_INTERVAL, DEFAULT_CHECKPOINT_INTERVAL))
+        # The commit may have a higher version, if others came first. Then the next call sees that the interval passed.
+        before, version = self._checkpoint_looked_for or state.version, state.version + 1
+        self._checkpoint_looked_for = version
+        if before // interval == version // interval:
+            return
+        try:
+            table.update_incremental()
+            table.create_checkpoint()
+            if configuration.get(_LOG_CLEANUP, "true").lower() == "true":
+                table.cleanup_metadata()
+        except (DeltaError, OSError) as error:
+            log.warning("the table %s: no checkpoint at version %d: %s", self.uri, version, error)
+
+
+class DeltalakeTransaction:
+    """One attempt at a commit through deltalake: a `transaction.DeltaTransaction`."""
+
+    def __init__(self, of: DeltalakeTable, table: DeltaTable) -> None:
+        self._of = of
+        self._table = table
+        self.state = TableState(table.version(), describe(table))
+
+    def last_batch(self, query_id: str) -> int | None:
+        with _table_errors(self._of.uri, "read"):
+            version: int | None = self._table.transaction_version(query_id)
+            return version
+
+    def commit(self, batch: BatchCommit) -> int:
+        moment = time.time_ns() // 1_000_000
+        properties = CommitProperties(
+            app_transactions=[Transaction(batch.query_id, batch.batch_id, moment)],
+            custom_metadata=_commit_info(self.state.version, batch),
+        )
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(
+                file.path, file.size, batch.partition_values(file), file.modification_time,
+                data_change=True, stats=file.stats,
+            )
+            for file in batch.files
+        ]  # fmt: skip
+        try:
+            with self._of.lock():
+                self._table.create_write_transaction(
+                    actions,
+                    "append",
+                    self._table.schema(),
+                    [batch.day_column] if batch.day_column else None,
+                    commit_properties=properties,
+                    post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
+                )
+        except (CommitFailedError, OSError) as error:
+            raise UncertainCommitError(str(error)) from error
+        except DeltaError as error:
+            raise TableError(f"the table {self._of.uri} refused batch {batch.batch_id}: {error}") from error
+        self._of.checkpoint(self._table, self.state)
+        return self.state.version + 1
+
+
+def _commit_info(version: int, batch: BatchCommit) -> dict[str, Any]:
+    """Return the commit's `commitInfo`, which `DESCRIBE HISTORY` shows.
+
+    `isBlindAppend` lets concurrent writers see that this commit does not conflict with theirs.
+    """
+    metrics = {"numFiles": len(batch.files), **batch.metrics()}
+    return {
+        "operationParameters": {"mode": "Append", "queryId": batch.query_id, "epochId": str(batch.batch_id)},
+        "operationMetrics": {name: str(value) for name, value in metrics.items()},
+        "userMetadata": batch.metadata(),
+        "readVersion": version,
+        "isolationLevel": "WriteSerializable",
+        "isBlindAppend": True,
+    }
+
+
+@contextmanager
+def _table_errors(uri: str, done: str) -> Iterator[None]:
+    """Turn deltalake's errors into TableError, or TableAccessError for errors of the store (such as `OSError`).
+
+    `done` says what failed, such as "opened".
+    """
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        text = _in_one_line(str(error))
+        of_store = isinstance(error, OSError) or _OF_FILE_SYSTEM.search(text)
+        raise (TableAccessError if of_store else TableError)(f"the table {uri} cannot be {done}: {text}") from error
+
+
+def _in_one_line(text: str) -> str:
+    """Return deltalake's tree of causes in one line; an XML error of S3 is reduced to its code and message."""
+    said = _S3_ERROR.search(text)
+    plain = _COLOUR.sub("", text[: said.start()] if said else text)
+    lines = [line.strip(" \u21b3\t") for line in plain.splitlines()]
+    answer = [f"{said.group(1)}: {said.group(2)}"] if said else []
+    return ": ".join(filter(None, [*lines, *answer]))

@@ -1,0 +1,116 @@
+"""Compaction by the `deltalake` library: it compacts partitions with many small files, one after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from contextlib import nullcontext
+from typing import Literal
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import ColumnProperties, DeltaTable, PostCommitHookProperties, WriterProperties
+
+from tiered_stream.delta.commit.deltalake_commit import open_table
+from tiered_stream.delta.commit.transaction import Lock
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.early_times import need_version_key
+from tiered_stream.delta.write.file_systems import open_folder
+
+log = logging.getLogger(__name__)
+
+MANY = 8
+"""Number of small files from which a partition is compacted; with fewer, rewriting costs more than it gains."""
+_COMPRESSION: dict[str, Literal["SNAPPY", "ZSTD", "UNCOMPRESSED"]] = {
+    "snappy": "SNAPPY", "zstd": "ZSTD", "none": "UNCOMPRESSED",
+}  # fmt: skip
+_WITH, _WITHOUT = ColumnProperties(statistics_enabled="PAGE"), ColumnProperties(statistics_enabled="NONE")
+_NOT_COMPACTED = (
+    "the table %s%s is not compacted: it has dates before 1582 or timestamps before 1900, for which Spark needs its "
+    "version in a file's footer, which deltalake does not write. Set ingest.commit=spark to compact it."
+)
+_NO_FOLDERS = (
+    "the table %s is not compacted: deltalake does not escape the colon in the names of partition folders, and Spark "
+    "would not find its files. Set ingest.commit=spark to compact it."
+)
+_Partition = tuple[tuple[str, str], ...]
+"""Partition columns and their values."""
+_PARTITION = "partition."
+"""Prefix of partition columns' names in deltalake's table of files (`get_add_actions`)."""
+
+
+def compact_crowded(files: TableFiles, lock: Lock = nullcontext) -> None:
+    """Compact files below the target size in partitions with at least `MANY` of them; deltalake's errors pass through.
+
+    `lock` is held while a partition is compacted. A partition with dates before 1582 or timestamps before 1900 is
+    skipped, because deltalake cannot write the footer key that makes Spark read them right. A table whose partition
+    column has a colon in its name is skipped, too.
+    """
+    table = open_table(files)
+    if table is None:
+        return
+    if any(":" in name for name in table.metadata().partition_columns):
+        log.warning(_NO_FOLDERS, files.uri)
+        return
+    folder = open_folder(files.uri, files.storage)
+    for partition, paths in _crowded(table, files.target_bytes).items():
+        if need_version_key(folder, paths):
+            log.warning(_NOT_COMPACTED, files.uri, _shown(partition))
+            continue
+        with lock():
+            made = table.optimize.compact(
+                partition_filters=[(name, "=", value) for name, value in partition] or None,
+                target_size=files.target_bytes,
+                max_concurrent_tasks=1,
+                writer_properties=_properties(table, files.compression),
+                post_commithook_properties=PostCommitHookProperties(create_checkpoint=False),
+            )
+        log.info("the table %s: %d files are now %d", files.uri, made["numFilesRemoved"], made["numFilesAdded"])
+
+
+def is_crowded(files: TableFiles) -> bool:
+    """Return whether a partition of the table has at least `MANY` files below the target size."""
+    table = open_table(files)
+    return table is not None and bool(_crowded(table, files.target_bytes))
+
+
+def _crowded(table: DeltaTable, target_bytes: int) -> dict[_Partition, list[str]]:
+    """Return paths of small files, by partition, for partitions with at least `MANY` of them.
+
+    The partition () stands for a whole table without partitions.
+    """
+    found = pa.table(table.get_add_actions(flatten=True))
+    names = [name for name in found.column_names if name.startswith(_PARTITION)]
+    small = defaultdict[_Partition, list[str]](list)
+    for row in found.select(["path", "size_bytes", *names]).to_pylist():
+        # A partition whose value is null is skipped, because `partition_filters` cannot name it.
+        if row["size_bytes"] < target_bytes and None not in (row[name] for name in names):
+            small[tuple((name.removeprefix(_PARTITION), str(row[name])) for name in names)].append(unquote(row["path"]))
+    return {partition: paths for partition, paths in small.items() if len(paths) >= MANY}
+
+
+def _shown(partition: _Partition) -> str:
+    return "".join(f", {name}={value}," for name, value in partition)
+
+
+def _properties(table: DeltaTable, compression: str) -> WriterProperties:
+    """Return writer properties without statistics of floating-point columns.
+
+    deltalake's statistics ignore NaN, but Spark sorts NaN above all numbers.
+    """
+    kinds = {field.name: field.type for field in pa.schema(table.schema().to_arrow())}
+    nested = any(_has_floats(kind) for kind in kinds.values() if pa.types.is_nested(kind))
+    # deltalake takes no path into a column. If one nested column has floating-point numbers, none has statistics.
+    by_column = {
+        name: _WITHOUT if _has_floats(kind) else _WITH for name, kind in kinds.items() if not pa.types.is_nested(kind)
+    }
+    return WriterProperties(
+        compression=_COMPRESSION[compression],
+        default_column_properties=_WITHOUT if nested else _WITH,
+        column_properties=by_column,
+    )
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    inner = (kind.field(number).type for number in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind)) or any(map(_has_floats, inner))

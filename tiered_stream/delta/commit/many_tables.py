@@ -1,0 +1,408 @@
+"""The driver's commits for a query that writes many tables: one commit for each table with files, up to 8 at once.
+
+A table is opened when its first files arrive, and stays open for later batches. If a table cannot be written, the
+other tables still get the batch, and they skip it when it is repeated. If such tables are to be parked
+(`ingest.onTableError`), the query continues without them. The offset ranges of a parked table's rows are read again
+later and committed as the last batch that they belong to, so that a commit whose response was lost is recognized.
+
+A table's dead letters are committed before its rows. They wait while the table is parked, and are decoded again when
+the table is caught up (`dead_letters.py`). A table whose records are all dead letters gets a commit without rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from cachetools import LRUCache
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.checkpoint.query_tables import Held, Landed, Parked, QueryTables, QueryTablesLog
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.query_dead_letters import OpenDeadLetters, QueryDeadLetters
+from tiered_stream.delta.schema.routing import Routing, TableTarget
+from tiered_stream.delta.settings.ingest_settings import TableFiles, table_properties
+from tiered_stream.delta.write.data_files import DataFile, HeldRows
+from tiered_stream.errors import ConfigurationError, DataLossError, TableError, TieredStreamError
+from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition
+
+log = logging.getLogger(__name__)
+
+COMMITS_AT_ONCE = 8
+MOST_KNOWN = 2000
+"""Maximum number of tables that stay open between batches; opening a table again costs a read of its log's end."""
+BATCHES_BETWEEN_TRIES = 10
+"""Number of batches after which the driver tries again to catch up parked tables."""
+_MOST_NAMED = 5
+
+_Done = TypeVar("_Done")
+OpenTable = Callable[[TableTarget, Landed], TableCommits]
+"""Function that opens or creates a table, given the newest batch that it got. Raises TieredStreamError."""
+
+
+class ReadAgain(Protocol):
+    """Interface for parking tables: it reports their keys to planning, and reads their rows again later."""
+
+    def tell(self, parked: Sequence[str]) -> None:
+        """Report the keys of the tables that are parked: from the next batch on, no rows are written for them."""
+        ...
+
+    def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> Sequence[DataFile]:
+        """Read offset ranges again, and write one table's rows and dead letters; return the files, for this batch.
+
+        Raises:
+            DataLossError: records in the ranges are gone.
+            TieredStreamError: the records could not be read, or the files could not be written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """The files of a batch that are committed with one table: its rows and its dead letters."""
+
+    target: TableTarget
+    files: Sequence[DataFile]
+    landed: Landed
+    commits: TableCommits | None
+    has_batch: bool = False
+    """True if the table already has the batch."""
+
+    @property
+    def rows(self) -> list[DataFile]:
+        return [file for file in self.files if file.dead_letters_for is None]
+
+
+_Failed = dict[str, TieredStreamError]
+"""Errors of the tables that could not be written, by table key."""
+
+
+class ManyTables:
+    """Commits of one query, one batch at a time; `park` says whether tables that cannot be written are parked."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        open_table: OpenTable,
+        open_dead_letters: OpenDeadLetters,
+        tables_log: QueryTablesLog,
+        read_again: ReadAgain,
+        *,
+        park: bool,
+    ) -> None:
+        self._routing = routing
+        self._open_table = open_table
+        self._dead_letters = QueryDeadLetters(routing, open_dead_letters)
+        self._keys: dict[str, str] = {}
+        """Keys of the tables that were opened, by Delta's table id."""
+        self._log = tables_log
+        self._read_again = read_again
+        self._park = park
+        self._known: LRUCache[str, TableCommits] = LRUCache(MOST_KNOWN)
+        self._threads = ThreadPoolExecutor(COMMITS_AT_ONCE, "table-commits")
+
+    def begin(self, query_id: str) -> None:
+        """Catch up the parked tables before the query's first batch.
+
+        Raises:
+            DataLossError: records that a parked table lacks are gone.
+            TableError: a table still cannot be written, and the query no longer parks tables.
+        """
+        last = self._log.last_done()
+        tables = self._caught_up(query_id, self._log.before(last + 1))
+        if last >= 0:
+            self._log.after(last, tables)
+        if tables.parked and not self._park:
+            first = next(iter(tables.parked.values()))
+            raise TableError(f"the table {first.name}, which is parked, cannot be caught up: {first.reason}")
+        self._read_again.tell(list(tables.parked))
+
+    def commit(self, query_id: str, batch_id: int, files: Sequence[DataFile], held: Sequence[HeldRows] = ()) -> None:
+        """Commit a batch's files to their tables, except tables that already have the batch or are parked.
+
+        Raises:
+            TableError: some tables, which the error names, could not be written; the other tables have the batch.
+            DataLossError, ConfigurationError: as `TableError`, if the first failed table had that kind of error.
+        """
+        tables = self._log.before(batch_id)
+        ranges, reasons = _held(files, held, tables.parked)
+        shares = self._shares([file for file in files if file.share not in ranges], tables.landed)
+        landed, failed = self._commit_all(shares, query_id, batch_id)
+        self._dead_letters.batch_done()
+        if failed and (not self._park or any(isinstance(each, DataLossError) for each in failed.values())):
+            raise _failure({shares[key].target.name: error for key, error in failed.items()}, batch_id)
+        for key, error in failed.items():
+            ranges[key], reasons[key] = _ranges_of(shares[key].files), str(error)
+        tables = tables.with_landed(landed)
+        if ranges:
+            tables = self._parked(tables, batch_id, ranges, reasons)
+        if tables.parked:
+            if batch_id % BATCHES_BETWEEN_TRIES == 0:
+                tables = self._caught_up(query_id, tables)
+            _warn(tables.parked)
+            self._read_again.tell(list(tables.parked))
+        self._log.after(batch_id, tables)
+
+    def _shares(self, files: Sequence[DataFile], landed: Mapping[str, Landed]) -> dict[str, _Share]:
+        """Return each table's share of a batch's files, by table key.
+
+        Raises:
+            ConfigurationError: topics that share a table have different settings for it.
+        """
+        by_table: dict[str, list[DataFile]] = defaultdict(list)
+        for file in files:
+            by_table[file.share].append(file)
+        return {
+            key: _Share(self._target(_topics(each)), each, landed.get(key, Landed()), self._known.get(key))
+            for key, each in by_table.items()
+        }
+
+    def _target(self, topics: Sequence[str]) -> TableTarget:
+        """Return the table that the topics share.
+
+        Raises:
+            ConfigurationError: the topics have different settings for the table.
+        """
+        first = self._routing.target(topics[0])
+        for other in topics[1:]:
+            if _of_table(self._routing.target(other)) != _of_table(first):
+                raise ConfigurationError(
+                    f"topics {topics[0]} and {other} share the table {first.name}, but want it unlike: give both the "
+                    "same ingest.topic.… settings, or send one of them to another table by ingest.route"
+                )
+        return first
+
+    def _commit_all(
+        self, shares: Mapping[str, _Share], query_id: str, batch_id: int
+    ) -> tuple[dict[str, Landed], _Failed]:
+        """Commit the tables' shares of a batch; return the tables that have the batch now, and the others' errors.
+
+        Both results are by table key.
+
+        Raises:
+            ConfigurationError: one table was opened by two names.
+        """
+        dead_letters, failed = self._taking_part(shares, query_id, batch_id)
+        opening = {key: share for key, share in shares.items() if key not in failed}
+        checked = {key for each in dead_letters.values() for key in each}
+        opened, refused = self._at_once(
+            lambda key: self._opened(shares[key], query_id, batch_id, checked=key in checked), opening
+        )
+        failed |= refused
+        self._known.update({key: share.commits for key, share in opened.items() if share.commits})
+        self._check_names(opened)
+        landed = {key: Landed(batch_id, share.landed.version) for key, share in opened.items() if share.has_batch}
+        ready = {key: share for key, share in opened.items() if not share.has_batch}
+        for table, keys in dead_letters.items():
+            going_on = [key for key in keys if key in ready and key not in failed]
+            failed |= self._commit_dead_letters(table, going_on, ready, query_id, batch_id)
+        committing = {key: share for key, share in ready.items() if key not in failed}
+        committed, refused = self._at_once(lambda key: self._commit(ready[key], query_id, batch_id), committing)
+        failed |= refused
+        for key in failed:
+            self._known.pop(key, None)
+        return {**landed, **committed}, failed
+
+    def _at_once(self, do: Callable[[str], _Done], keys: Iterable[str]) -> tuple[dict[str, _Done], _Failed]:
+        """Call `do` for all keys in the thread pool; return its results and its errors, both by key."""
+        running = {key: self._threads.submit(do, key) for key in keys}
+        done: dict[str, _Done] = {}
+        failed: _Failed = {}
+        for key, each in running.items():
+            try:
+                done[key] = each.result()
+            except TieredStreamError as error:
+                failed[key] = error
+        return done, failed
+
+    def _opened(self, share: _Share, query_id: str, batch_id: int, *, checked: bool) -> _Share:
+        """Return the share with its table open; `checked` also checks that the table would accept the files now."""
+        commits = share.commits or self._open_table(share.target, share.landed)
+        has_batch = commits.is_committed(query_id, batch_id)
+        if has_batch:
+            log.info("%s: batch %d is in the table already", share.target.name, batch_id)
+        elif checked:
+            commits.check(share.files)
+        return replace(share, commits=commits, has_batch=has_batch)
+
+    def _commit(self, share: _Share, query_id: str, batch_id: int) -> Landed:
+        assert share.commits
+        version = share.commits.commit(query_id, batch_id, share.rows)
+        return Landed(batch_id, share.landed.version if version is None else version)
+
+    def _check_names(self, opened: Mapping[str, _Share]) -> None:
+        """Check that no table was opened by two names.
+
+        Both names would share one application transaction, so the second commit of a batch would count as done.
+
+        Raises:
+            ConfigurationError: one table was opened by two names.
+        """
+        tables = {key: share.commits for key, share in opened.items() if share.commits}
+        for key, commits in {**tables, **self._dead_letters.commits}.items():
+            other = self._keys.setdefault(commits.table_id, key)
+            if other != key:
+                raise ConfigurationError(
+                    f"{other} and {key} are one table (its id is {commits.table_id}): name it the same way in "
+                    "ingest.table, ingest.route and ingest.deadLetterTable. Nothing of the batch was committed to it"
+                )
+
+    def _taking_part(
+        self, shares: Mapping[str, _Share], query_id: str, batch_id: int
+    ) -> tuple[dict[str, list[str]], _Failed]:
+        """Return the tables for dead letters that take part in the batch, and the errors of shares that cannot.
+
+        The first dict has, by key of a table for dead letters, the keys of the shares whose dead letters it gets. The
+        second has, by key of a share, the error of a table for dead letters that could not be opened.
+        """
+        found: dict[str, list[str]] = {}
+        failed: _Failed = {}
+        for key, share in shares.items():
+            try:
+                for table in self._dead_letters.taking_part(share.files, _topics(share.files), query_id, batch_id):
+                    found.setdefault(table, []).append(key)
+            except TieredStreamError as error:
+                failed[key] = error
+        return found, failed
+
+    def _commit_dead_letters(
+        self, table: str, keys: Sequence[str], shares: Mapping[str, _Share], query_id: str, batch_id: int
+    ) -> _Failed:
+        """Commit the dead letters of these shares to one table; if that fails, return an error for each of the keys."""
+        files = [file for key in keys for file in shares[key].files]
+        error = self._dead_letters.commit(table, query_id, batch_id, files, keys) if keys else None
+        return (
+            {}
+            if error is None
+            else {key: _of_kind(error, f"its dead letters were not committed: {error}") for key in keys}
+        )
+
+    # Tables that are parked
+
+    def _parked(
+        self, tables: QueryTables, batch_id: int, ranges: Mapping[str, PartitionRanges], reasons: Mapping[str, str]
+    ) -> QueryTables:
+        """Return `tables` with the batch's offset ranges added to the tables that cannot be written, as parked."""
+        parked = dict(tables.parked)
+        for key, of_table in ranges.items():
+            held, before = Held(batch_id, of_table), parked.get(key)
+            name = self._target(sorted({partition.topic for partition in of_table})).name
+            parked[key] = Parked(name, reasons[key], held) if before is None else before.holding(held)
+        return replace(tables, parked=parked)
+
+    def _caught_up(self, query_id: str, tables: QueryTables) -> QueryTables:
+        """Try to catch up all parked tables; return `tables` in which the caught-up tables are no longer parked.
+
+        Raises:
+            DataLossError: records that a parked table lacks are gone.
+        """
+        for key, parked in tables.parked.items():
+            try:
+                landed, parked = self._lacking(query_id, key, parked, tables)
+                if landed is None:
+                    landed = self._catch_up(query_id, key, parked, tables)
+            except DataLossError as error:
+                raise DataLossError(f"the parked table {parked.name} cannot be caught up: {error}") from error
+            except TieredStreamError as error:
+                self._known.pop(key, None)
+                again = replace(parked, reason=str(error))
+                tables = replace(tables, parked={**tables.parked, key: again})
+            else:
+                log.warning("the table %s has what it lacked, and is parked no more", parked.name)
+                left = {other: each for other, each in tables.parked.items() if other != key}
+                tables = replace(tables.with_landed({key: landed}), parked=left)
+        return tables
+
+    def _lacking(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> tuple[Landed | None, Parked]:
+        """Open a parked table and look up what it lacks.
+
+        Returns:
+            The table's newest batch, or None if the table lacks offset ranges; and the parked table, whose `tried` then
+            has all the ranges that it lacks.
+        """
+        before = tables.landed.get(key, Landed())
+        commits = self._open_table(self._target(sorted({each.topic for each in parked.tried.ranges})), before)
+        self._known[key] = commits
+        held = [each for each in (parked.tried, parked.since) if each is not None]
+        lacks = [each for each in held if not commits.is_committed(query_id, each.batch)]
+        if not lacks:
+            return Landed(parked.newest.batch, before.version), parked
+        # All ranges are committed under the newest batch's id: a later run looks for this id if the response is lost.
+        wanted = lacks[0].joined(replace(lacks[-1], batch=parked.newest.batch))
+        return None, replace(parked, tried=wanted, since=None)
+
+    def _catch_up(self, query_id: str, key: str, parked: Parked, tables: QueryTables) -> Landed:
+        lacks, commits = parked.tried, self._known[key]
+        files = self._read_again.files(key, lacks.ranges, query_id, lacks.batch)
+        topics = sorted({partition.topic for partition in lacks.ranges})
+        share = _Share(self._target(topics), files, tables.landed.get(key, Landed()), commits)
+        commits.check(files)
+        has = max(share.landed.batch, commits.last_batch(query_id, lacks.batch))
+        self._dead_letters.replace(topics, query_id, files, key, has)
+        return Landed(lacks.batch, commits.commit(query_id, lacks.batch, share.rows) or 0)
+
+
+def _held(
+    files: Sequence[DataFile], held: Sequence[HeldRows], parked: Mapping[str, Parked]
+) -> tuple[dict[str, PartitionRanges], dict[str, str]]:
+    """Return the offset ranges of rows that their tables do not get in this batch, and the reasons; both by table key.
+
+    These tables are parked already, or a task could not write their files. A table that is parked already may have no
+    reason here.
+    """
+    reasons = {each.table: each.held_why for each in held}
+    without = reasons.keys() | parked.keys()
+    by_table: dict[str, list[DataFile | HeldRows]] = defaultdict(list)
+    for file in files:
+        by_table[file.share].append(file)
+    for rows in held:
+        by_table[rows.table].append(rows)
+    return {key: _ranges_of(each) for key, each in by_table.items() if key in without}, reasons
+
+
+def _ranges_of(rows: Sequence[DataFile | HeldRows]) -> PartitionRanges:
+    """Return the smallest offset range of each partition that covers all its offsets in the files or held rows."""
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for each in rows:
+        for partition, (first, last) in each.offsets.items():
+            least, most = found.get(partition, (first, last))
+            found[partition] = min(first, least), max(last, most)
+    return {partition: OffsetRange(first, last + 1) for partition, (first, last) in found.items()}
+
+
+def _topics(files: Sequence[DataFile]) -> list[str]:
+    return sorted({partition.topic for file in files for partition in file.offsets})
+
+
+def _warn(parked: Mapping[str, Parked]) -> None:
+    for each in parked.values():
+        offsets = sum(map(len, each.tried.joined(each.newest).ranges.values()))
+        log.warning(
+            "the table %s is parked, and lacks %d offsets up to batch %d: %s",
+            each.name, offsets, each.newest.batch, each.reason,
+        )  # fmt: skip
+
+
+def _of_table(target: TableTarget) -> tuple[TableFiles, StructType, dict[str, str]]:
+    """Return the settings that all topics of one table must share: files, schema and table properties."""
+    return target.files, target.schema, table_properties(target.settings)
+
+
+def _failure(failed: Mapping[str, TieredStreamError], batch_id: int) -> TieredStreamError:
+    """Return one error that names all failed tables, of the same class as the first table's error."""
+    (name, error), *others = failed.items()
+    named = ", ".join(each for each, _ in others[:_MOST_NAMED])
+    unnamed = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    also = f" (nor did {named}{unnamed})" if others else ""
+    return _of_kind(error, f"the table {name} did not take batch {batch_id}{also}: {error}")
+
+
+def _of_kind(error: TieredStreamError, message: str) -> TieredStreamError:
+    kind = next((each for each in (DataLossError, ConfigurationError) if isinstance(error, each)), TableError)
+    failure = kind(message)
+    failure.__cause__ = error
+    return failure

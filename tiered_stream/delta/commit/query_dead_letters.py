@@ -1,0 +1,84 @@
+"""Tables for dead letters of a query that writes many tables; each is opened when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tiered_stream.delta.commit.batch_commit import TableCommits
+from tiered_stream.delta.commit.dead_letters import DeadLetterTable
+from tiered_stream.delta.schema.routing import Routing, TableTarget
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.errors import TieredStreamError
+
+OpenDeadLetters = Callable[[TableTarget], DeadLetterTable]
+"""Function that opens or creates a table for dead letters. Raises TieredStreamError."""
+
+
+class QueryDeadLetters:
+    """Commits of a query's dead letters to their tables, for use by one thread.
+
+    Methods take and return tables as their keys. All methods raise TieredStreamError if a table cannot be opened or
+    changed.
+    """
+
+    def __init__(self, routing: Routing, open_table: OpenDeadLetters) -> None:
+        self._routing = routing
+        self._open_table = open_table
+        self._opened: dict[str, DeadLetterTable] = {}
+        self._first_batch = True
+        """True if an earlier run may have begun the batch."""
+
+    @property
+    def commits(self) -> Mapping[str, TableCommits]:
+        """Commits of the tables for dead letters that are open, by table key."""
+        return {key: table.commits for key, table in self._opened.items()}
+
+    def batch_done(self) -> None:
+        """Note that a batch is done, so that no earlier run can have begun the next one."""
+        self._first_batch = False
+
+    def taking_part(self, files: Sequence[DataFile], topics: Iterable[str], query_id: str, batch_id: int) -> list[str]:
+        """Return the keys of dead letter tables that get some of the files, or may have some from an earlier try."""
+        found = []
+        for target in self._targets(topics):
+            if _for_table(files, target.key):
+                found.append(self._table(target).target.key)
+            elif self._first_batch and self._table(target).has_earlier(query_id, batch_id):
+                found.append(target.key)
+        return found
+
+    def commit(
+        self, key: str, query_id: str, batch_id: int, files: Sequence[DataFile], tables: Iterable[str]
+    ) -> TieredStreamError | None:
+        """Commit those of a batch's `files` that are dead letters for the table for dead letters `key`.
+
+        `tables` are the keys of the tables whose records became these dead letters; they do not have the batch yet.
+
+        Returns:
+            The error if the commit failed, else None. After an error the next batch opens the table again.
+        """
+        try:
+            unfinished = dict.fromkeys(tables, batch_id - 1)
+            self._opened[key].commit(query_id, batch_id, _for_table(files, key), unfinished)
+        except TieredStreamError as error:
+            del self._opened[key]
+            return error
+        return None
+
+    def replace(self, topics: Iterable[str], query_id: str, files: Sequence[DataFile], table: str, newest: int) -> None:
+        """Replace a table's dead letters from batches after `newest` with the dead letters among `files`."""
+        for target in self._targets(topics):
+            self._table(target).replace(query_id, _for_table(files, target.key), {table: newest})
+
+    def _targets(self, topics: Iterable[str]) -> list[TableTarget]:
+        targets = (self._routing.dead_letters(self._routing.target(topic)) for topic in topics)
+        return list({target.key: target for target in targets if target is not None}.values())
+
+    def _table(self, target: TableTarget) -> DeadLetterTable:
+        if target.key not in self._opened:
+            self._opened[target.key] = self._open_table(target)
+        return self._opened[target.key]
+
+
+def _for_table(files: Iterable[DataFile], key: str) -> list[DataFile]:
+    return [file for file in files if file.dead_letters_for is not None and file.table == key]

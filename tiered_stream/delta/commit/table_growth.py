@@ -1,0 +1,125 @@
+"""Schema evolution: commits that add columns and nested fields to a table, or widen columns, before rows are committed.
+
+New columns are null in rows of older files. If two queries add the same column, the second query finds it in the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from tiered_stream.delta.catalog.address import TableAddress
+from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.commit.committer import Committer, lock_for_deltalake
+from tiered_stream.delta.requirements.type_widening import is_wider
+from tiered_stream.delta.schema.row_schema import check_new_columns
+from tiered_stream.delta.schema.sql_types import sql_name, sql_type
+from tiered_stream.delta.settings.ingest_settings import COMMIT_BY_SPARK, TableFiles
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.row_choices import Evolution
+
+log = logging.getLogger(__name__)
+
+FieldPath = tuple[str, ...]
+_TypedPath = tuple[FieldPath, DataType]
+Grow = Callable[[Sequence[Mapping[str, Any]], StructType], bool]
+"""Function that adds to a table what it lacks of a schema, given the table's fields in Spark's JSON and the schema.
+
+It returns whether the table lacked anything."""
+
+
+def growth_of(
+    spark: SparkSession, address: TableAddress, files: TableFiles, committer: Committer, evolution: Evolution
+) -> Grow | None:
+    """Return the function that evolves the table's schema, through the library that commits to the table.
+
+    None: the evolution is `none`. The function raises TableError if the table refuses the columns.
+    """
+
+    def grow(fields: Sequence[Mapping[str, Any]], wanted: StructType) -> bool:
+        there = StructType.fromJson({"type": "struct", "fields": list(fields)})
+        missing = list(missing_fields(there, wanted))
+        wider = list(wider_fields(there, wanted)) if evolution is Evolution.WIDEN else []
+        if missing:
+            _check_names(address, missing)
+            log.info("%s: new columns: %s", address, _names(missing))
+            _add(missing, wanted)
+        if wider:
+            log.info("%s: wider columns: %s", address, _names(wider))
+            _widen(spark, address, wider)
+        return bool(missing or wider)
+
+    def _add(missing: Sequence[_TypedPath], wanted: StructType) -> None:
+        if committer.by == COMMIT_BY_SPARK:
+            columns = ", ".join(f"{sql_name(path)} {sql_type(kind)}" for path, kind in missing)
+            with spark_errors(str(address), "changed"):
+                spark.sql(f"ALTER TABLE {address.sql_name} ADD COLUMNS ({columns})")
+        else:
+            from tiered_stream.delta.commit.deltalake_commit import add_columns
+
+            tops = {path[0] for path, _ in missing}
+            added = StructType([field for field in wanted if field.name in tops])
+            add_columns(files, added, lock_for_deltalake(spark, address, files))
+
+    return None if evolution is Evolution.NONE else grow
+
+
+def _check_names(address: TableAddress, missing: Sequence[_TypedPath]) -> None:
+    """Raise TableError if Delta refuses the name of a new field; deltalake would add the field anyway."""
+    try:
+        for path, kind in missing:
+            check_new_columns(StructType().add(path[-1], kind), path=".".join(path[:-1]))
+    except ConfigurationError as error:
+        raise TableError(f"the table {address} cannot be changed: {error}") from error
+
+
+def _widen(spark: SparkSession, address: TableAddress, wider: Sequence[_TypedPath]) -> None:
+    with spark_errors(str(address), "changed"):
+        for path, kind in wider:
+            spark.sql(f"ALTER TABLE {address.sql_name} ALTER COLUMN {sql_name(path)} TYPE {sql_type(kind)}")
+
+
+def missing_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
+    """Yield path and type of each field of `wanted` that `there` lacks, also within lists and maps.
+
+    Paths have Delta's steps `element` and `value` for the items of lists and maps.
+    """
+    return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is None)
+
+
+def wider_fields(there: DataType, wanted: DataType) -> Iterator[_TypedPath]:
+    """Yield path and wanted type of each field that is wider in `wanted` than in `there`, also in lists and maps."""
+    return ((path, kind) for path, old, kind in _compared(there, wanted, ()) if old is not None and is_wider(kind, old))
+
+
+def _compared(
+    there: DataType, wanted: DataType, path: FieldPath
+) -> Iterator[tuple[FieldPath, DataType | None, DataType]]:
+    """Yield path, type in `there` and wanted type of the fields of `wanted` that are missing or have no inner fields.
+
+    The type in `there` is None if the field is missing.
+    """
+    match there, wanted:
+        case StructType(), StructType():
+            known = {field.name.lower(): field for field in there}
+            for field in wanted:
+                if (old := known.get(field.name.lower())) is None:
+                    yield (*path, field.name), None, field.dataType
+                else:
+                    yield from _compared(old.dataType, field.dataType, (*path, old.name))
+        case ArrayType(), ArrayType():
+            yield from _compared(there.elementType, wanted.elementType, (*path, "element"))
+        case MapType(), MapType():
+            yield from _compared(there.valueType, wanted.valueType, (*path, "value"))
+        case (StructType() | ArrayType() | MapType(), _) | (_, StructType() | ArrayType() | MapType()):
+            pass
+        case _:
+            yield path, there, wanted
+
+
+def _names(fields: Sequence[_TypedPath]) -> str:
+    return ", ".join(".".join(path) for path, _ in fields)

@@ -1,0 +1,152 @@
+"""Reader of single commit files in a table's log (Delta protocol: "Delta Log Entries"); it builds no table state."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Collection, Iterator
+from typing import Any
+from urllib.parse import unquote
+from uuid import UUID
+
+import orjson
+from pyarrow import NativeFile
+
+from tiered_stream.delta.commit.transaction import TOPIC_IDS
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.file_systems import open_folder
+from tiered_stream.errors import TableError
+from tiered_stream.model import uuid_from_text
+
+_BUFFER_BYTES = 1 << 20
+
+
+class TableLog:
+    """Reader of a table's log, through the file system with which tasks write.
+
+    Most methods return None if one of the versions is not there, because Delta removes old versions
+    (`delta.logRetentionDuration`). All methods raise `TableError` if the log cannot be read.
+    """
+
+    def __init__(self, files: TableFiles) -> None:
+        self._files = files
+
+    def newest_batch(self, query_id: str, first: int, last: int) -> int | None:
+        """Return the query's newest batch in the versions `first` to `last`; -1: none; None: a version is missing."""
+        try:
+            found = self._actions(first, last, b'"txn"', ("txn",))
+            return max((_batch(txn) for txn in found if txn.get("appId") == query_id), default=-1)
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise TableError(f"the table {self._files.uri}: {error}") from error
+
+    def topic_ids(self, query_id: str, first: int, last: int) -> dict[str, UUID]:
+        """Return the topic ids in the query's newest commit that has some, in the versions `first` to `last`.
+
+        The result is by topic, and empty if no such commit is found.
+        """
+        for version in range(last, first - 1, -1):
+            newest = self.newest_batch(query_id, version, version)
+            if newest is None:  # this version is removed, and so are all earlier ones
+                break
+            if newest >= 0 and (found := self._ids_in(version)):
+                return found
+        return {}
+
+    def _ids_in(self, version: int) -> dict[str, UUID]:
+        try:
+            for commit in self._actions(version, version, b'"commitInfo"', ("commitInfo",)):
+                return _topic_ids(commit.get("userMetadata"))
+        except FileNotFoundError:
+            pass
+        except ValueError as error:
+            raise TableError(f"the table {self._files.uri}, version {version} of its log: {error}") from error
+        return {}
+
+    def mentioned(self, paths: Collection[str], first: int, last: int) -> set[str] | None:
+        """Return the data files of `paths` that the versions `first` to `last` add or remove.
+
+        None: a version is missing.
+        """
+        wanted, found = frozenset(paths), set[str]()
+        try:
+            for file in self._actions(first, last, b'"path"', ("add", "remove")):
+                path = unquote(str(file.get("path")))
+                if path in wanted:
+                    found.add(path)
+        except FileNotFoundError:
+            return None
+        return found
+
+    def digest(self, version: int) -> bytes | None:
+        """Return the SHA-256 of the version's file, to recognize the file later; None: the file is not there."""
+        try:
+            with self._stream(version) as stream:
+                return hashlib.file_digest(io.BufferedReader(stream, _BUFFER_BYTES), "sha256").digest()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(version, error) from error
+
+    def _actions(self, first: int, last: int, having: bytes, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
+        """Yield the actions of these kinds in the versions `first` to `last`, in order.
+
+        Only lines that contain the bytes `having` are parsed.
+
+        Raises:
+            FileNotFoundError: a version is not there.
+            TableError: a version cannot be read.
+        """
+        for version in range(first, last + 1):
+            try:
+                with self._stream(version) as stream:
+                    for line in io.BufferedReader(stream, _BUFFER_BYTES):
+                        if having in line:
+                            yield from _of_kinds(orjson.loads(line), kinds)
+            except FileNotFoundError:
+                raise
+            except (OSError, ValueError) as error:
+                raise self._unreadable(version, error) from error
+
+    def _stream(self, version: int) -> NativeFile:
+        folder = open_folder(self._files.uri, self._files.storage)
+        return folder.open_input_stream(f"_delta_log/{version:020d}.json")
+
+    def _unreadable(self, version: int, error: Exception) -> TableError:
+        return TableError(f"the table {self._files.uri}: version {version} of its log cannot be read: {error}")
+
+
+def _of_kinds(line: object, kinds: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield the actions of these kinds in a parsed line of the log. Raise ValueError if the line is not an action."""
+    if not isinstance(line, dict):
+        raise ValueError(f"{line!r:.80} is no action")
+    for kind in kinds:
+        action = line.get(kind)
+        if action is not None:
+            if not isinstance(action, dict):
+                raise ValueError(f"{action!r:.80} is no {kind}")
+            yield action
+
+
+def _topic_ids(metadata: object) -> dict[str, UUID]:
+    """Return the topic ids in a commit's user metadata, by topic; empty if other writers wrote the metadata.
+
+    Raises:
+        ValueError: the metadata has topic ids, but they are malformed.
+    """
+    try:
+        told = orjson.loads(metadata) if isinstance(metadata, str) else None
+    except orjson.JSONDecodeError:
+        return {}
+    ids = told.get(TOPIC_IDS, {}) if isinstance(told, dict) else {}
+    if not isinstance(ids, dict) or not all(isinstance(each, str) for each in ids.values()):
+        raise ValueError(f"{ids!r:.80} are no topic ids")
+    return {topic: uuid_from_text(text) for topic, text in ids.items()}
+
+
+def _batch(txn: dict[str, Any]) -> int:
+    version = txn.get("version")
+    if type(version) is not int:
+        raise ValueError(f"{version!r:.80} is no version of the application transaction {txn['appId']}")
+    return version

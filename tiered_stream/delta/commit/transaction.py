@@ -1,0 +1,126 @@
+"""Interface of Delta transactions, independent of the library that commits: delta-spark or deltalake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+import orjson
+
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.errors import TableError
+from tiered_stream.model import TopicPartition, uuid_to_text
+from tiered_stream.options.offset_json import offsets_to_json
+
+TOPIC_IDS = "topicIds"
+"""Key of the topic ids in the JSON of a commit's user metadata."""
+
+
+Lock = Callable[[], AbstractContextManager[object]]
+"""Function that returns a lock, to hold while a version of the table is written.
+
+The lock may raise `UncertainCommitError` when it is released, because another writer may have overwritten the version.
+"""
+
+
+class UncertainCommitError(TableError):
+    """Error of a commit that lost to another commit, or whose result is unknown: check the table's log, then retry."""
+
+    retriable = True
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCommit:
+    """Micro-batch to commit to a table: Delta's application transaction (query id, batch id), and the data files."""
+
+    query_id: str
+    batch_id: int
+    files: Sequence[DataFile]
+    day_column: str | None = None
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Topic ids, by topic, of all topics that the query has landed so far."""
+
+    def metrics(self) -> dict[str, int]:
+        """Return the commit's operation metrics, rows and bytes, under Delta's names."""
+        return {
+            "numOutputRows": sum(file.records for file in self.files),
+            "numOutputBytes": sum(file.size for file in self.files),
+        }
+
+    def metadata(self) -> str:
+        """Return the commit's user metadata as JSON: the batch's start and end offsets, and the topic ids."""
+        ids = {topic: uuid_to_text(self.topic_ids[topic]) for topic in sorted(self.topic_ids)}
+        told = f',"{TOPIC_IDS}":{orjson.dumps(ids).decode()}' if ids else ""
+        return f"{self.offsets()[:-1]}{told}}}"
+
+    def offsets(self) -> str:
+        """Return JSON with the first offset of each partition in the batch, and the offset after its last one.
+
+        The keys are `startOffsets` and `endOffsets`; the values have the form of Spark's offset JSON.
+        """
+        starts: dict[TopicPartition, int] = {}
+        ends: dict[TopicPartition, int] = {}
+        for file in self.files:
+            for partition, (first, last) in file.offsets.items():
+                starts[partition] = min(first, starts.get(partition, first))
+                ends[partition] = max(last + 1, ends.get(partition, last + 1))
+        return f'{{"startOffsets":{offsets_to_json(starts)},"endOffsets":{offsets_to_json(ends)}}}'
+
+    def partition_values(self, file: DataFile) -> Mapping[str, Any]:
+        """Return the file's partition values, by partition column; empty if the table is not partitioned by day."""
+        return {self.day_column: file.day} if self.day_column else {}
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """Version and description of the table that a transaction read when it began."""
+
+    version: int
+    description: TableDescription
+
+
+class DeltaTransaction(Protocol):
+    """Single attempt to commit, based on the table's newest version; it fails if a conflicting commit comes first."""
+
+    state: TableState
+
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the query's newest batch in the transaction's version of the table; None: there is none.
+
+        This may take seconds, because it reads the table's whole state.
+
+        Raises:
+            TableError: the table's state cannot be read.
+        """
+        ...
+
+    def commit(self, batch: BatchCommit) -> int:
+        """Commit the batch.
+
+        Returns:
+            A version above `state.version`; the batch is in this version of the table or in a later one.
+
+        Raises:
+            UncertainCommitError: another commit came first, or the result is unknown.
+            TableError: the table refused the commit, and would refuse it again.
+        """
+        ...
+
+
+class CommitTable(Protocol):
+    """Table opened by delta-spark or deltalake, in which transactions can begin."""
+
+    def prepare(self) -> None:
+        """Start to read in the background what the next `begin` needs of the table.
+
+        That transaction still begins from the newest version at its time. Errors are raised by `begin`.
+        """
+        ...
+
+    def begin(self) -> DeltaTransaction:
+        """Begin a transaction on the table's newest version. Raise TableError if the table cannot be opened."""
+        ...

@@ -1,0 +1,215 @@
+"""Spark readers of the direct lane: they plan like the `tiered_stream` source, but their tasks write the table's files.
+
+The rows that they return name the files. Offsets and checkpoints are the same as those of `tiered_stream`, so a query
+can continue in the other lane.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
+
+from tiered_stream.delta.commit.known_rules import KnownRules, rules_text
+from tiered_stream.delta.schema.routing import Routing, TableTarget, routing_of
+from tiered_stream.delta.settings.ingest_settings import (
+    ON_TABLE_ERROR,
+    ONLY_TABLE,
+    PARK,
+    PARKED_FILE,
+    TRANSACTION,
+    source_options,
+)
+from tiered_stream.delta.write.data_files import file_rows
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.rows.table_rules import TableRules
+from tiered_stream.model import ASSUMED_RECORD_BYTES, Split
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.process.heap_and_gc import collection_paused, settle_worker, share_heap
+from tiered_stream.spark.source import BatchReader, SplitPartition, StreamReader
+
+SMALLEST_TASK_BYTES = 8 << 20
+"""Minimum size of a task, in bytes; a smaller task costs more than it gains."""
+TABLE_BYTES = 1 << 19
+"""Cost of one more table in a task, as the number of bytes that take about as long to land."""
+FILES = 4
+"""Target number of files per task. A core waits for the first bytes of each task, so fewer tasks are faster."""
+
+
+class FilesPartition(InputPartition):
+    """One task's splits, further addresses for its metrics, and what the planner knows of tables and topics.
+
+    `batch_log` has the metrics addresses. `held` has the keys of parked tables. `rules` has the rules of tables by key.
+    `rows` has the row formats that the planner got from a schema registry, by topic.
+    """
+
+    def __init__(
+        self,
+        splits: tuple[Split, ...],
+        batch_log: tuple[str, ...],
+        held: tuple[str, ...] = (),
+        rows: Mapping[str, RowFormat] = MappingProxyType({}),
+        rules: Mapping[str, TableRules] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(splits)
+        self.splits = splits
+        self.batch_log = batch_log
+        self.held = held
+        self.rows = dict(rows)
+        self.rules = dict(rules)
+
+
+@dataclass(frozen=True, slots=True)
+class TasksWrite:
+    """Planner and writer of a query's tasks: it groups splits into tasks, and writes a task's files."""
+
+    routing: Routing
+    park: bool
+    parked_file: str
+    only: str | None
+    transaction: tuple[str, int | None] = ("", None)
+    """Query id and batch id of the application transaction; "" and None stand for Spark's query and batch."""
+
+    @classmethod
+    def asked(cls, options: Mapping[str, str]) -> TasksWrite:
+        given = GivenOptions(options)
+        park = given.read(ON_TABLE_ERROR) == PARK
+        transaction = given.read(TRANSACTION)
+        return cls(routing_of(options), park, given.read(PARKED_FILE), given.read(ONLY_TABLE), transaction)
+
+    def partitions(
+        self, splits: Sequence[Split], known: KnownRules, batch_log: tuple[str, ...] = ()
+    ) -> list[InputPartition]:
+        files = self.routing.files
+        tables = [self.routing.route(topic).uri_for(topic) for topic in map(_topic, splits)]
+        tasks = tasks_of(splits, target_bytes=files.target_bytes, parallelism=files.tasks, tables=tables)
+        held = self._parked()
+        rules = known.of(self._unknown_tables(splits))
+        return [FilesPartition(task, batch_log, held, self._registered(task), rules) for task in tasks]
+
+    def _registered(self, task: Sequence[Split]) -> dict[str, RowFormat]:
+        """Return row formats from the schema registry, by topic, without its login, which only the options carry."""
+        found = self.routing.registered(map(_topic, task))
+        return {topic: replace(how, registry={}) for topic, how in found.items()}
+
+    def _unknown_tables(self, splits: Sequence[Split]) -> list[TableTarget]:
+        """Return the splits' tables whose rules are not known yet.
+
+        The list is empty if tables may be parked or one is being caught up, because no table with rules is written
+        then.
+        """
+        if self.routing.has_rules or self.park or self.only is not None:
+            return []
+        return [self.routing.target(topic) for topic in sorted(set(map(_topic, splits)))]
+
+    def _parked(self) -> tuple[str, ...]:
+        """Return the keys of parked tables from the driver's file; files for tables parked since are not committed."""
+        try:
+            return tuple(orjson.loads(Path(self.parked_file).read_bytes())) if self.parked_file else ()
+        except FileNotFoundError:
+            return ()
+
+    def write(self, partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+        with collection_paused():
+            from tiered_stream.delta.write.row_transform import TableRows, Transaction
+            from tiered_stream.delta.write.task_writer import TaskTables, write_splits
+            from tiered_stream.observe.metrics import micro_batch, send
+
+        share_heap()
+        if not isinstance(partition, FilesPartition):
+            return
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        tables = TaskTables(partition.held, self.only, self.park and self.only is None)
+        told = {topic: replace(how, registry=self.routing.rows[""].registry) for topic, how in partition.rows.items()}
+        (query, batch), (name, number) = micro_batch() or (None, None), self.transaction
+        of_batch = Transaction(name or query, batch if number is None else number)
+        rows = TableRows(replace(self.routing, rows={**self.routing.rows, **told}), partition.rules, of_batch)
+        written = write_splits(partition.splits, options, rows, task, tables)
+        texts = {key: rules_text(rules) for key, rules in partition.rules.items()}
+        files = [replace(file, rules=texts.get(file.share)) for file in written.files]
+        send(written.metrics, (*options.metrics_addresses, *partition.batch_log))
+        peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield file_rows(files, written.metrics, peak_memory, written.held)
+        settle_worker()
+
+
+class FilesReader(StreamReader):
+    """Streaming reader that plans like `StreamReader`, and whose tasks write the tables' files."""
+
+    def __init__(self, options: Options, tasks: TasksWrite) -> None:
+        super().__init__(options)
+        self._tasks = tasks
+        self._rules = KnownRules()
+
+    @classmethod
+    def asked(cls, options: Mapping[str, str]) -> FilesReader:
+        """Return the streaming reader for a query's options. Raises ConfigurationError if options are invalid."""
+        return cls(parse_options(source_options(options), streaming=True), TasksWrite.asked(options))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_tasks": self._tasks}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._tasks.partitions(self.splits(start, end), self._rules, self.batch_log)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._tasks.write(partition, self.options)
+
+
+class FilesBatchReader(BatchReader):
+    """Batch reader that plans like `BatchReader`, and whose tasks write the tables' files."""
+
+    def __init__(self, options: Options, tasks: TasksWrite) -> None:
+        super().__init__(options)
+        self._tasks = tasks
+
+    @classmethod
+    def asked(cls, options: Mapping[str, str]) -> FilesBatchReader:
+        """Return the batch reader for a query's options. Raises ConfigurationError if options are invalid."""
+        return cls(parse_options(source_options(options), streaming=False), TasksWrite.asked(options))
+
+    def partitions(self) -> Sequence[InputPartition]:
+        planned = super().partitions()
+        splits = [each.split for each in planned if isinstance(each, SplitPartition)]
+        return self._tasks.partitions(splits, KnownRules()) or planned
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._tasks.write(partition, self.options)
+
+
+def _topic(split: Split) -> str:
+    return split.topic_partition.topic
+
+
+def tasks_of(
+    splits: Sequence[Split], *, target_bytes: int, parallelism: int, tables: Sequence[str] = ()
+) -> list[tuple[Split, ...]]:
+    """Group neighbouring splits into tasks of about the same size, so that all tasks take about as long.
+
+    A task fills about `FILES` files of `target_bytes` bytes, or less if there would be fewer than `parallelism` tasks.
+    `tables` has the table of each split; it is empty if all splits go to one table.
+    """
+    sizes = [split.storage_bytes or len(split.offsets) * ASSUMED_RECORD_BYTES for split in splits]
+    for at, (before, table) in enumerate(pairwise(tables), 1):
+        sizes[at] += TABLE_BYTES if table != before else 0
+    share = -(-sum(sizes) // parallelism)
+    most = min(FILES * target_bytes, max(SMALLEST_TASK_BYTES, share))
+    # A split counts as one task at most, because a split from a broker may span an offset gap of any length.
+    weights = [min(size, most) for size in sizes]
+    total = sum(weights)
+    tasks: list[list[Split]] = [[] for _ in range(max(1, round(total / most)))]
+    for split, weight, end in zip(splits, weights, accumulate(weights), strict=True):
+        # The middle of a split decides its task. Integers, because rounded floats could lead beyond the last task.
+        tasks[(2 * end - weight) * len(tasks) // (2 * total)].append(split)
+    return [tuple(task) for task in tasks if task]

@@ -1,0 +1,38 @@
+"""Spark data source of the direct lane, whose tasks write the table's files.
+
+Spark starts a Python process to look the source up, each time a query is made. So this module imports little; the
+processes that plan and write import the rest.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.write.data_files import spark_file_schema
+from tiered_stream.process.heap_and_gc import collection_paused
+
+SOURCE = "tiered_stream_files"
+
+
+class FilesDataSource(DataSource):
+    """Data source for `landing` only, because a read writes files that nothing else commits."""
+
+    @classmethod
+    def name(cls) -> str:
+        return SOURCE
+
+    def schema(self) -> StructType:
+        return spark_file_schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with collection_paused():
+            from tiered_stream.delta.landing.data_files_readers import FilesBatchReader
+
+        return FilesBatchReader.asked(self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        with collection_paused():
+            from tiered_stream.delta.landing.data_files_readers import FilesReader
+
+        return FilesReader.asked(self.options)

@@ -1,0 +1,86 @@
+"""Schemas for JSON that are inferred (`ingest.value.schema=infer`): from the table's columns, else from a sample.
+
+The first start creates the table with the inferred schema. Later starts take the schema from the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.requirements.lane import TableDescription
+from tiered_stream.delta.schema.row_schema import arrow_schema, kept_columns, spark_columns
+from tiered_stream.delta.settings.ingest_settings import source_options, table_files, with_overrides
+from tiered_stream.delta.settings.part_settings import INFER
+from tiered_stream.delta.settings.row_settings import FLAT, RowSettings, row_settings
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.json.json_inference import infer_json
+from tiered_stream.formats.rows.row_choices import Envelope, Format
+from tiered_stream.formats.rows.row_format import KEY, VALUE
+from tiered_stream.options.spark_options import INCLUDE_HEADERS, STARTING_OFFSETS
+from tiered_stream.read.scanner import scan
+
+log = logging.getLogger(__name__)
+
+SAMPLE = 1000
+"""Number of records in a sample, which is read from the start of the partitions."""
+
+
+def with_inferred(
+    settings: Mapping[str, str], table: TableDescription | None, *, include_headers: bool
+) -> Mapping[str, str]:
+    """Return the settings with a schema in place of each `infer`; `table` is None if there is no table yet.
+
+    Raises:
+        ConfigurationError: the sample has no JSON objects, or a transform or an envelope is set.
+        TieredStreamError: the topics cannot be read.
+    """
+    given = row_settings(settings)
+    for part, schema in ((KEY, given.key_schema), (VALUE, given.value_schema)):
+        if schema == INFER:
+            if given.transform or given.envelope is not Envelope.NONE:
+                raise ConfigurationError(
+                    f"ingest.{part}.schema is infer: with ingest.transform and ingest.envelope, give one"
+                )
+            kind = _pinned(part, given, table, table_files(settings).day_column, include_headers=include_headers)
+            kind = kind or infer_json(_sample(settings, part))
+            text = spark_columns(pa.schema(list(kind)), None)
+            log.info("ingest.%s.schema: %s", part, text.simpleString())
+            settings = with_overrides(settings, {f"ingest.{part}.schema": text.json()})
+    return settings
+
+
+def _pinned(
+    part: str, given: RowSettings, table: TableDescription | None, day_column: str | None, *, include_headers: bool
+) -> pa.StructType | None:
+    """Return the key's or the value's fields as the table has them, or None if the table does not have them."""
+    if table is None or not table.fields:
+        return None
+    columns = arrow_schema(StructType.fromJson({"type": "struct", "fields": list(table.fields)}))
+    name = KEY if part == KEY else given.value_columns
+    if part == KEY or name.lower() != FLAT:
+        found = columns.field(name).type if name in columns.names else None
+        return found if pa.types.is_struct(found) else None
+    others = {own for _, own in kept_columns(given, include_headers)} | {day_column}
+    if given.key_format is not Format.BINARY:
+        others |= {KEY}
+    fields = [each for each in columns if each.name not in others]
+    return pa.struct(fields) if fields else None
+
+
+def _sample(settings: Mapping[str, str], part: str) -> list[bytes | None]:
+    """Read the first `SAMPLE` keys or values (`part`) of the topics, in this process and without Spark."""
+    options = with_overrides(
+        source_options(settings), {STARTING_OFFSETS.name: "earliest", INCLUDE_HEADERS.name: "false"}
+    )
+    with scan(options, threads=1, waiting_bytes=1) as batches:
+        return list(islice(_values(batches, part), SAMPLE))
+
+
+def _values(batches: pa.RecordBatchReader, part: str) -> Iterator[bytes | None]:
+    for batch in batches:
+        yield from batch.column(part).slice(0, SAMPLE).to_pylist()

@@ -1,0 +1,413 @@
+"""`land`: a streaming query that writes topics to Delta tables, by the direct lane or by Spark's Delta sink."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.catalog.address import TableAddress, find_address, make_by_spark
+from tiered_stream.delta.catalog.session_checks import check_file_system, check_table
+from tiered_stream.delta.checkpoint.query_evolution import stream_of
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW, BoundedRun, QueryRun, query_id_of
+from tiered_stream.delta.commit.compaction import compaction_of
+from tiered_stream.delta.commit.dead_letters import DeadLetterCommits, check_files
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, has_delta_spark
+from tiered_stream.delta.commit.table_growth import growth_of
+from tiered_stream.delta.landing.data_files_source import SOURCE, FilesDataSource
+from tiered_stream.delta.landing.landing_by_topic import (
+    TopicTables,
+    dead_letter_place,
+    is_by_topic,
+    plan_routing,
+    tables_query,
+)
+from tiered_stream.delta.landing.spark_lane import SparkLane
+from tiered_stream.delta.landing.spark_lane_session import check_spark_sink
+from tiered_stream.delta.landing.suitability import Suitability, fitted, look_at, reach
+from tiered_stream.delta.requirements.lane import Lane, TableDescription, left_out, table_rules
+from tiered_stream.delta.schema.routing import Route, Routing, TableTarget, routing_options
+from tiered_stream.delta.schema.row_schema import plan_topics, shared_columns, time_zone
+from tiered_stream.delta.settings.ingest_settings import (
+    COMMIT,
+    TRANSACTION,
+    TableFiles,
+    check_names,
+    source_options,
+    table_files,
+    table_properties,
+)
+from tiered_stream.delta.settings.row_settings import evolution_of, infers, row_settings
+from tiered_stream.delta.write.data_files import data_files, held_rows, observed
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.parsing import Options, parse_options
+from tiered_stream.spark.session import is_connect, register_source
+from tiered_stream.spark.source import reporting_to, reports_address
+
+if TYPE_CHECKING:
+    from tiered_stream.delta.commit.batch_commit import TableCommits
+
+log = logging.getLogger(__name__)
+
+_ASKED = "it was asked for"
+LANES = ("auto", *(each.value for each in Lane))
+
+
+def land(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str],
+    table: str,
+    checkpoint: str,
+    trigger: str = AVAILABLE_NOW,
+    lane: str = "auto",
+    name: str | None = None,
+) -> StreamingQuery:
+    """Start a query that lands topics in a Delta table, each record exactly once; a missing table is created.
+
+    Args:
+        options: options of `format("tiered_stream")`, and `ingest.*` settings for the table.
+        table: a path (with a slash in it), or a name in the catalog; with `{topic}` in it, each topic has its table.
+        checkpoint: the query's checkpoint location; each lane can continue where the other one stopped.
+        trigger: `availableNow`, or an interval such as `10 seconds`.
+        lane: `direct`, `spark`, or `auto` (direct if the table allows it; the log has the lane and the reason).
+        name: the query's name.
+
+    Raises:
+        ConfigurationError: an option is wrong, the table does not fit, or the table does not allow the lane.
+        TableError: the table cannot be reached or created.
+    """
+    return plan_query(
+        spark, options=options, table=table, checkpoint=checkpoint, trigger=trigger, lane=lane, name=name
+    ).start()
+
+
+def plan_query(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str],
+    table: str,
+    checkpoint: str,
+    trigger: str = AVAILABLE_NOW,
+    lane: str = "auto",
+    name: str | None = None,
+) -> Landing | TopicsLanding:
+    """Plan the query that `land` would start, without starting it; arguments and errors are those of `land`.
+
+    A query for many tables opens none of them yet. A missing table may be created only when the query starts.
+    """
+    if not is_by_topic(options, table):
+        run = QueryRun(checkpoint, trigger, name)
+        return _plan_landing(spark, options, table, run, lane, None, makes_later=True)
+    check_settings(options, lane)
+    check_file_system(spark, "the checkpoint", checkpoint)
+    return TopicsLanding(spark, plan_routing(spark, options, table, lane), QueryRun(checkpoint, trigger, name))
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A query for one table that is planned and ready to start."""
+
+    spark: SparkSession
+    settings: Mapping[str, str]
+    address: TableAddress
+    files: TableFiles
+    schema: StructType
+    run: QueryRun
+    bounded: BoundedRun | None
+    found: Suitability
+    rows: Mapping[str, RowFormat]
+    again: Callable[[], Landing]
+    """Function that plans the query again, after the table was created."""
+
+    @property
+    def lane(self) -> Lane:
+        return Lane.SPARK if self.found.why_not else Lane.DIRECT
+
+    @property
+    def reason(self) -> str:
+        """Reason for the lane, the committer with its reason, and the table's columns that get NULL."""
+        table, why_not, committer = self.found.table, self.found.why_not, self.found.committer
+        said = [why_not or "nothing in the table forbids it"]
+        if committer and not why_not:
+            said.append(f"{committer.by} commits ({committer.reason})")
+        names = left_out(table, self.schema) if table else ()
+        if names:
+            said.append(f"NULL in {', '.join(names)}, which records do not have")
+        return "; ".join(said)
+
+    def start(self) -> StreamingQuery:
+        """Start the query in its lane."""
+        # A warning shows even without logging configuration. A user who did not choose the slower lane should see it.
+        level = logging.WARNING if self.lane is Lane.SPARK and self.reason != _ASKED else logging.INFO
+        log.log(level, "%s: the %s lane: %s", self.address, self.lane.value, self.reason)
+        if self.lane is Lane.DIRECT:
+            return self._start_direct()
+        lane = SparkLane(self.spark, self.settings, self.address, self.files, self.rows, self.run, self.bounded)
+        return lane.start()
+
+    def _start_direct(self) -> StreamingQuery:
+        commits: Future[TableCommits] = Future()
+        if self.found.make is None:
+            commits.set_result(self._commits())
+            return self._start_query(commits)
+        query = self._start_query(commits)
+        try:
+            # The table is created while Spark starts the query's planner, a Python process.
+            made = self.found.make()
+            if made.why_not is None and made.rows == self.found.rows:
+                commits.set_result(replace(self, found=made)._commits())
+                return query
+        except BaseException as error:
+            commits.set_exception(error)
+            query.stop()
+            raise
+        log.info("%s: it is not as it was to be made, so the query starts anew", self.address)
+        commits.cancel()
+        query.stop()
+        return self.again().start()
+
+    def _start_query(self, commits: Future[TableCommits]) -> StreamingQuery:
+        """Start the query in the direct lane; no task runs before `commits` has a result."""
+        tasks = (self.bounded and self.bounded.tasks) or self.spark.sparkContext.defaultParallelism
+        files, bounded = replace(self.files, tasks=tasks), self.bounded
+        register_source(self.spark, FilesDataSource)
+        settings = reporting_to(reports_address(self.spark), self.settings)
+        places = dead_letter_place(self.spark, self.settings)
+        route = Route(".*", str(self.address), files.uri)
+        routing = Routing(settings, files, (route,), rows=self.found.rows, dead_letter_places=places, has_rules=True)
+        options = routing_options(routing)
+        if bounded:
+            options[TRANSACTION.name] = f"/{bounded.transaction_id}"
+        rows = stream_of(self.spark, SOURCE, options, self.run.checkpoint)
+        dead_letters = self._dead_letters(routing)
+
+        def commit(batch: DataFrame, batch_id: int) -> None:
+            table = commits.result()
+            query_id = bounded.transaction_id if bounded else query_id_of(batch)
+            if table.is_committed(query_id, batch_id):
+                log.info("%s: batch %d is in the table already", self.address, batch_id)
+                return
+            table.prepare()
+            files = data_files(batch.collect())
+            if dead_letters:
+                files = dead_letters.commit_first(table, self.files.uri, query_id, batch_id, files)
+            table.commit(query_id, batch_id, files)
+            if self.run.goes_on:
+                table.prepare()
+
+        rows = bounded.limited(rows) if bounded else rows
+        return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
+
+    def _commits(self) -> TableCommits:
+        from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits, on_gap
+
+        table, committer = self.found.table, self.found.committer
+        assert table is not None
+        assert committer is not None
+        fail = parse_options(source_options(self.settings), streaming=True).fail_on_data_loss
+        grow = growth_of(self.spark, self.address, self.files, committer, evolution_of(self.settings))
+        planned = LandingTable(
+            self.files,
+            self.schema,
+            table.table_id,
+            committer.why_not_direct,
+            fail,
+            table_rules(table),
+            grow,
+            compaction_of(self.spark, self.address, self.files, committer),
+        )
+        gap = on_gap(self.spark, self.run.checkpoint, str(self.address), fail=fail)
+        return TableCommits(committer.open(self.spark, self.address, self.files), planned, gap)
+
+    def _dead_letters(self, routing: Routing) -> DeadLetterCommits | None:
+        target = routing.dead_letters(TableTarget(str(self.address), self.files, self.schema, self.settings))
+        if target is None:
+            return None
+        tables = TopicTables(self.spark, self.run.checkpoint, fail_on_data_loss=False, checked=False)
+        return DeadLetterCommits(tables.open_dead_letters(target), row_settings(self.settings).max_dead_letters)
+
+
+@dataclass(frozen=True)
+class TopicsLanding:
+    """A query for many tables that is planned and ready to start, in the direct lane."""
+
+    spark: SparkSession
+    routing: Routing
+    run: QueryRun
+    lane = Lane.DIRECT
+
+    @property
+    def reason(self) -> str:
+        """Names of the query's tables, for the log; no table is open yet."""
+        tables = ", ".join(dict.fromkeys(route.table for route in self.routing.routes))
+        return f"one query for all of {tables}; each table is opened when its first rows come"
+
+    def start(self) -> StreamingQuery:
+        """Start the query."""
+        log.info("the %s lane: %s", self.lane.value, self.reason)
+        register_source(self.spark, FilesDataSource)
+        files = replace(self.routing.files, tasks=self.spark.sparkContext.defaultParallelism)
+        settings = reporting_to(reports_address(self.spark), self.routing.settings)
+        routing = replace(self.routing, files=files, settings=settings)
+        query = tables_query(self.spark, routing, self.run.checkpoint)
+        most_dead = row_settings(routing.settings).max_dead_letters
+
+        def commit(batch: DataFrame, batch_id: int) -> None:
+            rows = batch.collect()
+            files = data_files(rows)
+            check_files(most_dead, files, list(routing.dead_letter_places))
+            query.tables.commit(query_id_of(batch), batch_id, files, held_rows(rows))
+
+        rows = stream_of(self.spark, SOURCE, query.options, self.run.checkpoint)
+        return self.run.started_interpreted(self.spark, observed(rows).writeStream.foreachBatch(commit))
+
+
+def check_settings(options: Mapping[str, str], lane: str) -> Options:
+    """Check the settings as far as it needs neither Spark nor the table; return the source's own options.
+
+    Raises:
+        ConfigurationError: a setting is missing, unknown or malformed.
+    """
+    if lane not in LANES:
+        raise ConfigurationError(f"the lane is {lane!r}; it may be {', '.join(LANES)}")
+    check_names(options)
+    parsed = parse_options(source_options(options), streaming=True)
+    check_all_columns(parsed)
+    table_files(options)
+    row_settings(options)
+    GivenOptions(options).read(COMMIT)
+    return parsed
+
+
+def check_all_columns(options: Options) -> None:
+    """Raise ConfigurationError if the option `columns` is set, because whole records are written."""
+    if options.columns is not None:
+        raise ConfigurationError("option columns is for queries of your own: take it away, all columns are written")
+
+
+def plan_landing(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str],
+    table: str,
+    checkpoint: str,
+    trigger: str = AVAILABLE_NOW,
+    lane: str = "auto",
+    name: str | None = None,
+    bounded: BoundedRun | None = None,
+) -> Landing:
+    """Plan a query for one table: choose the lane, and create the table if it is missing.
+
+    Arguments and errors are those of `land`; `bounded` describes a run that has an end.
+    """
+    run = QueryRun(checkpoint, trigger, name)
+    return _plan_landing(spark, options, table, run, lane, bounded, makes_later=False)
+
+
+def _plan_landing(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    table: str,
+    run: QueryRun,
+    lane: str,
+    bounded: BoundedRun | None,
+    *,
+    makes_later: bool,
+) -> Landing:
+    """Plan a query for one table: choose the lane, and create the table if it is missing.
+
+    `makes_later`: if Spark has to create the table for the direct lane, it is created only when the query starts.
+    """
+    again = partial(_plan_landing, spark, options, table, run, lane, bounded, makes_later=False)
+    parsed = check_settings(options, lane)
+    replaces = bounded is not None and bounded.replace_where is not None
+    if replaces and lane == "direct":
+        raise ConfigurationError(
+            "the direct lane only appends: rows are replaced in the Spark lane. Use lane auto or spark."
+        )
+    check_file_system(spark, "the checkpoint", run.checkpoint)
+    address = find_address(spark, table)
+    files = table_files(options)
+    if infers(options):
+        # Imported here, because the import brings the record readers (0.4 s), which most jobs' drivers do not need.
+        from tiered_stream.delta.landing.inferred_schema import with_inferred
+
+        storage, _ = reach(spark, address.uri or "", options)
+        known = _description(spark, address, replace(files, uri=address.uri, storage=storage)) if address.uri else None
+        options = with_inferred(options, known, include_headers=parsed.include_headers)
+    rows: Mapping[str, RowFormat] = plan_topics(options, parsed.include_headers, time_zone(spark))
+    schema = shared_columns(rows.values(), files.day_column)
+    make = partial(
+        make_by_spark, spark, schema=schema, day_column=files.day_column, given=table_properties(options),
+        cluster_by=files.cluster_by,
+    )  # fmt: skip
+    if address.uri is None:
+        make(address)
+        address = find_address(spark, table)
+    storage, unreachable = reach(spark, address.uri or "", options)
+    files = replace(files, uri=address.uri or "", storage=storage)
+    if lane == "spark" or unreachable:
+        found = Suitability(None, _ASKED if lane == "spark" else unreachable)
+    elif replaces:
+        found = Suitability(None, "the direct lane only appends, and rows are to be replaced")
+    else:
+        found = look_at(spark, address, options, files, schema, make, rows)
+        if found.make and (found.why_not or not makes_later):
+            found = found.make()
+    if lane == "direct" and found.why_not:
+        raise ConfigurationError(f"the direct lane cannot write to {address}: {found.why_not}. Use lane auto or spark.")
+    if found.why_not:
+        check_table(spark, address.path)
+    if found.table is None:
+        make(address)
+        found = replace(found, table=_description(spark, address, files))
+    rows = found.rows or _rows_for_spark(spark, rows, found.table, address, files)
+    schema = shared_columns(rows.values(), files.day_column)
+    return Landing(spark, options, address, files, schema, run, bounded, found, rows, again)
+
+
+def _rows_for_spark(
+    spark: SparkSession,
+    rows: Mapping[str, RowFormat],
+    table: TableDescription | None,
+    address: TableAddress,
+    files: TableFiles,
+) -> Mapping[str, RowFormat]:
+    """Return row formats with the table's types and rules, for the Spark lane, where nothing has adapted them yet.
+
+    Raises:
+        ConfigurationError: Spark's sink would change values.
+    """
+    if table is None:
+        return rows
+    rows, day = fitted(rows, table), files.day_column
+    typed = not all(how.is_plain for how in rows.values())
+    get = partial(spark.conf.get, default=None)
+    check_spark_sink(get, str(address), table, shared_columns(rows.values(), day), day, typed=typed)
+    return rows
+
+
+def _description(spark: SparkSession, address: TableAddress, files: TableFiles) -> TableDescription | None:
+    """Return the table's description, read by delta-spark, else by deltalake; None if neither can or it is missing."""
+    with suppress(TableError):
+        if not is_connect(spark) and has_delta_spark(spark):
+            found = DeltaSparkTable(spark, address).find()
+            return found.state.description if found else None
+        if find_spec("deltalake") is not None:
+            from tiered_stream.delta.commit.deltalake_commit import describe, open_table
+
+            table = open_table(files)
+            return describe(table) if table else None
+    return None

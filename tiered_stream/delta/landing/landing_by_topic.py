@@ -1,0 +1,332 @@
+"""One query of the direct lane for many tables; planning opens none of them, because there may be thousands."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.catalog.address import (
+    TableAddress,
+    cluster_table,
+    find_address,
+    path_address,
+    register_table,
+    set_properties,
+    table_uri,
+)
+from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.checkpoint.checkpoint_folder import CheckpointFolder
+from tiered_stream.delta.checkpoint.query_tables import Landed, QueryTablesLog
+from tiered_stream.delta.checkpoint.spark_checkpoint import SparkCheckpoint
+from tiered_stream.delta.commit.committer import lock_for_making
+from tiered_stream.delta.commit.compaction import compaction_of
+from tiered_stream.delta.commit.table_growth import growth_of
+from tiered_stream.delta.landing.parked_rows import ParkedRows
+from tiered_stream.delta.landing.suitability import look_at, reach
+from tiered_stream.delta.requirements.lane import Lane, table_rules
+from tiered_stream.delta.requirements.new_table_properties import MADE_WELL, new_table_properties
+from tiered_stream.delta.schema.routing import TOPIC, Route, Routing, TableTarget, routing_options
+from tiered_stream.delta.schema.row_schema import plan_rows, time_zone
+from tiered_stream.delta.settings.ingest_settings import (
+    ON_TABLE_ERROR,
+    PARK,
+    ROUTE,
+    TABLE,
+    TableStorage,
+    shared_settings,
+    source_options,
+    table_files,
+    topic_overrides,
+    with_overrides,
+)
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, evolution_of
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.options.command_settings import without
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
+
+if TYPE_CHECKING:
+    from tiered_stream.delta.commit.batch_commit import OnGap, TableCommits
+    from tiered_stream.delta.commit.dead_letters import DeadLetterTable
+    from tiered_stream.delta.commit.many_tables import ManyTables
+
+log = logging.getLogger(__name__)
+
+_A_QUERY_EACH = (
+    f"to land each topic by a query of its own, in whichever lane, put {TOPIC} into ingest.checkpointLocation too, and "
+    "name topics in subscribe"
+)
+
+
+def is_by_topic(settings: Mapping[str, str], table: str) -> bool:
+    """Return whether topics of the query may go to several tables, or a table that cannot be written is parked."""
+    given = GivenOptions(settings)
+    parks = given.read(ON_TABLE_ERROR) == PARK
+    return TOPIC in table or parks or bool(given.read(ROUTE)) or bool(topic_overrides(settings))
+
+
+def plan_routing(spark: SparkSession, settings: Mapping[str, str], table: str, lane: str) -> Routing:
+    """Plan the routing of a query for many tables, which decides the table of each topic's rows.
+
+    Raises:
+        ConfigurationError: a setting is wrong, the lane is `spark`, or tasks cannot write to the tables' folders.
+        TableError: Spark cannot reach the catalog.
+    """
+    if lane == Lane.SPARK.value:
+        raise ConfigurationError(f"one query for many tables goes by the direct lane alone: {_A_QUERY_EACH}")
+    overrides, settings = topic_overrides(settings), shared_settings(settings)
+    routes = tuple(_route(spark, pattern, name) for pattern, name in _tables(settings, overrides, table))
+    overrides = {topic: without(own, [TABLE]) for topic, own in overrides.items()}
+    storage = {route.table: _storage(spark, route, settings) for route in routes}
+    if len(set(storage.values())) > 1:
+        raise ConfigurationError(
+            f"the tables {' and '.join(storage)} are reached in different ways (fs.s3a.bucket.*): tasks of one query "
+            "know one. Land them by queries of their own"
+        )
+    files = replace(table_files(settings), storage=next(iter(storage.values())))
+    rows, places = plan_formats(spark, settings, overrides)
+    routing = Routing(settings, files, routes, overrides, rows, places)
+    # Resolved now, so that malformed settings raise here, and so that tasks do not ask the registry again.
+    resolved = {topic: target.rows for topic in overrides if (target := routing.target(topic)).rows}
+    return replace(routing, rows=rows | resolved)
+
+
+def _tables(
+    settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]], table: str
+) -> list[tuple[str, str]]:
+    """Return pairs of a pattern for topics and a table; the first pattern that matches a topic counts."""
+    own = [(re.escape(topic), own[TABLE]) for topic, own in overrides.items() if TABLE in own]
+    return [*own, *GivenOptions(settings).read(ROUTE), (".*", table)]
+
+
+def lands_in(spark: SparkSession, settings: Mapping[str, str], table: str, other: str) -> bool:
+    """Return whether a query with these settings, whose `ingest.table` is `table`, may write to the table `other`.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        TableError: Spark cannot reach the catalog.
+    """
+    named = {name for _, name in _tables(shared_settings(settings), topic_overrides(settings), table)}
+    places = (re.escape(table_place(spark, name).rstrip("/")).replace(re.escape(TOPIC), "[^/]+") for name in named)
+    return any(re.fullmatch(each, table_place(spark, other).rstrip("/")) for each in places)
+
+
+def plan_formats(
+    spark: SparkSession, settings: Mapping[str, str], overrides: Mapping[str, Mapping[str, str]]
+) -> tuple[dict[str, RowFormat], dict[str, str]]:
+    """Return row formats by topic, and folders of tables for dead letters by table name, for `Routing`.
+
+    The row format under "" is for all topics without overrides.
+
+    Raises:
+        ConfigurationError: a setting or a schema is wrong.
+        TableError: Spark cannot reach the catalog.
+    """
+    rows: dict[str, RowFormat] = {}
+    places: dict[str, str] = {}
+    for topic, own in {"": {}, **overrides}.items():
+        given = with_overrides(settings, own)
+        rows[topic] = plan_rows(given, GivenOptions(given).read(INCLUDE_HEADERS), time_zone(spark))
+        if GivenOptions(given).read(DEAD_LETTER_TABLE) not in places:
+            places |= dead_letter_place(spark, given)
+    return rows, places
+
+
+def dead_letter_place(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the folder of the table for dead letters, by the table's name; empty if the settings name none.
+
+    Raises:
+        ConfigurationError: the table's name gives no folder.
+        TableError: Spark cannot reach the catalog.
+    """
+    table = GivenOptions(settings).read(DEAD_LETTER_TABLE)
+    return {} if table is None else {table: _route(spark, "", table).place}
+
+
+def table_place(spark: SparkSession, table: str) -> str:
+    """Return the URI of a table's folder, or of the folder in which the table would be created.
+
+    Raises:
+        ConfigurationError: the table's name gives no folder.
+        TableError: Spark cannot reach the catalog.
+    """
+    found = None if TOPIC in table else find_address(spark, table).uri
+    return found or _route(spark, "", table).place
+
+
+def _route(spark: SparkSession, pattern: str, table: str) -> Route:
+    if "/" in table:
+        # The path is resolved once for all topics, because a topic's characters have no special meaning in a URI.
+        mark = uuid4().hex
+        uri = table_uri(spark, table.replace(TOPIC, mark)).replace(mark, TOPIC)
+        if TOPIC in urlsplit(uri).netloc:
+            raise ConfigurationError(f"the table {table}: {TOPIC} stands for a bucket, which tables of a query share")
+        return Route(pattern, table, uri)
+    database, _, name = table.rpartition(".")
+    if TOPIC in database:
+        raise ConfigurationError(f"the table {table}: {TOPIC} stands in the database's name; it may in the table's own")
+    with spark_errors(table, "placed"):
+        location = spark.catalog.getDatabase(database or spark.catalog.currentDatabase()).locationUri
+        any_case = (spark.conf.get("spark.sql.caseSensitive", None) or "").lower() != "true"
+    if not location:
+        raise ConfigurationError(f"the table {table}: its database has no location. Name the tables by a path")
+    if any_case:
+        mark = uuid4().hex
+        name = name.replace(TOPIC, mark).lower().replace(mark, TOPIC)
+    return Route(pattern, table, f"{table_uri(spark, location).rstrip('/')}/{name}", any_case)
+
+
+def _storage(spark: SparkSession, route: Route, settings: Mapping[str, str]) -> TableStorage:
+    storage, unreachable = reach(spark, route.place, settings)
+    if unreachable:
+        raise ConfigurationError(
+            f"the direct lane cannot write to {route.table}: {unreachable}. One query for many tables has no other: "
+            f"{_A_QUERY_EACH}"
+        )
+    return storage
+
+
+@dataclass(frozen=True)
+class TopicTables:
+    """Opener for the tables of a query, on the driver, when they are needed; several threads may use it."""
+
+    spark: SparkSession
+    checkpoint: str
+    fail_on_data_loss: bool
+    checked: bool
+    """True if tasks check rows by the rules of their tables."""
+
+    def open(self, target: TableTarget, landed: Landed) -> TableCommits:
+        """Open the table for commits, and create it if it is missing; `landed` is the last batch that it must have.
+
+        Raises:
+            ConfigurationError: the table does not fit.
+            TableError: the table cannot be reached or created, or the direct lane cannot write to it.
+        """
+        from tiered_stream.delta.commit.batch_commit import LandingTable, TableCommits
+
+        known = self._find(target)
+        address = replace(known, uri=target.key)
+        make = partial(_make, self.spark, target)
+        checked = self.checked and target.rows is not None
+        found = look_at(self.spark, address, target.settings, target.files, target.schema, make, checked=checked)
+        if found.make:
+            found = found.make()
+        if found.why_not or found.committer is None or found.table is None:
+            raise TableError(
+                f"the direct lane cannot write to it: {found.why_not}. Leave its topics out of this query, by "
+                "subscribe or subscribePattern, and land them by one of their own in the Spark lane"
+            )
+        if known.uri is None:
+            register_table(self.spark, address)
+        grow = growth_of(self.spark, address, target.files, found.committer, evolution_of(target.settings))
+        planned = LandingTable(
+            target.files, target.schema, found.table.table_id, found.committer.why_not_direct, self.fail_on_data_loss,
+            table_rules(found.table), grow, compaction_of(self.spark, address, target.files, found.committer),
+            rules_by_file=checked,
+        )  # fmt: skip
+        opened = found.committer.open(self.spark, address, target.files)
+        return TableCommits(opened, planned, self._on_gap(target), landed)
+
+    def open_dead_letters(self, target: TableTarget) -> DeadLetterTable:
+        """Open a table for dead letters, and create it if it is missing.
+
+        Missing batches are no error in it, because only batches with dead letters are committed to it.
+
+        Raises:
+            ConfigurationError: the table does not fit.
+            TableError: the table cannot be reached or created, or the direct lane cannot write to it.
+        """
+        from tiered_stream.delta.commit.dead_letters import DeadLetterTable, remove_unfinished
+
+        opened = partial(self.open, target, Landed())
+        return DeadLetterTable(target, opened, partial(remove_unfinished, self.spark, target), opened())
+
+    def _find(self, target: TableTarget) -> TableAddress:
+        """Return the table's address; its URI is None if the catalog does not have the table's name yet.
+
+        Raises:
+            TableError: the catalog cannot be reached, or has the table in another folder than its database's.
+        """
+        if "/" in target.name:
+            return path_address(target.name, target.key)
+        found = find_address(self.spark, target.name)
+        if found.uri not in (None, target.key):
+            raise TableError(
+                f"its folder is {found.uri}, and not {target.key}, where its database has it: name it in ingest.route "
+                "by its folder's path"
+            )
+        return found
+
+    def _on_gap(self, target: TableTarget) -> OnGap:
+        def found(last: int | None, due: int) -> None:
+            has = "none" if last is None else f"batch {last} as the newest"
+            said = (
+                f"the table {target.name} had batch {due} of the query, as its checkpoint {self.checkpoint} has it, "
+                f"but its log has {has}. Either another writer has overwritten commits, or this is another table than "
+                "it was"
+            )
+            if self.fail_on_data_loss:
+                raise TableError(
+                    f"{said}. Land what is missing by a query of its own, then set failOnDataLoss to false for one "
+                    "start of this one"
+                )
+            log.warning("%s; going on, since failOnDataLoss is false", said)
+
+        return found
+
+
+def _make(spark: SparkSession, target: TableTarget, address: TableAddress) -> None:
+    """Create the table with deltalake, because delta-spark refuses a folder into which tasks have written already."""
+    from tiered_stream.delta.commit.deltalake_commit import make_table
+
+    properties = new_table_properties(spark, target.settings)
+    known = {name: value for name, value in properties.items() if name in MADE_WELL}
+    make_table(target.files, target.schema, known, lock_for_making(spark, target.files))
+    # delta-spark sets the properties that deltalake cannot give to a new table.
+    added = {name: value for name, value in properties.items() if name not in MADE_WELL}
+    if added:
+        set_properties(spark, address, added)
+    if target.files.cluster_by:
+        cluster_table(spark, address, target.files.cluster_by)
+
+
+@dataclass(frozen=True)
+class TablesQuery:
+    """Source options and commits for the start of a query for many tables."""
+
+    options: Mapping[str, str]
+    tables: ManyTables
+
+
+def tables_query(spark: SparkSession, routing: Routing, checkpoint: str) -> TablesQuery:
+    """Catch up the tables that an earlier run has parked, and return the query's options and commits.
+
+    Raises:
+        ConfigurationError: Spark has no file system for the checkpoint.
+        DataLossError: records that a parked table lacks no longer exist.
+        TableError: the checkpoint cannot be read, or a parked table still cannot be written and parking is now off.
+        CorruptDataError: a file in the checkpoint is damaged.
+    """
+    from tiered_stream.delta.commit.many_tables import ManyTables
+
+    fail = parse_options(source_options(routing.settings), streaming=True).fail_on_data_loss
+    folder = CheckpointFolder(spark, checkpoint)
+    park = GivenOptions(routing.settings).read(ON_TABLE_ERROR) == PARK
+    parked = ParkedRows(spark, routing)
+    opened = TopicTables(spark, checkpoint, fail, checked=not park)
+    tables = ManyTables(routing, opened.open, opened.open_dead_letters, QueryTablesLog(folder), parked, park=park)
+    query_id = SparkCheckpoint(folder).query_id()
+    if query_id:
+        tables.begin(query_id)
+    return TablesQuery({**routing_options(routing), **parked.options}, tables)

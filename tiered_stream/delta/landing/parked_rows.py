@@ -1,0 +1,91 @@
+"""Rows for parked tables: the stream's tasks skip them, and a batch query reads them again later.
+
+`ParkedRows` implements `many_tables.ReadAgain`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.checkpoint.idle_workers import without_idle_limit
+from tiered_stream.delta.landing.data_files_source import SOURCE
+from tiered_stream.delta.schema.routing import Routing, routing_options
+from tiered_stream.delta.settings.ingest_settings import ONLY_TABLE, PARKED_FILE, TRANSACTION
+from tiered_stream.delta.write.data_files import DataFile, data_files
+from tiered_stream.errors import DataLossError, TableError, TieredStreamError
+from tiered_stream.model import PartitionRanges
+from tiered_stream.options.command_settings import POSITIONS, without
+from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.spark_options import ASSIGN, ENDING_OFFSETS, STARTING_OFFSETS
+from tiered_stream.options.tables import OPTIONS
+from tiered_stream.options.types import Queries
+
+_OF_STREAMS = [each.name for each in OPTIONS if each.queries is Queries.STREAMING]
+_MOST_NAMED = 5
+
+
+class ParkedRows:
+    """Parked tables of one query: a file that has their keys, and batch queries that read their rows again.
+
+    The source's planner runs in its own process on the driver's machine, and reads the keys from the file.
+    """
+
+    def __init__(self, spark: SparkSession, routing: Routing) -> None:
+        self._spark = spark
+        self._routing = routing
+        folder = tempfile.mkdtemp(prefix="tiered-stream-parked-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._file = Path(folder, "tables.json")
+        self.tell(())
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options for the query's source: the path of the file with the keys of parked tables."""
+        return {PARKED_FILE.name: str(self._file)}
+
+    def tell(self, parked: Sequence[str]) -> None:
+        self._file.parent.mkdir(exist_ok=True)  # a cleanup of temporary files may have deleted the folder
+        written = self._file.with_suffix(".new")
+        written.write_bytes(orjson.dumps(list(parked)))
+        written.replace(self._file)
+
+    def files(self, key: str, ranges: PartitionRanges, query_id: str, batch_id: int) -> list[DataFile]:
+        assigned: dict[str, list[int]] = {}
+        for partition in sorted(ranges):
+            assigned.setdefault(partition.topic, []).append(partition.partition)
+        settings = {
+            **without(self._routing.settings, (*POSITIONS, *_OF_STREAMS)),
+            ASSIGN.name: orjson.dumps(assigned).decode(),
+            STARTING_OFFSETS.name: offsets_to_json({each: offsets.start for each, offsets in ranges.items()}),
+            ENDING_OFFSETS.name: offsets_to_json({each: offsets.end for each, offsets in ranges.items()}),
+            ONLY_TABLE.name: key,
+            TRANSACTION.name: f"{batch_id}/{query_id}",
+        }
+        options = routing_options(replace(self._routing, settings=settings))
+        try:
+            rows = without_idle_limit(self._spark).read.format(SOURCE).options(**options).load()
+            return data_files(rows.collect())
+        except PySparkException as error:
+            raise _reading_error(str(error), ranges) from error
+
+
+def _reading_error(said: str, ranges: PartitionRanges) -> TieredStreamError:
+    """Return our error for a failed read of the ranges; `said` is the text of the exception that Spark raised.
+
+    The error is a DataLossError if the planner or a task raised a DataLossError, else a TableError.
+    """
+    named = sorted(ranges.items())[:_MOST_NAMED]
+    wanted = ", ".join(f"{each} from {offsets.start} to {offsets.end}" for each, offsets in named)
+    ours = [line.strip() for line in said.splitlines() if line.strip().startswith(TieredStreamError.__module__)]
+    why = ours[-1].partition(": ")[2] if ours else said.strip().partition("\n")[0]
+    lost = bool(ours) and DataLossError.__name__ in ours[-1].partition(":")[0]
+    return (DataLossError if lost else TableError)(f"its rows ({wanted}) cannot be read again: {why}")

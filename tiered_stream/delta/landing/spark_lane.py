@@ -1,0 +1,227 @@
+"""The Spark lane: Spark's Delta sink writes the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tiered_stream.delta.catalog.address import TableAddress, find_address, make_by_spark, table_location
+from tiered_stream.delta.checkpoint.query_evolution import stream_of
+from tiered_stream.delta.checkpoint.query_run import BoundedRun, QueryRun, query_id_of
+from tiered_stream.delta.commit.committer import Committer
+from tiered_stream.delta.commit.dead_letters import (
+    check_limit,
+    dead_letter_columns,
+    has_dead_letters,
+    remove_dead_letters,
+    remove_unfinished,
+    update_dead_letters,
+)
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
+from tiered_stream.delta.commit.table_growth import growth_of
+from tiered_stream.delta.landing.spark_rows import classified, dead_letters, good_rows
+from tiered_stream.delta.schema.routing import TableTarget
+from tiered_stream.delta.schema.row_schema import shared_columns
+from tiered_stream.delta.settings.ingest_settings import (
+    COMMIT_BY_SPARK,
+    TableFiles,
+    source_options,
+    table_properties,
+    with_overrides,
+)
+from tiered_stream.delta.settings.row_settings import evolution_of, row_settings
+from tiered_stream.delta.write.waiting_rows import spark_day
+from tiered_stream.errors import TableError
+from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.rows.table_rules import certain_rules
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
+from tiered_stream.spark.session import refuse_connect
+from tiered_stream.spark.source import register
+
+
+@dataclass(frozen=True)
+class SparkLane:
+    """Query of the Spark lane that is ready to start; `rows` are row formats by topic, '' for all other topics."""
+
+    spark: SparkSession
+    settings: Mapping[str, str]
+    address: TableAddress
+    files: TableFiles
+    rows: Mapping[str, RowFormat]
+    run: QueryRun
+    bounded: BoundedRun | None
+
+    def start(self) -> StreamingQuery:
+        """Start the query.
+
+        Raises:
+            ConfigurationError: a table for dead letters is set, which Spark Connect does not support.
+            TableError: the table for dead letters cannot be created.
+        """
+        register(self.spark)
+        dead_letter_table = row_settings(self.settings).dead_letter_table
+        options: Mapping[str, str] = source_options(self.settings)
+        if dead_letter_table or any(how.needs_headers for how in self.rows.values()):
+            options = with_overrides(options, {INCLUDE_HEADERS.name: "true"})
+        records = stream_of(self.spark, "tiered_stream", options, self.run.checkpoint)
+        if dead_letter_table:
+            return self._start_with_dead_letters(dead_letter_table, records)
+        rows = self._table_rows(records)
+        if self.bounded:
+            return self._start_bounded(self.bounded, rows)
+        writer = self.run.configured(rows.writeStream.format("delta").outputMode("append"))
+        writer = writer.options(**self._growth)
+        if self.files.day_column:
+            writer = writer.partitionBy(self.files.day_column)
+        return writer.start(self.address.path) if self.address.path else writer.toTable(str(self.address))
+
+    @property
+    def _growth(self) -> dict[str, str]:
+        """Delta's option that adds new columns to the table; empty: the session's settings decide."""
+        return {} if evolution_of(self.settings) is Evolution.NONE else {"mergeSchema": "true"}
+
+    def _decoded(self, records: DataFrame) -> DataFrame:
+        """Decode records to rows and dead letters; rules that cannot be checked here are left to Delta itself."""
+        hows = {
+            topic: replace(how, evolution=Evolution.NONE, rules=certain_rules(how.rules, how.written))
+            for topic, how in self.rows.items()
+        }
+        day = self.files.day_column
+        return classified(records, hows, shared_columns(self.rows.values(), day), day)
+
+    def _table_rows(self, records: DataFrame) -> DataFrame:
+        """Return the table's rows of a query that has no table for dead letters."""
+        if not all(how.is_plain for how in self.rows.values()):
+            return good_rows(self._decoded(records))
+        day = self.files.day_column
+        return records.withColumn(day, sql.expr(spark_day())) if day else records
+
+    def _start_bounded(self, bounded: BoundedRun, rows: DataFrame) -> StreamingQuery:
+        location = table_location(self.spark, self.address)
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            _append(batch, location, bounded.transaction_id, batch_id, self._growth, bounded.replace_where)
+
+        return self.run.configured(bounded.limited(rows).writeStream.foreachBatch(write)).start()
+
+    def _start_with_dead_letters(self, name: str, records: DataFrame) -> StreamingQuery:
+        refuse_connect(self.spark, "a table for dead letters")
+        bounded = self.bounded
+        place, aside = table_location(self.spark, self.address), self._dead_letter_table(name)
+        limit = row_settings(self.settings).max_dead_letters
+
+        def write(batch: DataFrame, batch_id: int) -> None:
+            transaction = bounded.transaction_id if bounded else query_id_of(batch)
+            if not _has(self.spark, self.address, transaction, batch_id):
+                found = self._decoded(batch).persist()
+                try:
+                    letters = dead_letters(found, self.files.uri, transaction, batch_id)
+                    dead = letters.count()
+                    check_limit(limit, dead, found.count(), name)
+                    aside.commit(letters, dead, transaction, batch_id)
+                    if bounded and bounded.replaced_records is not None:
+                        aside.claim_replaced(transaction, bounded.replaced_records)
+                    replaced = bounded.replace_where if bounded else None
+                    _append(good_rows(found), place, transaction, batch_id, self._growth, replaced)
+                finally:
+                    found.unpersist()
+            if bounded and bounded.replaced_records is not None:
+                aside.remove_claimed(transaction)
+
+        return self.run.configured(
+            (bounded.limited(records) if bounded else records).writeStream.foreachBatch(write)
+        ).start()
+
+    def _dead_letter_table(self, name: str) -> _DeadLetters:
+        address = find_address(self.spark, name)
+        make_by_spark(self.spark, address, dead_letter_columns(), None, table_properties(self.settings))
+        address = find_address(self.spark, name)
+        files = replace(self.files, uri=address.uri or "", day_column=None)
+        grow = growth_of(self.spark, address, files, Committer(COMMIT_BY_SPARK, "it is the Spark lane"), Evolution.ADD)
+        # A table that an earlier version created gets the columns that it lacks.
+        if grow is not None:
+            grow(DeltaSparkTable(self.spark, address).begin().state.description.fields, dead_letter_columns())
+        target = TableTarget(name, files, dead_letter_columns(), self.settings)
+        return _DeadLetters(self.spark, address, target, self.files.uri)
+
+
+@dataclass(frozen=True)
+class _DeadLetters:
+    """Table for dead letters of the table `key`; commits follow the order that `dead_letters.py` describes."""
+
+    spark: SparkSession
+    address: TableAddress
+    target: TableTarget
+    key: str
+
+    def commit(self, letters: DataFrame, count: int, transaction: str, batch_id: int) -> None:
+        """Commit the batch's dead letters, and first remove any that an earlier try of the batch has committed.
+
+        The table `key` does not have the batch yet. `count` is the number of dead letters.
+        """
+        place = table_location(self.spark, self.address)
+        if _has(self.spark, self.address, transaction, batch_id):
+            remove_unfinished(self.spark, self.target, transaction, {self.key: batch_id - 1})
+            if count:
+                letters.write.format("delta").mode("append").save(place)
+        elif count:
+            _append(letters, place, transaction, batch_id, {})
+
+    def claim_replaced(self, transaction: str, replaced: str) -> None:
+        """Claim the older dead letters of records whose rows are about to be replaced.
+
+        Redrives skip claimed dead letters, because these name a query of which the table never gets a batch. `replaced`
+        is a condition on Kafka's columns that selects the records.
+
+        Raises:
+            TableError: an unfinished redrive has marked some of the dead letters, and may append their rows later.
+        """
+        ours = sql.col("target").isNull() | (sql.col("target") == sql.lit(self.key))
+        older = sql.col("query").isNull() | (sql.col("query") != sql.lit(transaction))
+        claimed = {"target": sql.lit(self.key), "query": sql.lit(_claimed(transaction)), "batch": sql.lit(0)}
+        which, marked = ours & older & sql.expr(replaced), sql.col("redrive").isNotNull()
+        update_dead_letters(self.spark, self.target, which & ~marked, claimed)
+        # Claimed dead letters cannot be marked, so it is enough to check after the claim.
+        if has_dead_letters(self.spark, self.target, which & marked):
+            raise TableError(
+                f"a redrive has begun with dead letters of these records in {self.target.name}, and is not at its end: "
+                "bring it there with `tiered-stream redrive`, and start the replay again"
+            )
+
+    def remove_claimed(self, transaction: str) -> None:
+        """Remove the dead letters that `claim_replaced` has claimed, once the table has their rows."""
+        claimed = (sql.col("target") == sql.lit(self.key)) & (sql.col("query") == sql.lit(_claimed(transaction)))
+        remove_dead_letters(self.spark, self.target, claimed)
+
+
+def _claimed(transaction: str) -> str:
+    return f"replaced by {transaction}"
+
+
+def _has(spark: SparkSession, address: TableAddress, transaction: str, batch_id: int) -> bool:
+    newest = DeltaSparkTable(spark, address).begin().last_batch(transaction)
+    return newest is not None and newest >= batch_id
+
+
+def _append(
+    rows: DataFrame,
+    place: str,
+    transaction: str,
+    batch_id: int,
+    options: Mapping[str, str],
+    replaced: str | None = None,
+) -> None:
+    """Append rows to the table, or overwrite the rows that match `replaced`, under an application transaction.
+
+    Delta skips the write if the table already has this transaction.
+    """
+    writer = rows.write.format("delta").options(**options).mode("append")
+    writer = writer.option("txnAppId", transaction).option("txnVersion", batch_id)
+    if replaced is not None:
+        writer = writer.mode("overwrite").option("replaceWhere", replaced)
+    writer.save(place)

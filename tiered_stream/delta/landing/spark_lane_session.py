@@ -1,0 +1,55 @@
+"""Checks for session settings with which Spark's Delta sink would silently change values; such settings are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.commit.local_times import check_times, parts_of
+from tiered_stream.delta.requirements.lane import TableDescription, check_fit
+from tiered_stream.delta.requirements.session_requirements import OUTPUT_TIMESTAMPS, STORE_ASSIGNMENT
+from tiered_stream.errors import ConfigurationError
+
+GetSetting = Callable[[str], str | None]
+_LEGACY, _MILLIS = "LEGACY", "TIMESTAMP_MILLIS"
+
+
+def check_spark_sink(
+    setting: GetSetting,
+    table: str,
+    found: TableDescription,
+    written: StructType,
+    day_column: str | None,
+    *,
+    typed: bool,
+) -> None:
+    """Check that Spark's Delta sink would store the written values unchanged.
+
+    `typed` says that there are columns other than Kafka's own.
+
+    Raises:
+        ConfigurationError: values would be changed; the error names the column or the setting.
+    """
+    check_times(table, found.fields, written)
+    if typed and _is(setting, OUTPUT_TIMESTAMPS, _MILLIS) and _has_instants(written):
+        raise ConfigurationError(
+            f"{OUTPUT_TIMESTAMPS} is {_MILLIS}, by which Spark's Delta sink would cut microseconds off the times in "
+            f"{table}: set it to TIMESTAMP_MICROS, or take it away"
+        )
+    if _is(setting, STORE_ASSIGNMENT, _LEGACY):
+        try:
+            check_fit(table, found, written, day_column)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error}. {STORE_ASSIGNMENT} is {_LEGACY}, by which Spark would cut values until they fit: set it "
+                "to ANSI to let Spark cast what can be cast"
+            ) from error
+
+
+def _is(setting: GetSetting, name: str, value: str) -> bool:
+    return (setting(name) or "").upper() == value
+
+
+def _has_instants(written: StructType) -> bool:
+    return any(each.typeName() == "timestamp" for each in parts_of(written))

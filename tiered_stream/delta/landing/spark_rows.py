@@ -1,0 +1,123 @@
+"""Conversion of Spark's records to rows and dead letters, by the direct lane's decoder in Spark's Python workers.
+
+With one decoder, both lanes give the same result for any bytes. Spark's own functions would not: `from_avro` turns a
+malformed value into a row of nulls, or fails the query, and a few bytes can make `from_json` compute for hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.schema.row_schema import arrow_schema, spark_columns
+from tiered_stream.delta.write.waiting_rows import day_dates
+from tiered_stream.errors import TableError
+from tiered_stream.formats.columns.conform import conform
+from tiered_stream.formats.row_decoder import DecodedRows, RowDecoder, table_view
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+
+Batches = Iterator[pa.RecordBatch]
+RECORD_KEYS = ("topic", "partition", "offset")
+_ROW, _DEAD = "row", "dead"
+
+
+def classified(
+    records: DataFrame, hows: Mapping[str, RowFormat], columns: StructType, day_column: str | None
+) -> DataFrame:
+    """Decode records to a DataFrame of two structs, `row` (with `columns`) and `dead`, of which one is null.
+
+    `hows` are row formats by topic; '' stands for all other topics. `records` must have headers if these are needed.
+    """
+    made = StructType().add(_ROW, columns).add(_DEAD, spark_columns(DEAD_LETTER_SCHEMA, None))
+    return records.mapInArrow(_to_sides(hows, day_column, arrow_schema(made)), made)
+
+
+def good_rows(found: DataFrame) -> DataFrame:
+    """Return the rows among the records from `classified`, in the table's columns."""
+    return found.where(f"{_ROW} IS NOT NULL").select(f"{_ROW}.*")
+
+
+def dead_letters(found: DataFrame, target: str, query: str, batch: int) -> DataFrame:
+    """Return the dead letters among the records from `classified`, labelled with their table, query and batch."""
+    letters = found.where(f"{_DEAD} IS NOT NULL").select(f"{_DEAD}.*")
+    labels = {"target": sql.lit(target), "query": sql.lit(query), "batch": sql.lit(batch).cast("bigint")}
+    return letters.withColumns(labels)
+
+
+def _to_sides(hows: Mapping[str, RowFormat], day_column: str | None, schema: pa.Schema) -> Callable[[Batches], Batches]:
+    row_kind, dead_kind = (schema.field(name).type for name in (_ROW, _DEAD))
+
+    def sides(batches: Batches) -> Batches:
+        for _, found in decoded_batches(hows, batches):
+            rows = _as_struct(with_day(found.rows, day_column), row_kind)
+            yield pa.RecordBatch.from_arrays([rows, pa.nulls(len(rows), dead_kind)], schema=schema)
+            if found.dead is not None:
+                dead = _as_struct(found.dead, dead_kind)
+                yield pa.RecordBatch.from_arrays([pa.nulls(len(dead), row_kind), dead], schema=schema)
+
+    return sides
+
+
+def _as_struct(batch: pa.RecordBatch, kind: pa.StructType) -> pa.StructArray:
+    """Return the batch as an array of the struct type `kind`; fields that the batch lacks are null.
+
+    Topics that share a table may have different columns.
+
+    Raises:
+        TableError: a column has a type that does not fit.
+    """
+    made, misfit = conform(pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)), kind)
+    if misfit is not None and misfit.true_count:
+        raise TableError(
+            f"rows are {pa.struct(list(batch.schema))}, but those of the table {kind}: topics that share a table need "
+            "types that go together. Land them in tables of their own"
+        )
+    return made
+
+
+def with_day(rows: pa.RecordBatch, day_column: str | None) -> pa.RecordBatch:
+    """Return the table's columns of decoded rows, followed by the day column if the table has one."""
+    made = table_view(rows)
+    return made.append_column(day_column, day_dates(rows)) if day_column else made
+
+
+def decoded_batches(hows: Mapping[str, RowFormat], batches: Batches) -> Iterator[tuple[pa.RecordBatch, DecodedRows]]:
+    """Decode Spark's batches; yield the records with all their columns, and their rows and dead letters.
+
+    Each pair has records of one partition in offset order, and each offset once. `hows` are row formats by topic; ''
+    stands for all other topics.
+    """
+    decoders: dict[str, RowDecoder] = {}
+    for batch in batches:
+        ordered = batch.take(pc.sort_indices(batch, [(name, "ascending") for name in RECORD_KEYS]))
+        for records in _by_offset(ordered):
+            topic = records.column("topic")[0].as_py()
+            known = topic if topic in hows else ""
+            if known not in decoders:
+                decoders[known] = RowDecoder(hows[known])
+            yield records, decoders[known].decode(_as_kafka_has_them(records))
+
+
+def _as_kafka_has_them(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return Kafka's columns with the record decoder's types; Spark's timestamps have the session's time zone."""
+    names = [name for name in SCHEMA_WITH_HEADERS.names if name in batch.schema.names]
+    return batch.select(names).cast(pa.schema([SCHEMA_WITH_HEADERS.field(name) for name in names]))
+
+
+def _by_offset(records: pa.RecordBatch) -> Batches:
+    """Split records that are sorted by `RECORD_KEYS` into runs of one partition with strictly growing offsets."""
+    columns = [records.column(name) for name in RECORD_KEYS]
+    topics = columns[0].dictionary_encode().indices.to_numpy()
+    numbers, offsets = columns[1].to_numpy(), columns[2].to_numpy()
+    new = (np.diff(topics) != 0) | (np.diff(numbers) != 0) | (np.diff(offsets) == 0)
+    ends = [*(np.flatnonzero(new) + 1).tolist(), records.num_rows]
+    for start, end in zip([0, *ends], ends, strict=False):
+        if end > start:
+            yield records.slice(start, end - start)

@@ -1,0 +1,182 @@
+"""Selection of the dead letters that a job may redrive, from a table that several jobs may share."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from tiered_stream.delta.redrive.dead_letter_marks import is_number_of, is_version
+from tiered_stream.delta.redrive.redriven_table import NEWEST
+from tiered_stream.delta.schema.routing import Routing, TableTarget
+from tiered_stream.errors import TableError
+from tiered_stream.options.parsing import Subscription
+
+log = logging.getLogger(__name__)
+
+_OWN = "own_topic STRING, own_target STRING, own_query STRING, finished BIGINT"
+_NOT_CERTAIN = (
+    "it does not say for which table it was, since an earlier version wrote it, and the job's pattern matches only a "
+    "part of the topic's name. To bring it in, name the topic in --topics"
+)
+
+LastFinished = Callable[[TableTarget, str], int]
+"""Function that returns the last finished batch of a query (by its id) in a table, or -1 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Filter for the dead letters to redrive: topics, and record times in ms since the epoch, `to_ms` excluded."""
+
+    topics: Sequence[str] | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def of(self, letters: DataFrame) -> DataFrame:
+        if self.topics is not None:
+            letters = letters.where(sql.col("topic").isin(list(self.topics)))
+        if self.from_ms is not None:
+            letters = letters.where(sql.col("timestamp") >= sql.timestamp_millis(sql.lit(self.from_ms)))
+        if self.to_ms is not None:
+            letters = letters.where(sql.col("timestamp") < sql.timestamp_millis(sql.lit(self.to_ms)))
+        return letters
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Dead letters of one topic and one query, with the query's last batch that is finished in their table."""
+
+    topic: str
+    target: str | None
+    query: str | None
+    finished: int
+
+
+@dataclass(frozen=True)
+class FreshLetters:
+    """The job's dead letters without a redrive's mark; those counted in `left` and `pending` are not redriven."""
+
+    letters: DataFrame
+    groups: tuple[_Group, ...]
+    left: Mapping[tuple[str, str], int]
+    """Number of dead letters whose table is not certain, by topic and reason."""
+    pending: Mapping[str, int]
+    """Number of dead letters whose batch is not finished, by topic."""
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({group.topic for group in self.groups})
+
+    def of(self, topics: Collection[str]) -> DataFrame:
+        """Return the job's dead letters of these topics whose batches are finished."""
+        return _own(self.letters, [group for group in self.groups if group.topic in topics]).where(~_is_pending())
+
+
+@dataclass(frozen=True)
+class JobLetters:
+    """A redrive job's topics and tables, by which it finds its own dead letters in a table."""
+
+    subscription: Subscription
+    routing: Routing
+    last_finished: LastFinished
+
+    def marked(self, letters: DataFrame) -> list[tuple[int, str]]:
+        """Return the number and the topic of each of the job's unfinished redrives, from the marks of dead letters.
+
+        Raises:
+            TableError: the dead letters cannot be read.
+        """
+        marked = letters.where(sql.col("redrive").isNotNull())
+        rows = marked.select("topic", "target", "redrive").distinct().collect()
+        return sorted({(row["redrive"], row["topic"]) for row in rows if self._has_marked(*row)})
+
+    def _has_marked(self, topic: str, named: str | None, number: int) -> bool:
+        # A mark of an earlier version does not say to which table it belongs.
+        chosen = Chosen() if is_version(number) else Chosen(topics=[topic])
+        target = self._own_target(topic, named, chosen)
+        return isinstance(target, TableTarget) and is_number_of(number, target.key)
+
+    def fresh(self, letters: DataFrame, chosen: Chosen) -> FreshLetters:
+        """Return the job's chosen dead letters that have no redrive's mark.
+
+        Raises:
+            TableError: the dead letters or one of their tables cannot be read.
+        """
+        letters = chosen.of(self._read(letters).where(sql.col("redrive").isNull()))
+        counted = letters.groupBy("topic", "target", "query").agg(
+            sql.count("*").alias("letters"), sql.max("batch").alias("newest")
+        )
+        groups: list[_Group] = []
+        left: Counter[tuple[str, str]] = Counter()
+        pends = False
+        for row in counted.collect():
+            target = self._own_target(row["topic"], row["target"], chosen)
+            if isinstance(target, str):
+                left[row["topic"], target] += row["letters"]
+            elif target is not None:
+                finished = NEWEST if row["query"] is None else self.last_finished(target, row["query"])
+                pends = pends or (row["newest"] is not None and row["newest"] > finished)
+                groups.append(_Group(row["topic"], row["target"], row["query"], finished))
+            elif self.subscription.names(row["topic"]):
+                log.info(
+                    "%d letters of topic %s are for another table: %s", row["letters"], row["topic"], row["target"]
+                )
+        return FreshLetters(letters, tuple(groups), left, _pending(letters, groups) if pends else {})
+
+    def _own_target(self, topic: str, named: str | None, chosen: Chosen) -> TableTarget | str | None:
+        """Return the table for a topic's dead letters that name the table `named` (None: they name no table).
+
+        None: the dead letters are not the job's. Text: the reason why it is not certain to which job they belong.
+        """
+        if not self.subscription.names(topic):
+            return None
+        target = self._target(topic)
+        if named is not None:
+            return target if isinstance(target, TableTarget) and target.key == named else None
+        pattern = self.subscription.pattern
+        if pattern is None or topic in (chosen.topics or ()) or re.fullmatch(pattern, topic, re.ASCII):
+            return target
+        return _NOT_CERTAIN
+
+    def _target(self, topic: str) -> TableTarget | str:
+        """Return the topic's table, or as text the reason why it has none."""
+        try:
+            return self.routing.target(topic)
+        except TableError as error:
+            return str(error)
+
+    def _read(self, letters: DataFrame) -> DataFrame:
+        """Return the dead letters of partitions that the job reads; all of them if the job names no partitions."""
+        numbers: dict[str, list[int]] = {}
+        for partition in self.subscription.assigned:
+            numbers.setdefault(partition.topic, []).append(partition.partition)
+        if not numbers:
+            return letters
+        read = sql.lit(False)
+        for topic, partitions in numbers.items():
+            read |= (sql.col("topic") == topic) & sql.col("partition").isin(partitions)
+        return letters.where(read)
+
+
+def _own(letters: DataFrame, groups: Sequence[_Group]) -> DataFrame:
+    """Return the dead letters that belong to the groups, with their group's `finished` as a column."""
+    rows = [(group.topic, group.target, group.query, group.finished) for group in groups]
+    own = sql.broadcast(letters.sparkSession.createDataFrame(rows, _OWN))
+    same = sql.col("topic") == sql.col("own_topic")
+    for name in ("target", "query"):
+        same &= sql.col(name).eqNullSafe(sql.col(f"own_{name}"))
+    return letters.join(own, same).drop("own_topic", "own_target", "own_query")
+
+
+def _is_pending() -> Column:
+    return sql.coalesce(sql.col("batch") > sql.col("finished"), sql.lit(False))
+
+
+def _pending(letters: DataFrame, groups: Sequence[_Group]) -> dict[str, int]:
+    counted = _own(letters, groups).where(_is_pending()).groupBy("topic").count().collect()
+    return {row["topic"]: row["count"] for row in sorted(counted)}

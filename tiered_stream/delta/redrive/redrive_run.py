@@ -1,0 +1,329 @@
+"""Redrive: append dead letters that decode now to their tables, exactly once, even with crashes or parallel redrives.
+
+A redrive makes three commits, and may crash after any of them. It marks the dead letters that decode, appends their
+rows to the topic's table, and deletes the dead letters. `redrive_protocol.py` describes how a redrive continues after a
+crash, or while a second redrive runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from tiered_stream.delta.catalog.address import find_address, make_by_spark
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable
+from tiered_stream.delta.landing.landing_by_topic import is_by_topic, plan_formats, plan_routing, table_place
+from tiered_stream.delta.landing.spark_rows import RECORD_KEYS, Batches, decoded_batches, with_day
+from tiered_stream.delta.redrive.dead_letter_marks import (
+    IDENTITY_COLUMNS,
+    IDENTITY_NAMES,
+    LetterMarks,
+    identity,
+    new_number,
+)
+from tiered_stream.delta.redrive.job_dead_letters import Chosen, FreshLetters, JobLetters
+from tiered_stream.delta.redrive.redrive_protocol import Outcome, finish
+from tiered_stream.delta.redrive.redriven_table import RedrivenTable
+from tiered_stream.delta.requirements.lane import check_fit, table_rules
+from tiered_stream.delta.requirements.session_requirements import SESSION_TRANSACTION
+from tiered_stream.delta.schema.routing import Route, Routing, TableTarget
+from tiered_stream.delta.schema.row_schema import fit_to_table, written_columns
+from tiered_stream.delta.settings.ingest_settings import table_files, table_properties
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.row_choices import Evolution, OnDecodeError
+from tiered_stream.formats.rows.row_format import RowFormat
+from tiered_stream.formats.rows.table_rules import certain_rules
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.parsing import parse_subscription
+
+log = logging.getLogger(__name__)
+
+__all__ = ["Chosen", "RedriveReport", "redrive"]
+
+_ROUNDS = 3
+"""Times that dead letters are marked. More than one is needed only if another redrive gave up this one's mark."""
+_TRIED = f"{IDENTITY_COLUMNS}, reason STRING"
+
+
+@dataclass(frozen=True)
+class RedriveReport:
+    """Result of a redrive, or in a dry run the result that a redrive would have."""
+
+    dry_run: bool
+    mended: Mapping[str, int] = field(default_factory=dict)
+    """Number of rows appended, by table."""
+    left: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Number of chosen dead letters that still do not decode, by topic and today's reason."""
+    pending: Mapping[str, int] = field(default_factory=dict)
+    """Number of chosen dead letters whose batch is not finished, by topic."""
+
+    def to_json(self) -> str:
+        left = [{"topic": topic, "reason": reason, "letters": count} for (topic, reason), count in self.left.items()]
+        told = {"dry_run": self.dry_run, "mended": dict(self.mended), "left": left, "pending": dict(self.pending)}
+        return orjson.dumps(told).decode()
+
+
+def redrive(
+    spark: SparkSession, settings: Mapping[str, str], table: str, chosen: Chosen, *, dry_run: bool = False
+) -> RedriveReport:
+    """Decode dead letters again with today's settings, and move those that decode into their tables.
+
+    `settings` are the settings of the ingest job, and `table` is its `ingest.table`.
+
+    Raises:
+        ConfigurationError: a setting is wrong, or a table does not fit.
+        TableError: a table cannot be reached, or refuses the rows. Dead letters for other tables are redriven first.
+    """
+    _check_session(spark)
+    name = GivenOptions(settings).read(DEAD_LETTER_TABLE)
+    if name is None:
+        raise ConfigurationError(f"{DEAD_LETTER_TABLE.name} is not set: it names the table to redrive")
+    address = find_address(spark, name)
+    found = None if address.uri is None else DeltaSparkTable(spark, address).find()
+    if found is None:
+        raise TableError(f"the table {name} for dead letters is not there")
+    marks = LetterMarks(spark, address)
+    run = _Redrive(spark, marks, found.state.description.table_id, settings, _routing(spark, settings, table),
+                   dry_run=dry_run)  # fmt: skip
+    report = run.run(chosen)
+    run.raise_first()
+    return report
+
+
+def _check_session(spark: SparkSession) -> None:
+    """Raise ConfigurationError if the session sets one application transaction for all its commits.
+
+    Delta would make only the first of a redrive's commits, and skip the others as repeated.
+    """
+    for name in SESSION_TRANSACTION:
+        if spark.conf.get(name, None):
+            raise ConfigurationError(
+                f"{name} is set, by which Delta leaves out all but the first of a redrive's commits: take it away"
+            )
+
+
+def _routing(spark: SparkSession, settings: Mapping[str, str], table: str) -> Routing:
+    if is_by_topic(settings, table):
+        return plan_routing(spark, settings, table, "auto")
+    rows, places = plan_formats(spark, settings, {})
+    uri = table_place(spark, table)
+    return Routing(settings, replace(table_files(settings), uri=uri), (Route(".*", table, uri),), {}, rows, places)
+
+
+@dataclass(frozen=True)
+class _Tried:
+    fresh: FreshLetters
+    hows: Mapping[str, RowFormat]
+    left: Mapping[tuple[str, str], int]
+    ready: Mapping[str, int]
+    """Number of rows that the dead letters would give, by table."""
+
+
+class _Redrive:
+    def __init__(
+        self,
+        spark: SparkSession,
+        marks: LetterMarks,
+        table_id: str,
+        settings: Mapping[str, str],
+        routing: Routing,
+        *,
+        dry_run: bool,
+    ) -> None:
+        self._spark = spark
+        self.marks = marks
+        self._table_id = table_id
+        self.routing = routing
+        self._dry_run = dry_run
+        self._job = JobLetters(parse_subscription(settings), routing, self._last_finished)
+        self._rows: dict[str, RowFormat] = {}
+        self._failed: dict[str, ConfigurationError | TableError] = {}
+        """Errors that keep topics from being redriven, by topic."""
+
+    def run(self, chosen: Chosen) -> RedriveReport:
+        """Redrive the chosen dead letters that decode; keep errors of single topics for `raise_first`."""
+        if self._dry_run:
+            tried = self.attempt(chosen)
+            return RedriveReport(True, tried.ready, tried.left, tried.fresh.pending)
+        mended = self.finish()
+        for _ in range(_ROUNDS):
+            tried = self.attempt(chosen)
+            if not tried.ready:
+                return RedriveReport(False, mended, tried.left, tried.fresh.pending)
+            self.mark(tried, chosen)
+            mended += self.finish()
+        raise TableError(
+            f"letters that decode were marked {_ROUNDS} times, and did not decode when their rows were to be appended: "
+            "another redrive is running with other settings. Run this one again when the other one has ended"
+        )
+
+    def raise_first(self) -> None:
+        """Raise the error of the first topic that has one."""
+        for topic, error in self._failed.items():
+            log.error("dead letters of topic %s: %s", topic, error)
+        for error in self._failed.values():
+            raise error
+
+    def finish(self) -> Counter[str]:
+        """Finish all marked dead letters of the job, also of other redrives; return the rows appended, by table."""
+        mended: Counter[str] = Counter()
+        for number, topic in self._job.marked(self.marks.letters()):
+            name = self.routing.target(topic).name
+            try:
+                mended += Counter({name: finish(_Marked(self, number, topic), name)})
+            except (ConfigurationError, TableError) as error:
+                self._failed.setdefault(topic, error)
+        return mended
+
+    def attempt(self, chosen: Chosen) -> _Tried:
+        """Decode the chosen dead letters without changing any; return what would be left and what would become rows."""
+        fresh = self._job.fresh(self.marks.letters(), chosen)
+        hows: dict[str, RowFormat] = {}
+        for topic in fresh.topics:
+            if topic not in self._failed:
+                try:
+                    hows[topic] = self.how(topic)
+                except (ConfigurationError, TableError) as error:
+                    self._failed[topic] = error
+        left, ready = Counter(fresh.left), Counter[str]()
+        tried = _tried(fresh.of(hows), hows).groupBy("topic", "reason").count()
+        for row in tried.collect() if hows else ():
+            if row["reason"] is None:
+                ready[self.routing.target(row["topic"]).name] += row["count"]
+            else:
+                left[row["topic"], row["reason"]] += row["count"]
+        return _Tried(fresh, hows, dict(sorted(left.items())), ready)
+
+    def mark(self, tried: _Tried, chosen: Chosen) -> None:
+        """Mark the dead letters that decode, with a separate number for each table."""
+
+        def ready() -> DataFrame:
+            keys = {self.routing.target(topic).key for topic in tried.hows}
+            numbers = {key: new_number(key) for key in keys}
+            rows = [(topic, numbers[self.routing.target(topic).key]) for topic in tried.hows]
+            by_topic = sql.broadcast(self._spark.createDataFrame(rows, "topic STRING, number BIGINT"))
+            fresh = self._job.fresh(self.marks.letters(), chosen)
+            decoded = _tried(fresh.of(tried.hows), tried.hows).where("reason IS NULL").drop("reason")
+            return decoded.join(by_topic, "topic")
+
+        self.marks.mark(ready)
+
+    def how(self, topic: str) -> RowFormat:
+        """Return the format of the topic's rows, fitted to the table; create a missing table, except in a dry run."""
+        if topic not in self._rows:
+            target = self.routing.target(topic)
+            assert target.rows
+            how = replace(target.rows, on_error=OnDecodeError.DEAD_LETTER, evolution=Evolution.NONE)
+            self._rows[topic] = self._fitted(how, target)
+        return self._rows[topic]
+
+    def _last_finished(self, target: TableTarget, query: str) -> int:
+        return self.table(target).last_finished(query)
+
+    def table(self, target: TableTarget) -> RedrivenTable:
+        return RedrivenTable(self._spark, target.name, self._table_id)
+
+    def _fitted(self, how: RowFormat, target: TableTarget) -> RowFormat:
+        address, day = find_address(self._spark, target.name), target.files.day_column
+        if not self._dry_run:
+            given = table_properties(target.settings)
+            make_by_spark(self._spark, address, target.schema, day, given, target.files.cluster_by)
+            address = find_address(self._spark, target.name)
+        found = None if address.uri is None else DeltaSparkTable(self._spark, address).find()
+        if found is None:
+            return how
+        table = found.state.description
+        how = fit_to_table(how, table.fields)
+        check_fit(target.name, table, written_columns(how, day), day)
+        # Delta itself enforces the rules that cannot be checked here.
+        return replace(how, rules=certain_rules(table_rules(table), how.written))
+
+
+class _Marked:
+    """Dead letters of one topic with the mark `number` (implements `redrive_protocol.MarkedLetters`)."""
+
+    def __init__(self, run: _Redrive, number: int, topic: str) -> None:
+        self._run = run
+        self._number = number
+        self._topic = topic
+        self._target = run.routing.target(topic)
+        self._table = run.table(self._target)
+
+    def outcome(self) -> Outcome | None:
+        return self._table.outcome(self._number, self._topic)
+
+    def decode(self) -> bool:
+        how = self._run.how(self._topic)
+        return _tried(self._letters(), {self._topic: how}).where("reason IS NOT NULL").isEmpty()
+
+    def append(self) -> int:
+        how, day = self._run.how(self._topic), self._target.files.day_column
+        rows = _distinct(self._letters()).mapInArrow(_to_rows(how, day), written_columns(how, day))
+        count = rows.count()
+        return count if self._table.append(rows, self._number, self._topic) else 0
+
+    def give_up(self) -> None:
+        self._table.give_up(self._number, self._topic)
+
+    def delete(self) -> None:
+        self._run.marks.delete(self._number, self._topic)
+
+    def clear(self) -> None:
+        self._run.marks.clear(self._number, self._topic)
+
+    def _letters(self) -> DataFrame:
+        marked = (sql.col("redrive") == self._number) & (sql.col("topic") == self._topic)
+        return self._run.marks.letters().where(marked)
+
+
+def _tried(letters: DataFrame, hows: Mapping[str, RowFormat]) -> DataFrame:
+    """Return the `identity` columns of dead letters and today's reason why they do not decode; null if they decode."""
+    return letters.withColumns(identity()).mapInArrow(_to_reasons(hows), _TRIED)
+
+
+def _distinct(letters: DataFrame) -> DataFrame:
+    """Return the dead letters with each record once, because two queries may have written the same record."""
+    return letters.dropDuplicates([*RECORD_KEYS, "timestamp", "key", "value"])
+
+
+def _to_rows(how: RowFormat, day_column: str | None) -> Callable[[Batches], Batches]:
+    def rows(batches: Batches) -> Batches:
+        for _, found in decoded_batches({"": how}, batches):
+            if found.dead is not None:
+                keys = "topic {}, partition {}, offset {}".format(*(found.dead.column(name)[0] for name in RECORD_KEYS))
+                raise TableError(
+                    f"{keys} decoded before, and does not now: {found.dead.column('reason')[0]}. Nothing is lost: run "
+                    "the redrive again"
+                )
+            yield _bare(with_day(found.rows, day_column))
+
+    return rows
+
+
+def _to_reasons(hows: Mapping[str, RowFormat]) -> Callable[[Batches], Batches]:
+    def reasons(batches: Batches) -> Batches:
+        for letters, found in decoded_batches(hows, batches):
+            told: list[str | None] = [None] * letters.num_rows
+            if found.dead is not None:
+                slots = np.searchsorted(letters.column("offset").to_numpy(), found.dead.column("offset").to_numpy())
+                for slot, reason in zip(slots, found.dead.column("reason").to_pylist(), strict=True):
+                    told[slot] = reason
+            known = {name: letters.column(name) for name in IDENTITY_NAMES}
+            yield pa.RecordBatch.from_pydict({**known, "reason": pa.array(told, pa.string())})
+
+    return reasons
+
+
+def _bare(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch without metadata and nullability of its fields, because Spark expects plain fields."""
+    schema = pa.schema([(each.name, each.type) for each in batch.schema])
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

@@ -1,0 +1,109 @@
+"""Table to which a redrive appends the rows of dead letters.
+
+Each number with which a redrive marks dead letters has its own application transaction in the table. The version of
+that transaction is the number's outcome (`redrive_protocol.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tiered_stream.delta.catalog.address import find_address, table_location
+from tiered_stream.delta.catalog.java_errors import JAVA_ERRORS, first_line, is_conflict, spark_errors
+from tiered_stream.delta.commit.batch_commit import forgets
+from tiered_stream.delta.commit.delta_spark_commit import DeltaSparkTable, DeltaSparkTransaction
+from tiered_stream.delta.commit.transaction import BatchCommit, UncertainCommitError
+from tiered_stream.delta.redrive.dead_letter_marks import is_version
+from tiered_stream.delta.redrive.redrive_protocol import Outcome
+
+log = logging.getLogger(__name__)
+
+NEWEST = (1 << 63) - 1
+"""Batch id that no batch exceeds."""
+
+
+class RedrivenTable:
+    """Table that gets rows of dead letters; `letters_id` is Delta's id of the table that has the dead letters."""
+
+    def __init__(self, spark: SparkSession, name: str, letters_id: str) -> None:
+        self._spark = spark
+        self._name = name
+        self._letters_id = letters_id
+
+    def last_finished(self, query: str) -> int:
+        """Return the query's last batch that is finished in the table; -1: none.
+
+        If the table drops old application transactions and has none of the query, all batches count as finished.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+        begun = self._begin()
+        if begun is None:
+            return -1
+        last = begun.last_batch(query)
+        return last if last is not None else NEWEST if forgets(begun) else -1
+
+    def outcome(self, number: int, topic: str) -> Outcome | None:
+        """Return the outcome of the topic's dead letters with the mark `number`; None: no outcome yet.
+
+        Raises:
+            TableError: the table cannot be read.
+        """
+        begun = self._begin()
+        transaction = self._transaction(topic, None if is_version(number) else number)
+        last = None if begun is None else begun.last_batch(transaction)
+        if is_version(number):
+            # Earlier versions used one transaction for all numbers, and deleted the dead letters next.
+            return Outcome.GIVEN_UP if last is None or last < number else Outcome.APPENDED
+        return None if last is None else Outcome(last)
+
+    def append(self, rows: DataFrame, number: int, topic: str) -> bool:
+        """Append the rows of dead letters with the mark `number`, unless it has an outcome.
+
+        Returns:
+            False if another commit came first, else True.
+
+        Raises:
+            TableError: the table refuses the rows, or cannot be reached.
+        """
+        transaction = self._transaction(topic, number)
+        writer = rows.write.format("delta").mode("append").option("txnAppId", transaction)
+        writer = writer.option("txnVersion", Outcome.APPENDED.value)
+        with spark_errors(self._name, "appended to"):
+            place = table_location(self._spark, find_address(self._spark, self._name))
+            try:
+                writer.save(place)
+            except JAVA_ERRORS as error:
+                if not is_conflict(error):
+                    raise
+                log.info("%s: another commit came first: %s", self._name, first_line(error))
+                return False
+        return True
+
+    def give_up(self, number: int, topic: str) -> None:
+        """Commit that the mark `number` is given up, unless it has an outcome or another commit comes first.
+
+        Raises:
+            TableError: the table cannot be reached, or refuses the commit.
+        """
+        transaction = self._transaction(topic, number)
+        begun = DeltaSparkTable(self._spark, find_address(self._spark, self._name)).begin()
+        # The outcome is looked up in this transaction, so that Delta refuses its commit if an append comes first. The
+        # append's lower version alone would not make Delta refuse it.
+        if begun.last_batch(transaction) is not None:
+            return
+        try:
+            begun.commit(BatchCommit(transaction, Outcome.GIVEN_UP.value, []))
+        except UncertainCommitError as error:
+            log.info("%s: another commit came first: %s", self._name, error)
+
+    def _begin(self) -> DeltaSparkTransaction | None:
+        address = find_address(self._spark, self._name)
+        return None if address.uri is None else DeltaSparkTable(self._spark, address).find()
+
+    def _transaction(self, topic: str, number: int | None = None) -> str:
+        name = f"tiered-stream redrive {self._letters_id} {topic}"
+        return name if number is None else f"{name} {number}"

@@ -1,0 +1,311 @@
+"""Choice of the lane: the direct lane if the table allows it, else Spark's own Delta sink.
+
+The direct lane appends plain rows. A table that requires more of its writers (Delta protocol: "Writer Requirements",
+"Table Features") is left to Spark's sink, which meets these requirements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.requirements import type_widening
+from tiered_stream.delta.requirements.requirement import Handling, Kind
+from tiered_stream.delta.requirements.table_requirements import CLUSTERING, CONSTRAINT_PREFIX
+from tiered_stream.delta.requirements.text_limits import UnreadableTypeError, text_limits
+from tiered_stream.delta.requirements.writer_requirements import asked_of_writer
+from tiered_stream.delta.schema.row_schema import arrow_schema, with_day
+from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.nested_columns import ELEMENT, MAP_KEY, MAP_VALUE, FieldPath, kind_at
+from tiered_stream.formats.rows.nested_rules import TextLimit, path_text
+from tiered_stream.formats.rows.table_rules import TableRules, UncertainCheckError, parse_check
+from tiered_stream.spark.source import spark_schema
+
+
+class Lane(Enum):
+    """Lanes into a table. `DIRECT`: tasks write the table's files. `SPARK`: rows go through Spark's Delta sink."""
+
+    DIRECT = "direct"
+    SPARK = "spark"
+
+
+_STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols")
+_FILLED = ("delta.generationExpression", "delta.identity.start", "CURRENT_DEFAULT")
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescription:
+    """A table's metadata and protocol from its log; `fields` are in Spark's JSON: name, type, nullable, metadata."""
+
+    fields: tuple[Mapping[str, Any], ...]
+    partition_columns: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    writer_features: frozenset[str] = frozenset()
+    table_id: str = ""
+    """Id in the table's metadata; a table that replaces another one has a different id."""
+
+
+def table_schema(include_headers: bool, day_column: str | None) -> StructType:
+    """Return the columns for plain Kafka records, and the day column if there is one; both lanes write the same."""
+    return with_day(spark_schema(include_headers), day_column)
+
+
+def check_fit(table: str, found: TableDescription, written: StructType, day_column: str | None) -> None:
+    """Check that the written columns fit the table, in either lane.
+
+    Raises:
+        ConfigurationError: a column does not fit, or the table has another partitioning than the day column; the error
+            says what to do.
+    """
+    columns = {column["name"].lower(): column for column in found.fields}
+    widens = bool(found.writer_features & type_widening.FEATURES)
+    for column in orjson.loads(written.json())["fields"]:
+        name, there = column["name"], columns.pop(column["name"].lower(), None)
+        if there is None:
+            raise ConfigurationError(
+                f"the table {table} has no column {name}: add it with ALTER TABLE, or do not ask for it "
+                "(includeHeaders, ingest.dayColumn, ingest.kafkaColumns)"
+            )
+        if not _takes(there["type"], column["type"], widens=widens):
+            wider = type_widening.is_wider_json(column["type"], there["type"])
+            mend = f", or widen the column ({TYPE_WIDENING}, ingest.schemaEvolution=widen)" if wider else ""
+            raise ConfigurationError(
+                f"the table {table} has {there['name']} as {_text(there['type'])}, but it is {_text(column['type'])} "
+                f"in what is written: land in another table{mend}"
+            )
+    if day_column and [name.lower() for name in found.partition_columns] != [day_column.lower()]:
+        raise ConfigurationError(
+            f"ingest.dayColumn is {day_column}, but the table {table} is "
+            f"{_partitioned(found)}: take the setting away, or land in another table"
+        )
+    partition_columns = {name.lower() for name in found.partition_columns}
+    for column in columns.values():
+        _check_unwritten(table, column, is_partition=column["name"].lower() in partition_columns)
+
+
+def _check_unwritten(table: str, column: Mapping[str, Any], *, is_partition: bool) -> None:
+    """Raise ConfigurationError if a column that neither records nor Delta fill is NOT NULL or a partition column."""
+    name = column["name"]
+    if _is_filled(column):
+        return
+    if is_partition:
+        raise ConfigurationError(
+            f"the table {table} is partitioned by {name}, which records do not have; "
+            f"where that is to be their day, set ingest.dayColumn={name}"
+        )
+    if not column["nullable"]:
+        raise ConfigurationError(f"the table {table} has a column {name} NOT NULL, which records do not have")
+    if not _may_be_null(column):
+        raise ConfigurationError(
+            f"the table {table} has a column {name} with a field NOT NULL, which records do not have"
+        )
+
+
+def table_rules(found: TableDescription) -> TableRules:
+    """Return the table's rules for rows: NOT NULL, CHECK constraints, and lengths of VARCHAR and CHAR.
+
+    Lengths that cannot be read are left out; `why_not_direct` reports their column.
+    """
+    not_null = (column["name"] for column in found.fields if not column["nullable"])
+    checks = (
+        (name[len(CONSTRAINT_PREFIX) :], text)
+        for name, text in found.configuration.items()
+        if name.lower().startswith(CONSTRAINT_PREFIX)
+    )
+    nested = (path for column in found.fields for path in _not_null_within((column["name"],), column["type"]))
+    limits = (limit for column in found.fields for limit in _readable_limits(column))
+    return TableRules(
+        tuple(sorted(not_null)),
+        tuple(sorted(checks)),
+        tuple(sorted(nested)),
+        tuple(sorted(limits, key=lambda limit: limit.path)),
+    )
+
+
+def _readable_limits(column: Mapping[str, Any]) -> Sequence[TextLimit]:
+    try:
+        return list(text_limits(column))
+    except UnreadableTypeError:
+        return ()
+
+
+def _not_null_within(path: FieldPath, kind: Any) -> Iterator[FieldPath]:
+    """Yield paths below `path` that may not be null in values of the type (Spark's JSON), such as keys of maps."""
+    if not isinstance(kind, dict):
+        return
+    for each in kind.get("fields", ()):
+        if not each["nullable"]:
+            yield (*path, each["name"])
+        yield from _not_null_within((*path, each["name"]), each["type"])
+    for step, name, flag in (
+        (ELEMENT, "elementType", "containsNull"),
+        (MAP_KEY, "keyType", ""),
+        (MAP_VALUE, "valueType", "valueContainsNull"),
+    ):
+        if not kind.get(flag, True):
+            yield (*path, step)
+        if name in kind:
+            yield from _not_null_within((*path, step), kind[name])
+
+
+def why_not_direct(
+    found: TableDescription, day_column: str | None, written: StructType, honoured: TableRules | None = None
+) -> str | None:
+    """Return why the direct lane cannot write the table, in one line, or None if it can.
+
+    `honoured` has the rules by which the rows were checked; None: the rows will be checked by the table's own rules.
+    """
+    if asked := left_to_spark(found):
+        return asked
+    rules = table_rules(found)
+    if honoured is not None and rules != honoured:
+        return _unhonoured(rules, honoured)
+    if unchecked := _unchecked(rules, written, day_column):
+        return unchecked
+    if CLUSTERING in found.writer_features and any(name in found.configuration for name in _STATISTICS):
+        return f"the table is clustered, and has statistics of columns of its own choice ({' or '.join(_STATISTICS)})"
+    if found.partition_columns != ((day_column,) if day_column else ()):
+        return f"the table is {_partitioned(found)}"
+    return _named_otherwise(found.fields, orjson.loads(written.json())["fields"], "")
+
+
+def left_to_spark(found: TableDescription) -> str | None:
+    """Return requirements of the table that the direct lane does not meet, in one line; None if it meets all."""
+    asked = [
+        each
+        for each in asked_of_writer(found.writer_features, found.configuration, found.fields)
+        if each.requirement.handling is not Handling.BY_SPARK
+    ]
+    features = [each.name for each in asked if each.requirement.kind is Kind.FEATURE]
+    others = [each.reason for each in asked if each.requirement.kind is not Kind.FEATURE]
+    if others:
+        return others[0]
+    for column in found.fields:
+        try:
+            list(text_limits(column))
+        except UnreadableTypeError as error:
+            return f"the column {column['name']} has VARCHAR or CHAR in it, which cannot be read: {error}"
+    return f"the table has the feature{'s' * (len(features) > 1)} {', '.join(features)}" if features else None
+
+
+def _named_otherwise(there: Any, written: Any, above: str) -> str | None:
+    """Return a sentence about a field whose name in the table and in the rows differs only by case, or None.
+
+    Such names are the same field for Delta, but not for Parquet. `above` is the path of the fields, ending in a dot.
+    """
+    names = {each["name"].lower(): each for each in there}
+    for each in written:
+        if (known := names.get(each["name"].lower())) is None:
+            continue
+        if known["name"] != each["name"]:
+            return f"its column {above}{known['name']} is called {above}{each['name']} in what is written"
+        if found := _named_otherwise_within(known["type"], each["type"], f"{above}{each['name']}."):
+            return found
+    return None
+
+
+def _named_otherwise_within(there: Any, written: Any, above: str) -> str | None:
+    if not isinstance(there, dict) or not isinstance(written, dict):
+        return None
+    if "fields" in there and "fields" in written:
+        return _named_otherwise(there["fields"], written["fields"], above)
+    nested = ("elementType", "keyType", "valueType")
+    pairs = ((there[name], written[name]) for name in nested if name in there and name in written)
+    return next(filter(None, (_named_otherwise_within(*pair, above) for pair in pairs)), None)
+
+
+def _unhonoured(rules: TableRules, honoured: TableRules) -> str:
+    for check in rules.checks:
+        if check not in honoured.checks:
+            return f"the table has the constraint {check[0]}, by which rows were not checked"
+    for column in rules.not_null:
+        if column not in honoured.not_null:
+            return f"the column {column} is NOT NULL, which was not checked"
+    for path in rules.nested_not_null:
+        if path not in honoured.nested_not_null:
+            return f"{path_text(path)} is NOT NULL, which was not checked"
+    for limit in rules.text_limits:
+        if limit not in honoured.text_limits:
+            return f"{path_text(limit.path)} is {limit.kind}, by which texts were not checked"
+    return "its constraints, or the columns that are NOT NULL, are others than when the query started"
+
+
+def _unchecked(rules: TableRules, written: StructType, day_column: str | None) -> str | None:
+    """Return a sentence about a rule that tasks cannot check, or None if they can check all rules.
+
+    A rule about the day column is one, because tasks add the day after they check rows.
+    """
+    schema = arrow_schema(StructType([column for column in written if column.name != day_column]))
+    for name, text in rules.checks:
+        try:
+            parse_check(text, schema)
+        except UncertainCheckError as error:
+            return f"the table has the constraint {name}, which only Spark checks ({error})"
+    if day_column in rules.not_null:
+        return f"the column {day_column} is NOT NULL"
+    row = pa.struct(list(schema))
+    for limit in rules.text_limits:
+        kind = kind_at(row, limit.path)
+        if kind is not None and not pa.types.is_string(kind):
+            return f"{path_text(limit.path)} is {limit.kind}, but what is written is {kind}"
+    return None
+
+
+def left_out(found: TableDescription, written: StructType) -> tuple[str, ...]:
+    """Return the table's columns that are neither written nor filled by Delta, so that they get NULL in both lanes."""
+    names = {name.lower() for name in written.names}
+    missing = (column for column in found.fields if column["name"].lower() not in names)
+    return tuple(column["name"] for column in missing if not _is_filled(column))
+
+
+def _is_filled(column: Mapping[str, Any]) -> bool:
+    """Return whether Delta fills the column if it is not written (generated, identity or default column)."""
+    return any(name in column["metadata"] for name in _FILLED)
+
+
+def _may_be_null(field: Mapping[str, Any]) -> bool:
+    """Return whether rows may lack a value for the field; as in Delta, a struct with a NOT NULL field needs a value."""
+    kind = field["type"]
+    fields = kind.get("fields", ()) if isinstance(kind, dict) else ()
+    return bool(field["nullable"]) and all(map(_may_be_null, fields))
+
+
+def _partitioned(found: TableDescription) -> str:
+    columns = found.partition_columns
+    return f"partitioned by {', '.join(columns)}" if columns else "not partitioned"
+
+
+def _takes(there: Any, written: Any, *, widens: bool) -> bool:
+    """Return whether a column of type `there` accepts values of type `written`, both in Spark's JSON.
+
+    Nested fields that are not written become null. `widens` is true if readers of the table accept files with narrower
+    types than the table's.
+    """
+    if not isinstance(there, dict) or not isinstance(written, dict) or there.get("type") != written.get("type"):
+        return bool(there == written) or (widens and type_widening.is_wider_json(there, written))
+    if there["type"] == "struct":
+        known = {each["name"].lower(): each for each in there["fields"]}
+        given = {each["name"].lower(): each for each in written["fields"]}
+        return all(_may_be_null(known[name]) for name in known.keys() - given.keys()) and all(
+            name in known and _takes(known[name]["type"], each["type"], widens=widens) for name, each in given.items()
+        )
+    nested = ("elementType", "keyType", "valueType")
+    return all(_takes(there[name], written[name], widens=widens) for name in nested if name in there)
+
+
+def _bare(kind: Any) -> Any:
+    """Return a type in Spark's JSON without the metadata of its nested fields, which column mapping adds."""
+    if isinstance(kind, dict):
+        return {name: _bare(part) for name, part in kind.items() if name != "metadata"}
+    return [_bare(part) for part in kind] if isinstance(kind, list) else kind
+
+
+def _text(kind: Any) -> str:
+    return kind if isinstance(kind, str) else orjson.dumps(_bare(kind)).decode()

@@ -1,0 +1,98 @@
+"""Properties of a new table: the properties that the job sets, and the session's defaults for new tables.
+
+A property that is set for the table overrides the session's default, as in delta-spark
+(`DeltaConfigs.mergeGlobalConfigs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.settings.ingest_settings import PROPERTY_PREFIX, table_properties
+from tiered_stream.errors import ConfigurationError
+
+DEFAULTS_PREFIX = "spark.databricks.delta.properties.defaults."
+_DELTA, _FEATURE = "delta.", "delta.feature."
+_IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
+_PROTOCOL = ("delta.minReaderVersion", "delta.minWriterVersion", _IGNORE_PROTOCOL)
+
+MADE_ALIKE = frozenset(
+    ("delta.appendOnly", "delta.autoOptimize.autoCompact", "delta.autoOptimize.optimizeWrite",
+     "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct", "delta.checkpointInterval",
+     "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns", "delta.deletedFileRetentionDuration",
+     "delta.enableExpiredLogCleanup", "delta.isolationLevel", "delta.logRetentionDuration",
+     "delta.randomPrefixLength", "delta.randomizeFilePrefixes", "delta.setTransactionRetentionDuration")
+)  # fmt: skip
+"""Properties with which deltalake 1.6 creates a table with the same metadata and protocol as delta-spark does."""
+MADE_WELL = MADE_ALIKE | {"delta.enableChangeDataFeed"}
+"""Properties with which deltalake 1.6 creates a table that readers and writers treat like delta-spark's.
+
+`delta.enableChangeDataFeed` gives the table another protocol than delta-spark would, with the same effect. deltalake
+refuses most other properties. It would add one feature too many for `delta.enableDeletionVectors`, and too few for
+`delta.columnMapping.mode`.
+"""
+
+
+def session_defaults(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the session's default properties for a new table, without the properties in `given`."""
+    conf: Any = spark._jsparkSession.sessionState().conf()
+    names = str(conf.getAllConfs().keySet().mkString("\n")).split("\n")  # one call into the JVM for all names
+    found = {name: str(conf.getConfString(name)) for name in names if name.startswith(DEFAULTS_PREFIX)}
+    return merged_defaults({_DELTA + name[len(DEFAULTS_PREFIX) :]: value for name, value in found.items()}, given)
+
+
+def merged_defaults(defaults: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the default properties that apply to a new table, next to the properties in `given`.
+
+    Both arguments are by property name; a default whose name is in `given` in any case does not apply. Nor do protocol
+    versions and features if `delta.ignoreProtocolDefaults` is true.
+    """
+    own = {name.lower(): value for name, value in given.items()}
+    ignored = own.get(_IGNORE_PROTOCOL.lower(), defaults.get(_IGNORE_PROTOCOL, "false")).lower() == "true"
+    return {
+        name: value
+        for name, value in defaults.items()
+        if name.lower() not in own and name != _IGNORE_PROTOCOL and not (ignored and _is_protocol(name))
+    }
+
+
+def new_table_properties(spark: SparkSession, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return all properties of a new table: the properties in `settings`, and the session's defaults."""
+    given = table_properties(settings)
+    return session_defaults(spark, given) | given
+
+
+def is_made_by_spark(spark: SparkSession, settings: Mapping[str, str], *, has_delta: bool) -> bool:
+    """Return whether delta-spark must create the table, whichever library commits to it.
+
+    delta-spark must create it if the session has default properties, or if a property in `settings` is not in
+    `MADE_ALIKE`. `has_delta` says whether the session has delta-spark.
+
+    Raises:
+        ConfigurationError: a property needs delta-spark to create the table, and the session has no delta-spark.
+    """
+    given = table_properties(settings)
+    defaults = session_defaults(spark, given)
+    if has_delta:
+        return bool(defaults) or not MADE_ALIKE.issuperset(given)
+    check_made_by_deltalake(defaults, given)
+    return False
+
+
+def check_made_by_deltalake(defaults: Mapping[str, str], given: Iterable[str]) -> None:
+    """Raise ConfigurationError if a default or a given property is one that deltalake cannot set on a new table."""
+    settings = {name: DEFAULTS_PREFIX + name.removeprefix(_DELTA) for name in defaults}
+    settings |= {name: PROPERTY_PREFIX + name for name in given}
+    for name, setting in settings.items():
+        if name not in MADE_WELL:
+            raise ConfigurationError(
+                f"{setting} asks for a property that deltalake gives no new table, and the session has no delta-spark: "
+                "add it (conf/spark-defaults.conf), or take the setting away"
+            )
+
+
+def _is_protocol(name: str) -> bool:
+    return name in _PROTOCOL or name.startswith(_FEATURE)

@@ -1,0 +1,329 @@
+"""Access of tasks to a table's bucket, from the session's `fs.s3a.*` settings, overridden by `ingest.storage.*`.
+
+Tasks of the direct lane do not use Hadoop, but must reach the bucket in the same way as Spark. So this module follows
+hadoop-aws 3.5: `DefaultS3ClientFactory` (endpoint and region), `S3AUtils` (settings of one bucket, credential files),
+`CredentialProviderListFactory` (credentials, and class names of the AWS SDK v1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.requirements.requirement import OFF, Handling
+from tiered_stream.delta.requirements.s3a_requirements import (
+    ACL,
+    AES256,
+    CANNED_ACLS,
+    ENCRYPTION,
+    STORAGE_CLASS,
+    STORAGE_CLASSES,
+    find_s3a_requirement,
+    may_ask_of_writers,
+    names_of_bucket,
+)
+from tiered_stream.delta.settings.ingest_settings import STORAGE_PREFIX, TableStorage, table_storage
+from tiered_stream.errors import ConfigurationError, TableAccessError
+
+ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "access.key", "secret.key", "session.token"
+PROVIDERS = "aws.credentials.provider"
+
+_PREFIX, _BUCKET_PREFIX = "fs.s3a.", "fs.s3a.bucket."
+_CREDENTIAL_FILES = "security.credential.provider.path"
+_AWS = ".amazonaws.com"
+_PORTS = {"http": 80, "https": 443}
+_REGION_WITHOUT_ANY = "us-east-2"
+_CENTRAL_ENDPOINT = "s3.amazonaws.com"
+_REGIONAL_HOST = re.compile(r"s3[.-]([a-z]{2,}-[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
+_PRIVATE_HOST = re.compile(r"(?:.+\.)?([a-z0-9-]+)\.vpce\.amazonaws\.com(?:\.cn)?")
+
+_V1, _V2, _HADOOP = "com.amazonaws.auth.", "software.amazon.awssdk.auth.credentials.", "org.apache.hadoop.fs.s3a."
+_TEMPORARY, _SIMPLE = f"{_HADOOP}TemporaryAWSCredentialsProvider", f"{_HADOOP}SimpleAWSCredentialsProvider"
+_PROFILE = f"{_HADOOP}auth.ProfileAWSCredentialsProvider"
+_STANDARD = (
+    f"{_TEMPORARY},{_SIMPLE},{_V2}EnvironmentVariableCredentialsProvider,{_HADOOP}auth.IAMInstanceCredentialsProvider"
+)
+_ANONYMOUS = {
+    f"{_HADOOP}AnonymousAWSCredentialsProvider", f"{_V1}AnonymousAWSCredentials", f"{_V2}AnonymousCredentialsProvider",
+}  # fmt: skip
+_ENVIRONMENT = {f"{_V1}EnvironmentVariableCredentialsProvider", f"{_V2}EnvironmentVariableCredentialsProvider"}
+_MACHINE = {
+    f"{_HADOOP}auth.IAMInstanceCredentialsProvider", f"{_V1}InstanceProfileCredentialsProvider",
+    f"{_V1}EC2ContainerCredentialsProviderWrapper", f"{_V2}InstanceProfileCredentialsProvider",
+    f"{_V2}ContainerCredentialsProvider", f"{_V1}WebIdentityTokenCredentialsProvider",
+    f"{_V2}WebIdentityTokenFileCredentialsProvider",
+}  # fmt: skip
+"""Providers that use the role of the machine or its container; AWS's default chain tries these last."""
+_CHAIN = {
+    f"{_V1}DefaultAWSCredentialsProviderChain", f"{_V2}DefaultCredentialsProvider",
+    f"{_V1}profile.ProfileCredentialsProvider", f"{_V2}ProfileCredentialsProvider", _PROFILE,
+}  # fmt: skip
+
+
+class NotForTasksError(Exception):
+    """Error for a session setting that tasks cannot follow; the message names the setting and what to do."""
+
+
+class NoCredentialsError(ConfigurationError):
+    """Error for a session that has no credentials for the bucket, so that Spark has none either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Credentials for S3: static keys, or unsigned requests (`anonymous`), or AWS's default chain if nothing is set."""
+
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+    session_token: str | None = None
+    anonymous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class S3aSettings:
+    """S3A settings of one bucket. `get` and `password` call `get` and `getPassword` of Hadoop's `Configuration`."""
+
+    bucket: str
+    get: Callable[[str], str | None]
+    password: Callable[[str], str | None]
+    environment: Callable[[str], str | None]
+    """Function that reads an environment variable of the driver's JVM."""
+    has_connector: bool = True
+    """True if hadoop-aws is on Spark's class path, without which Spark cannot reach the bucket."""
+    names: Collection[str] = ()
+    """Names of all `fs.s3a.*` settings in the session, without `fs.s3a.`, including settings of other buckets."""
+
+    def text(self, name: str) -> str | None:
+        """Return the bucket's own setting, else the setting for all buckets; None if neither is set."""
+        return next((value.strip() for key in self._keys(name) if (value := self.get(key)) is not None), None)
+
+    def secret(self, name: str) -> str | None:
+        """Return a setting that may be in a credential file: the bucket's own, else the setting for all buckets.
+
+        None: neither is set, or the value is empty.
+        """
+        return next((value.strip() for key in self._keys(name) if (value := self.password(key))), None) or None
+
+    def _keys(self, name: str) -> tuple[str, str]:
+        return f"{_BUCKET_PREFIX}{self.bucket}.{name}", _PREFIX + name
+
+    def endpoint_url(self) -> str | None:
+        """Return the URL of the bucket's endpoint; None: AWS's own endpoint."""
+        text = self.text("endpoint") or ""
+        if not text or text.endswith(_CENTRAL_ENDPOINT) or self._region_in_host(_REGIONAL_HOST):
+            return None
+        scheme = "http" if (self.text("connection.ssl.enabled") or "").lower() == "false" else "https"
+        return (text if "://" in text else f"{scheme}://{text}").rstrip("/")
+
+    def region(self) -> str | None:
+        """Return the region from the settings or from the endpoint's host; None: the region that the bucket is in."""
+        given = self.text("endpoint.region")
+        if given is not None:
+            return None if given in ("", "sdk") else given
+        without_any = _REGION_WITHOUT_ANY if self.endpoint_url() else None
+        return self._region_in_host(_REGIONAL_HOST) or self._region_in_host(_PRIVATE_HOST) or without_any
+
+    def _region_in_host(self, form: re.Pattern[str]) -> str | None:
+        text = self.text("endpoint") or ""
+        found = form.fullmatch(urlsplit(text if "://" in text else f"//{text}").hostname or "")
+        return found.group(1) if found else None
+
+    def path_style(self) -> bool:
+        return (self.text("path.style.access") or "").lower() == "true"
+
+    def acl(self) -> str | None:
+        """Return S3's name of the canned ACL for new objects; None: not set.
+
+        Raises:
+            NotForTasksError: S3A has no ACL of that name.
+        """
+        return self._known(ACL, lambda value: CANNED_ACLS.get(value))
+
+    def storage_class(self) -> str | None:
+        """Return S3's name of the storage class for new objects; None: not set.
+
+        Raises:
+            NotForTasksError: S3A has no storage class of that name.
+        """
+        classes = {each.lower(): each for each in STORAGE_CLASSES}
+        return self._known(STORAGE_CLASS, lambda value: classes.get(value.lower()))
+
+    def encryption(self) -> str | None:
+        """Return the server-side encryption for new objects, `AES256`; None: not set.
+
+        Raises:
+            NotForTasksError: another encryption is set, such as KMS or keys of the client.
+        """
+        given = next(filter(None, map(self.text, ENCRYPTION)), None)
+        if given is not None and given.lower() not in AES256:
+            raise NotForTasksError(
+                f"{_PREFIX}{ENCRYPTION[0]} is {given}, which tasks that write files themselves do not follow"
+            )
+        return given and "AES256"
+
+    def _known(self, name: str, find: Callable[[str], str | None]) -> str | None:
+        given = self.text(name)
+        if not given:
+            return None
+        found = find(given)
+        if found is None:
+            raise NotForTasksError(f"{_PREFIX}{name} is {given}, which tasks that write files themselves do not know")
+        return found
+
+    def check_followed(self) -> None:
+        """Raise NotForTasksError if a setting of the bucket asks something of writers that tasks do not do."""
+        for name in names_of_bucket(self.bucket, self.names):
+            asked = find_s3a_requirement(name)
+            if asked is None and not may_ask_of_writers(name):
+                continue
+            value = self.text(name) or ""
+            if asked is None and value.lower() not in OFF:
+                raise NotForTasksError(f"{_PREFIX}{name} is set, which is not known here, and may be for writers")
+            if asked is not None and asked.handling is Handling.SPARK_LANE and value.lower() not in asked.off:
+                raise NotForTasksError(f"{_PREFIX}{name} is set, which tasks that write files themselves do not follow")
+
+    def credentials(self) -> Credentials:
+        """Return the credentials of the first configured provider that has some.
+
+        Raises:
+            NotForTasksError: tasks cannot use that provider, or would get other credentials from it than Spark.
+            NoCredentialsError: no provider has credentials.
+        """
+        providers = list(self._providers())
+        for provider in providers:
+            found = self._ask(provider)
+            if found is not None:
+                return found
+        raise NoCredentialsError(
+            f"no credentials for the bucket {self.bucket}: {_PREFIX}{PROVIDERS} is {','.join(providers)}; set "
+            f"{_PREFIX}{ACCESS_KEY} and {_PREFIX}{SECRET_KEY}, or a provider that has some"
+        )
+
+    def _providers(self) -> Iterator[str]:
+        pairs = (each.partition("=") for each in (self.text(f"{PROVIDERS}.mapping") or "").split(","))
+        mapped = {name.strip(): to.strip() for name, _, to in pairs}
+        for name in (self.text(PROVIDERS) or _STANDARD).split(","):
+            if name.strip():
+                yield mapped.get(name.strip(), name.strip())
+
+    def _ask(self, provider: str) -> Credentials | None:
+        if provider in (_SIMPLE, _TEMPORARY):
+            token = self.secret(SESSION_TOKEN) if provider == _TEMPORARY else None
+            found = Credentials(self.secret(ACCESS_KEY), self.secret(SECRET_KEY), token)
+            return _whole(found, with_token=provider == _TEMPORARY)
+        if provider in _ENVIRONMENT:
+            names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+            key_id, key, token = map(self.environment, names)
+            return _whole(Credentials(key_id, key, token))
+        if provider in _ANONYMOUS:
+            return Credentials(anonymous=True)
+        if provider in _MACHINE and self.environment("AWS_ACCESS_KEY_ID"):
+            raise _unknown(provider, "takes the machine's role, but AWS_ACCESS_KEY_ID is in the driver's environment")
+        if provider == _PROFILE and (self.text("auth.profile.name") or self.text("auth.profile.file")):
+            raise _unknown(provider, f"has a profile of its own ({_PREFIX}auth.profile.*)")
+        if provider in _MACHINE | _CHAIN:
+            return Credentials()
+        raise _unknown(provider, "is known to Spark alone")
+
+
+def _whole(found: Credentials, *, with_token: bool = False) -> Credentials | None:
+    complete = found.access_key_id and found.secret_access_key and (found.session_token or not with_token)
+    return found if complete else None
+
+
+def _unknown(provider: str, why: str) -> NotForTasksError:
+    return NotForTasksError(
+        f"the credential provider {provider} {why}: for tasks that write files themselves, set "
+        "ingest.storage.aws.access.key.id and ingest.storage.aws.secret.access.key"
+    )
+
+
+def session_settings(spark: SparkSession, bucket: str) -> S3aSettings:
+    """Read the bucket's S3A settings from the session as they are now."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    assert spark._jvm is not None
+    system = spark._jvm.java.lang.System
+    settings = S3aSettings(
+        bucket,
+        get=conf.get,
+        password=lambda name: "".join(conf.getPassword(name) or ()),
+        environment=system.getenv,
+        has_connector=conf.getClassByNameOrNull(f"{_HADOOP}S3AFileSystem") is not None,
+        names=_names(conf.getPropsWithPrefix(_PREFIX).keySet().toString()),
+    )
+    # S3A's credential files take precedence over Hadoop's for all file systems, as in
+    # S3AUtils.patchSecurityCredentialProviders.
+    files = settings.text(_CREDENTIAL_FILES)
+    if files:
+        of_all = f"hadoop.{_CREDENTIAL_FILES}"
+        conf.set(of_all, ",".join(filter(None, (files, conf.get(of_all)))))
+    return settings
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    """Parse the text of a Java set into its members, which saves one call to the JVM for each member."""
+    return tuple(filter(None, listed.strip("[]").split(", ")))
+
+
+def find_storage(
+    settings: Mapping[str, str], session: S3aSettings, region_of: Callable[[str], str] = fs.resolve_s3_region
+) -> tuple[TableStorage, str | None]:
+    """Return how tasks reach the table's bucket, and the reason if they cannot reach it as Spark does (else None).
+
+    Raises:
+        ConfigurationError: a setting is malformed, `ingest.storage.*` name a different store than the session, or there
+            are no credentials.
+        TableAccessError: the bucket's region cannot be found.
+    """
+    own = table_storage(settings)
+    _check_same_store(own, session)
+    found, why_not = replace(own, s3_path_style=own.s3_path_style or session.path_style()), None
+    if own.s3_endpoint_url is None:
+        found = replace(found, s3_endpoint_url=session.endpoint_url(), s3_region=own.s3_region or session.region())
+    try:
+        session.check_followed()
+        found = replace(
+            found,
+            acl=session.acl() or own.acl,
+            storage_class=session.storage_class() or own.storage_class,
+            encryption=session.encryption() or own.encryption,
+        )
+        if own.access_key_id is None and not own.anonymous:
+            found = replace(found, **asdict(session.credentials()))
+    except NotForTasksError as error:
+        why_not = str(error)
+    if found.s3_endpoint_url is None and found.s3_region is None and why_not is None:
+        found = replace(found, s3_region=_region(session.bucket, region_of))
+    return found, why_not
+
+
+def _region(bucket: str, region_of: Callable[[str], str]) -> str:
+    try:
+        return region_of(bucket)
+    except OSError as error:
+        raise TableAccessError(
+            f"the region of the bucket {bucket} cannot be found: {error}. For an S3 service other than AWS's, set "
+            "fs.s3a.endpoint in Spark's session (spark.hadoop.fs.s3a.endpoint)."
+        ) from error
+
+
+def _check_same_store(own: TableStorage, session: S3aSettings) -> None:
+    ours, theirs = own.s3_endpoint_url, session.endpoint_url()
+    if ours is None or not session.has_connector or _place(ours) == _place(theirs):
+        return
+    raise ConfigurationError(
+        f"{STORAGE_PREFIX}s3.endpoint.url is {ours}, but Spark's session reaches the bucket {session.bucket} at "
+        f"{theirs or 'AWS'}: set spark.hadoop.fs.s3a.bucket.{session.bucket}.endpoint to the same, or take "
+        f"{STORAGE_PREFIX}* away"
+    )
+
+
+def _place(endpoint: str | None) -> tuple[str, int | None]:
+    """Return host and port of an endpoint, equal for two URLs of the same store; None and all AWS hosts are equal."""
+    parts = urlsplit(endpoint or f"https://s3{_AWS}")
+    host = parts.hostname or ""
+    return (_AWS, None) if host.endswith((_AWS, f"{_AWS}.cn")) else (host, parts.port or _PORTS.get(parts.scheme))

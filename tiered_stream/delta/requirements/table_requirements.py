@@ -1,0 +1,161 @@
+"""Requirements that a table and its columns can set for a writer: their part of the list in `writer_requirements.py`.
+
+Sources: Delta's protocol ("Writer Requirements", "Table Features", "Column Metadata", "Table Properties"),
+delta-spark's `TableFeature` and `DeltaConfigs`, and Spark's metadata of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tiered_stream.delta.requirements.requirement import OFF, Handling, Kind, Requirement
+from tiered_stream.delta.requirements.text_limits import DECLARED_TYPE
+from tiered_stream.delta.settings.ingest_settings import COLUMN_MAPPING
+
+CLUSTERING = "clustering"
+"""Table feature of tables that `OPTIMIZE` clusters; writers must add statistics of the clustering columns to files."""
+CONSTRAINT_PREFIX = "delta.constraints."
+_HONOURED, _NOTHING, _BY_SPARK, _SPARK = Handling.HONOURED, Handling.NOTHING, Handling.BY_SPARK, Handling.SPARK_LANE
+
+
+def _all(kind: Kind, handling: Handling, *names: str, note: str = "", off: frozenset[str] = OFF) -> list[Requirement]:
+    return [Requirement(kind, name, handling, note, off=off) for name in names]
+
+
+def _features() -> Iterator[Requirement]:
+    of_columns = "As its columns say, see below."
+    yield from _all(Kind.FEATURE, _NOTHING, "appendOnly", "changeDataFeed", "deletionVectors")
+    yield from _all(
+        Kind.FEATURE, _NOTHING, "invariants", "generatedColumns", "columnMapping", "checkConstraints", note=of_columns
+    )
+    yield Requirement(Kind.FEATURE, "timestampNtz", _HONOURED)
+    yield from _all(Kind.FEATURE, _BY_SPARK, CLUSTERING, "domainMetadata", "typeWidening", "typeWidening-preview")
+    yield from _all(
+        Kind.FEATURE, _SPARK,
+        "adaptiveMetadata-preview", "allowColumnDefaults", "catalogManaged", "catalogOwned-preview",
+        "checkpointProtection", "collations", "collations-preview", "coordinatedCommits-preview", "geospatial",
+        "geospatial-dev", "icebergCompatV1", "icebergCompatV2", "icebergCompatV3", "icebergWriterCompatV1",
+        "icebergWriterCompatV3", "identityColumns", "inCommitTimestamp", "materializePartitionColumns",
+        "redirectReaderWriter-preview", "redirectWriterOnly-preview", "rowTracking", "v2Checkpoint",
+        "vacuumProtocolCheck", "variantShredding", "variantShredding-preview", "variantType", "variantType-preview",
+    )  # fmt: skip
+
+
+def _properties() -> Iterator[Requirement]:
+    yield Requirement(
+        Kind.PROPERTY, f"{CONSTRAINT_PREFIX}*", _HONOURED,
+        "Where it is [simple](typed-tables.md#constraints), else the Spark lane. Rows that break it are dead letters.",
+    )  # fmt: skip
+    yield Requirement(
+        Kind.PROPERTY, "delta.feature.*", _SPARK, "Or as the feature of that name. For a table that is made.",
+        off=frozenset(),
+    )  # fmt: skip
+    yield from _all(
+        Kind.PROPERTY, _HONOURED, "delta.checkpointInterval", "delta.enableExpiredLogCleanup",
+        "delta.logRetentionDuration", "delta.setTransactionRetentionDuration",
+    )  # fmt: skip
+    yield from _all(Kind.PROPERTY, _BY_SPARK, "delta.autoOptimize", "delta.autoOptimize.autoCompact")
+    yield Requirement(
+        Kind.PROPERTY, "delta.compatibility.symlinkFormatManifest.enabled", _BY_SPARK,
+        "delta-spark writes the manifests after each commit.",
+    )  # fmt: skip
+    yield from _all(Kind.PROPERTY, _BY_SPARK, "delta.enableTypeWidening")
+    yield Requirement(Kind.PROPERTY, COLUMN_MAPPING, _SPARK, said="column mapping", off=OFF | {"none"})
+    yield from _all(
+        Kind.PROPERTY, _SPARK,
+        "delta.coordinatedCommits.*", "delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2",
+        "delta.enableIcebergCompatV3", "delta.enableIcebergWriterCompatV1", "delta.enableIcebergWriterCompatV3",
+        "delta.enableInCommitTimestamps", "delta.enableMaterializePartitionColumnsFeature", "delta.enableRowTracking",
+        "delta.enableVariantShredding", "delta.randomizeFilePrefixes", "delta.redirectReaderWriter-preview",
+        "delta.redirectWriterOnly-preview", "delta.universalFormat.config.*", "delta.universalFormat.enabledFormats",
+        "delta.writePartitionColumnsToParquet",
+    )  # fmt: skip
+    yield from _all(
+        Kind.PROPERTY, _SPARK, "delta.requireCheckpointProtectionBeforeVersion", off=OFF | {"0"},
+        note="Where it is not 0.",
+    )  # fmt: skip
+    yield from _all(
+        Kind.PROPERTY, _SPARK, "delta.checkpointPolicy", off=OFF | {"classic"}, note="Where it is not `classic`."
+    )
+    yield from _all(
+        Kind.PROPERTY, _SPARK, "delta.parquet.format.version", off=OFF | {"1.0.0"}, note="Where it is not `1.0.0`."
+    )
+    yield from _asking_nothing()
+
+
+def _asking_nothing() -> Iterator[Requirement]:
+    yield from _all(
+        Kind.PROPERTY, _NOTHING,
+        "delta.appendOnly", "delta.castIcebergTimeType", "delta.checkpointRetentionDuration",
+        "delta.columnMapping.maxColumnId", "delta.deletedFileRetentionDuration",
+        "delta.dropFeatureTruncateHistory.retentionDuration", "delta.enableChangeDataCapture",
+        "delta.enableChangeDataFeed", "delta.enableDeletionVectors", "delta.enableFullRetentionRollback",
+        "delta.ignoreIcebergBucketPartition", "delta.ignoreProtocolDefaults",
+        "delta.inCommitTimestampEnablementTimestamp", "delta.inCommitTimestampEnablementVersion",
+        "delta.isolationLevel", "delta.lastCommitTimestamp", "delta.lastUpdateVersion", "delta.minReaderVersion",
+        "delta.minWriterVersion", "delta.randomPrefixLength",
+        "delta.rowTracking.materializedRowCommitVersionColumnName", "delta.rowTracking.materializedRowIdColumnName",
+        "delta.rowTrackingSuspended", "delta.sampleRetentionDuration",
+        "delta.universalFormat.iceberg.atomicConversion.supported",
+    )  # fmt: skip
+    yield from _all(
+        Kind.PROPERTY, _NOTHING, "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct",
+        note="It asks something of a checkpoint, which who commits writes in its own way.",
+    )  # fmt: skip
+    yield from _all(
+        Kind.PROPERTY, _NOTHING, "delta.dataSkippingNumIndexedCols", "delta.dataSkippingStatsColumns",
+        "delta.dataSkippingStringPrefixLength",
+        note="Statistics may be left out: the first 32 columns have them. A clustered table that has one of the first "
+        "two is left to the Spark lane.",
+    )  # fmt: skip
+    yield from _all(
+        Kind.PROPERTY, _NOTHING, "delta.autoOptimize.optimizeWrite", "delta.targetFileSize",
+        "delta.tuneFileSizesForRewrites", note="Files are as large as `ingest.targetFileSize` says.",
+    )  # fmt: skip
+    yield from _all(Kind.PROPERTY, _NOTHING, "delta.parquet.compression.codec", note="`ingest.compression` says it.")
+
+
+def _of_columns() -> Iterator[Requirement]:
+    kind = Kind.METADATA
+    yield Requirement(
+        kind, DECLARED_TYPE, _HONOURED,
+        "The lengths of VARCHAR(n) and CHAR(n), at any depth. A longer text is a dead letter; a CHAR gets blanks up to "
+        "n.",
+    )  # fmt: skip
+    yield Requirement(kind, "delta.invariants", _SPARK, said="an invariant")
+    yield Requirement(kind, "delta.generationExpression", _SPARK, said="a generation expression")
+    yield Requirement(kind, "delta.identity.*", _SPARK, said="identity values")
+    yield Requirement(kind, "CURRENT_DEFAULT", _SPARK, said="a default")
+    yield Requirement(kind, "EXISTS_DEFAULT", _SPARK, said="a default for rows of older files")
+    yield Requirement(kind, "delta.columnMapping.*", _SPARK, said="a physical name of its own (column mapping)")
+    yield Requirement(kind, "__COLLATIONS", _SPARK, said="a collation")
+    yield Requirement(kind, "parquet.field.id", _SPARK, said="an id in Parquet files")
+    yield Requirement(kind, "delta.typeChanges", _NOTHING, "It tells readers of narrower types in older files.")
+    yield Requirement(kind, "comment", _NOTHING)
+
+
+KNOWN_TYPES = (
+    "string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp",
+    "timestamp_ntz", "decimal*",
+)  # fmt: skip
+_UNKNOWN_TYPES = ("variant", "void", "interval*", "geometry*", "geography*", "char*", "varchar*", "string collate *")
+
+_OF_SCHEMAS = (
+    ("NOT NULL of a column", _HONOURED, "Rows that break it are dead letters."),
+    ("NOT NULL of a field in structs", _HONOURED,
+     "As in Delta, the structs around it may not be null either. Rows that break it are dead letters."),
+    ("elements of lists and values of maps that may not be null, NOT NULL within them", _HONOURED,
+     "Delta's own sink writes zeros in place of nulls; here, in both lanes, such rows are dead letters."),
+    ("NOT NULL of the day's column", _SPARK, ""),
+    ("columns whose names differ from what is written by case only", _SPARK, ""),
+    ("partition columns other than the day", _SPARK, ""),
+)  # fmt: skip
+
+TABLE_REQUIREMENTS = (
+    *_features(),
+    *_properties(),
+    *_of_columns(),
+    *_all(Kind.TYPE, _HONOURED, *KNOWN_TYPES),
+    *_all(Kind.TYPE, _SPARK, *_UNKNOWN_TYPES),
+    *(Requirement(Kind.SCHEMA, *each) for each in _OF_SCHEMAS),
+)

@@ -1,0 +1,38 @@
+"""Delta's type widening (protocol: "Type Widening"): a column gets a wider type without a rewrite of its files.
+
+Readers then accept files with either type. Only delta-spark can commit to such a table; deltalake can only open it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.types import DataType, StructType
+
+from tiered_stream.delta.schema.row_schema import arrow_schema
+from tiered_stream.delta.settings.ingest_settings import TYPE_WIDENING
+from tiered_stream.formats.columns.conform import widens
+
+FEATURES = frozenset(("typeWidening", "typeWidening-preview"))
+
+
+def is_enabled(configuration: Mapping[str, str]) -> bool:
+    """Return whether a table with these properties allows type widening."""
+    return configuration.get(TYPE_WIDENING, "").lower() == "true"
+
+
+def is_wider(wide: DataType, narrow: DataType) -> bool:
+    """Return whether a column of type `narrow` can become type `wide`; both are types without fields."""
+    found = arrow_schema(StructType().add("wide", wide).add("narrow", narrow))
+    return widens(found.field("narrow").type, found.field("wide").type)
+
+
+def is_wider_json(wide: Any, narrow: Any) -> bool:
+    """Return whether a column of type `narrow` can become type `wide`, both in Spark's JSON; False for nested types."""
+    return isinstance(wide, str) and isinstance(narrow, str) and is_wider(_type_of(wide), _type_of(narrow))
+
+
+def _type_of(name: str) -> DataType:
+    field = {"name": "column", "type": name, "nullable": True, "metadata": {}}
+    return StructType.fromJson({"type": "struct", "fields": [field]})["column"].dataType

@@ -1,0 +1,170 @@
+"""Routing of topics to tables; the driver and the tasks compute it in the same way, from the source's options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import orjson
+from pyspark.sql.types import StructType
+
+from tiered_stream.delta.schema.row_schema import registered, resolved, spark_columns, written_columns
+from tiered_stream.delta.settings.ingest_settings import ROUTES, TableFiles, as_options, table_files, with_overrides
+from tiered_stream.delta.settings.row_settings import DEAD_LETTER_TABLE, SCHEMA_EVOLUTION, registry_properties
+from tiered_stream.errors import TableError
+from tiered_stream.formats.rows.row_choices import Evolution
+from tiered_stream.formats.rows.row_format import DEAD_LETTER_SCHEMA, RowFormat, plain_rows, row_format
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.spark_options import INCLUDE_HEADERS
+
+TOPIC = "{topic}"
+"""Placeholder for the topic in a table's path or name."""
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """Table that a query writes. `schema` has its columns.
+
+    `settings` are the query's settings, overridden by the settings of the table's topics. `rows` says how rows are made
+    of records; None: the table is for dead letters.
+    """
+
+    name: str
+    """Path, or name in the catalog, as the user wrote it."""
+    files: TableFiles
+    schema: StructType
+    settings: Mapping[str, str]
+    rows: RowFormat | None = None
+
+    @property
+    def key(self) -> str:
+        """Table's folder, a URI. Data files name the table by it, so two names of one folder mean one table."""
+        return self.files.uri
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Rule that sends topics whose whole name matches `pattern` to `table`, whose folder is the URI `place`.
+
+    `{topic}` stands for the topic in `table` and in `place`. `in_lower_case` says that the topic is in lower case in
+    the folder's name, because a catalog has named the folder.
+    """
+
+    pattern: str
+    table: str
+    place: str
+    in_lower_case: bool = False
+
+    def name_for(self, topic: str) -> str:
+        return self.table.replace(TOPIC, topic)
+
+    def uri_for(self, topic: str) -> str:
+        """Return the folder of the topic's table, a URI.
+
+        Raises:
+            TableError: the folder's name contains the topic, and Kafka does not allow such a topic name.
+        """
+        if TOPIC in self.place and (not _LEGAL_TOPIC.fullmatch(topic) or topic in (".", "..")):
+            raise TableError(f"{topic!r:.300} is no name that Kafka allows a topic: it gets no table of its own")
+        return self.place.replace(TOPIC, topic.lower() if self.in_lower_case else topic)
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Routes to all tables of a query. `overrides` are settings of single topics, by topic and setting name."""
+
+    settings: Mapping[str, str]
+    files: TableFiles
+    """File settings that hold for every table; the `uri` in them is not used."""
+    routes: tuple[Route, ...]
+    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    rows: Mapping[str, RowFormat] = field(default_factory=dict)
+    """Row formats that the driver has resolved, by topic; '' stands for all topics without their own settings."""
+    dead_letter_places: Mapping[str, str] = field(default_factory=dict)
+    """Folders (URIs) of the tables for dead letters, by the value of `ingest.deadLetterTable`."""
+    has_rules: bool = False
+    """True if the formats in `rows` already include the rules of their tables."""
+    _targets: dict[str, TableTarget] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _registered: dict[str, RowFormat] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def target(self, topic: str) -> TableTarget:
+        """Return the table of a topic.
+
+        Raises:
+            ConfigurationError: a setting of the topic is malformed.
+            TableError: the topic has no table, or a name that cannot be part of a folder's name.
+        """
+        if topic not in self._targets:
+            self._targets[topic] = self._make(topic)
+        return self._targets[topic]
+
+    def route(self, topic: str) -> Route:
+        """Return the first route whose pattern matches the topic; raise TableError if there is none."""
+        route = next((each for each in self.routes if re.fullmatch(each.pattern, topic, re.ASCII)), None)
+        if route is None:
+            raise TableError(f"no table is named for topic {topic}: set ingest.table, or name one in ingest.route")
+        return route
+
+    def registered(self, topics: Iterable[str]) -> dict[str, RowFormat]:
+        """Return the row formats of topics whose newest schema comes from a schema registry, by topic.
+
+        The registry is asked once for each topic. Topics with their own entry in `rows` are left out.
+
+        Raises:
+            SchemaRegistryError: the registry does not return a schema.
+            ConfigurationError: the registry's settings are wrong, or the schema does not suit the format.
+        """
+        how = self.rows.get("")
+        if how is None or how.is_resolved:
+            return {}
+        asked = {topic for topic in topics if topic not in self.rows}
+        self._registered.update({topic: registered(how, topic) for topic in asked if topic not in self._registered})
+        return {topic: self._registered[topic] for topic in asked}
+
+    def _make(self, topic: str) -> TableTarget:
+        route = self.route(topic)
+        settings = with_overrides(self.settings, self.overrides.get(topic, {}))
+        files = replace(
+            table_files(settings), uri=route.uri_for(topic), storage=self.files.storage, tasks=self.files.tasks
+        )
+        rows = self._rows(topic, settings)
+        return TableTarget(route.name_for(topic), files, written_columns(rows, files.day_column), settings, rows)
+
+    def _rows(self, topic: str, settings: Mapping[str, str]) -> RowFormat:
+        told = self.rows.get(topic) or self.registered((topic,)).get(topic) or self.rows.get("")
+        return resolved(told or plain_rows(GivenOptions(settings).read(INCLUDE_HEADERS)), topic)
+
+    def dead_letters(self, target: TableTarget) -> TableTarget | None:
+        """Return the table for dead letters of the topics of `target`; None: they have none."""
+        name = GivenOptions(target.settings).read(DEAD_LETTER_TABLE)
+        if name is None:
+            return None
+        uri = self.dead_letter_places.get(name, name)
+        files = replace(target.files, uri=uri, day_column=None)
+        # With ADD, a table that an earlier version created gets the columns that it lacks.
+        settings = with_overrides(target.settings, {SCHEMA_EVOLUTION.name: Evolution.ADD})
+        return TableTarget(name, files, spark_columns(DEAD_LETTER_SCHEMA, None), settings)
+
+
+def routing_options(routing: Routing) -> dict[str, str]:
+    """Return the source's options from which `routing_of` restores the routing; Spark redacts options with secrets."""
+    routes = [[each.pattern, each.table, each.place, each.in_lower_case] for each in routing.routes]
+    rows = {topic: how.to_json() for topic, how in routing.rows.items()}
+    # Topics go into one JSON value, because names of Spark's options ignore case.
+    told = {"routes": routes, "topics": routing.overrides, "rows": rows, "dead": routing.dead_letter_places,
+            "has_rules": routing.has_rules}  # fmt: skip
+    options = {**as_options(routing.settings, routing.files), ROUTES.name: orjson.dumps(told).decode()}
+    # Dead letters have headers, whether the tables get headers or not.
+    needed = routing.dead_letter_places or any(how.needs_headers for how in routing.rows.values())
+    return dict(with_overrides(options, {INCLUDE_HEADERS.name: "true"} if needed else {}))
+
+
+def routing_of(options: Mapping[str, str]) -> Routing:
+    """Restore the routing from the options that `routing_options` returned."""
+    told = orjson.loads(GivenOptions(options).read(ROUTES))
+    registry = registry_properties(options)
+    rows = {topic: row_format(text, registry) for topic, text in told["rows"].items()}
+    routes = tuple(Route(*each) for each in told["routes"])
+    return Routing(options, table_files(options), routes, told["topics"], rows, told["dead"], told["has_rules"])

@@ -1,0 +1,89 @@
+"""Conversion of types to SQL text and back, independent of `spark.sql.timestampType`.
+
+In a schema's text TIMESTAMP means an instant, and TIMESTAMP_NTZ a local time. With `spark.sql.timestampType` a session
+can make Spark's parser read TIMESTAMP as a local time. The table would then depend on the session that creates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampType
+
+from tiered_stream.spark.session import is_connect
+
+TIMESTAMP_TYPE = "spark.sql.timestampType"
+_INSTANTS = "TIMESTAMP_LTZ"
+"""Default of the setting, and the name in SQL of the instant type, which no setting changes."""
+
+
+def sql_type(kind: DataType) -> str:
+    """Return a Spark type as SQL text, such as `ARRAY<BIGINT>`."""
+    match kind:
+        case TimestampType():
+            return _INSTANTS
+        case ArrayType():
+            return f"ARRAY<{sql_type(kind.elementType)}>"
+        case MapType():
+            return f"MAP<{sql_type(kind.keyType)}, {sql_type(kind.valueType)}>"
+        case StructType():
+            return f"STRUCT<{', '.join(map(_field, kind))}>"
+    return kind.simpleString().upper()
+
+
+def sql_columns(schema: StructType) -> str:
+    """Return the columns as text for `CREATE TABLE`, without parentheses."""
+    return ", ".join(f"{sql_name((each.name,))} {sql_type(each.dataType)}{_null(each)}" for each in schema)
+
+
+def sql_name(path: Sequence[str]) -> str:
+    """Return the quoted SQL name of a column, or of a nested field given by its path."""
+    return ".".join(f"`{name.replace('`', '``')}`" for name in path)
+
+
+def parse_ddl(text: str) -> DataType:
+    """Parse a DDL string with Spark's own parser; TIMESTAMP is an instant, whatever the session says.
+
+    Raises:
+        ParseException: the text is not a DDL string.
+    """
+    with _instants():
+        return DataType.fromDDL(text)
+
+
+def _field(field: StructField) -> str:
+    return f"{sql_name((field.name,))}: {sql_type(field.dataType)}{_null(field)}"
+
+
+def _null(field: StructField) -> str:
+    return "" if field.nullable else " NOT NULL"
+
+
+@contextmanager
+def _instants() -> Iterator[None]:
+    """Make Spark's parser read TIMESTAMP as an instant in this thread, within the `with` block."""
+    spark = SparkSession.getActiveSession()
+    given = (spark and spark.conf.get(TIMESTAMP_TYPE, None)) or _INSTANTS
+    if spark is None or given.upper() == _INSTANTS:
+        yield
+        return
+    if is_connect(spark):
+        spark.conf.set(TIMESTAMP_TYPE, _INSTANTS)
+        try:
+            yield
+        finally:
+            spark.conf.set(TIMESTAMP_TYPE, given)
+        return
+    # The parser reads the settings of the thread's session. A copied session does not affect the user's other threads.
+    java: Any = spark._jsparkSession
+    copy = java.cloneSession()
+    copy.conf().set(TIMESTAMP_TYPE, _INSTANTS)
+    sessions: Any = SparkSession._get_j_spark_session_class(spark._jvm)
+    sessions.setActiveSession(copy)
+    try:
+        yield
+    finally:
+        sessions.setActiveSession(java)

@@ -1,0 +1,314 @@
+"""The `ingest.*` settings for a table's files, which travel to the executors as options of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tiered_stream.delta.settings.row_settings import ROW_OPTIONS, evolution_of, redacted_registry
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.row_choices import REGISTRY_PREFIX, Evolution
+from tiered_stream.options import types
+from tiered_stream.options.command_settings import without
+from tiered_stream.options.fields import declared, of, read_fields
+from tiered_stream.options.given import GivenOptions, is_known
+from tiered_stream.options.parsing import S3Access
+from tiered_stream.options.placeholders import check_placeholders
+from tiered_stream.options.types import Option, option, optional
+from tiered_stream.options.unknown_names import is_slip, nearest_name, unknown_setting
+
+TARGET_FILE_SIZE = option("ingest.targetFileSize", types.byte_size(1 << 20), "128m", "About how large a file gets.")
+COMPRESSION = option(
+    "ingest.compression", types.one_of("zstd", "snappy", "none"), "snappy", "How files are compressed."
+)
+DAY_COLUMN = optional(
+    "ingest.dayColumn", types.text, "A column with the UTC day of `timestamp`, by which to partition."
+)
+
+
+def _columns(value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError("must name columns, separated by commas, each once")
+    return names
+
+
+CLUSTER_BY: Option[tuple[str, ...]] = Option(
+    "ingest.clusterBy", _columns, (), "",
+    "Columns, separated by commas, by which `OPTIMIZE` clusters a table that is made (Delta's liquid clustering).",
+)  # fmt: skip
+COMPACT_EVERY = optional(
+    "ingest.compactEvery", types.integer(1),
+    "After so many versions of the table its small files become larger ones, beside the query.",
+    shown="not at all",
+)  # fmt: skip
+AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE = "auto", "spark", "deltalake"
+COMMIT = option(
+    "ingest.commit", types.one_of(AUTO, COMMIT_BY_SPARK, COMMIT_BY_DELTALAKE), AUTO,
+    "Who commits in the direct lane: the session's delta-spark, or the package deltalake.",
+)  # fmt: skip
+
+
+def _routes(value: str) -> tuple[tuple[str, str], ...]:
+    """Parse `pattern=table` pairs, separated by commas. Raises ValueError if one is malformed.
+
+    A pattern is a topic, or a regular expression for a topic's whole name.
+    """
+    routes = []
+    for route in filter(str.strip, value.split(",")):
+        pattern, _, table = (part.strip() for part in route.partition("="))
+        if not pattern or not table:
+            raise ValueError(f"has {route.strip()!r}, which is not pattern=table")
+        routes.append((types.topic_pattern(pattern), table))
+    return tuple(routes)
+
+
+ROUTE: Option[tuple[tuple[str, str], ...]] = Option(
+    "ingest.route", _routes, (), "",
+    "Tables of single topics, before `ingest.table`: `pattern=table`, separated by commas. A pattern is a topic, or a "
+    "regular expression for its whole name; the first that fits counts. Topics may share a table.",
+)  # fmt: skip
+FAIL, PARK = "fail", "park"
+ON_TABLE_ERROR = option(
+    "ingest.onTableError", types.one_of(FAIL, PARK), FAIL,
+    "What becomes of a table that cannot be written: it fails the query, or is parked: the other tables go on, and it "
+    "is caught up when it can be written again.",
+)  # fmt: skip
+INGEST_OPTIONS = (TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, COMMIT, ROUTE, ON_TABLE_ERROR)
+TOPIC_OPTIONS: tuple[Option[Any], ...] = (
+    TARGET_FILE_SIZE, COMPRESSION, DAY_COLUMN, CLUSTER_BY, COMPACT_EVERY, *ROW_OPTIONS,
+)  # fmt: skip
+"""Options that may be set for a single topic, such as `ingest.topic.orders.dayColumn`."""
+TABLE, CHECKPOINT = "ingest.table", "ingest.checkpointLocation"
+TRIGGER, LANE = "ingest.trigger", "ingest.lane"
+METRICS_PROMETHEUS, METRICS_OTLP = "ingest.metrics.prometheus", "ingest.metrics.otlp"
+METRICS_LINES = "ingest.metrics.lines"
+JOB_SETTINGS = (TABLE, CHECKPOINT, TRIGGER, LANE, METRICS_PROMETHEUS, METRICS_OTLP, METRICS_LINES)
+"""Settings of the ingest job itself: where its queries write and how they run."""
+STORAGE_PREFIX = "ingest.storage."
+"""Prefix of settings for the table's storage; they are named like the segments' `remote.storage.*` options."""
+PROPERTY_PREFIX = "ingest.tableProperty."
+COLUMN_MAPPING = "delta.columnMapping.mode"
+"""Prefix of properties for a table that is created, as in `ingest.tableProperty.delta.appendOnly=true`."""
+TYPE_WIDENING = "delta.enableTypeWidening"
+"""Delta's table property that lets columns become wider."""
+TOPIC_PREFIX = "ingest.topic."
+S3_SCHEMES = ("s3", "s3a", "s3n")
+"""URI schemes of S3 that Hadoop's file systems use."""
+
+_OURS, _OF_THE_SOURCE = "ingest.", ("kafka.", "remote.", "rsm.")
+_PREFIXES = (PROPERTY_PREFIX.lower(), REGISTRY_PREFIX)
+_SEGMENTS_PREFIX = "remote.storage."
+
+
+def _transaction(value: str) -> tuple[str, int | None]:
+    batch, _, name = value.partition("/")
+    return name, int(batch) if batch else None
+
+
+ROUTES: Option[str] = Option("ingest.routes", str, "", "", "Where each topic's table is.", internal=True)
+PARKED_FILE: Option[str] = Option(
+    "ingest.parked.file", str, "", "", "Where planning finds the keys of parked tables.", internal=True
+)
+TRANSACTION: Option[tuple[str, int | None]] = Option(
+    "ingest.transaction", _transaction, ("", None), "",
+    "The application transaction of the rows where it is not that of Spark's query and batch: `batch/name`, the batch "
+    "being empty where it is Spark's.", internal=True,
+)  # fmt: skip
+ONLY_TABLE = optional("ingest.only.table", str, "The key of the one table that is to be written.", internal=True)
+_TASKS: Option[int] = Option("ingest.tasks", types.integer(1), 1, "1", "Tasks that run at once.", internal=True)
+_ANONYMOUS: Option[bool] = Option(
+    "remote.storage.s3.anonymous", types.boolean, False, "false", "Sign no request.", internal=True
+)
+
+_ACL, _STORAGE_CLASS, _ENCRYPTION = (
+    optional(f"remote.storage.s3.{name}", str, "As the session has it for S3A.", internal=True)
+    for name in ("acl", "storage.class", "encryption")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableStorage(S3Access):
+    """Access to the bucket that the table is in; a local folder needs no settings.
+
+    Without credentials, AWS's own chain finds some, unless `anonymous` is true. `acl`, `storage_class` and `encryption`
+    are S3's values, and are sent with each new object.
+    """
+
+    anonymous: bool = of(_ANONYMOUS)
+    acl: str | None = of(_ACL)
+    storage_class: str | None = of(_STORAGE_CLASS)
+    encryption: str | None = of(_ENCRYPTION)
+
+    def asked_of_objects(self) -> dict[str, str]:
+        """Return ACL, storage class and encryption for new objects, as arguments of boto3's `put_object`."""
+        asked = {"ACL": self.acl, "StorageClass": self.storage_class, "ServerSideEncryption": self.encryption}
+        return {name: value for name, value in asked.items() if value}
+
+
+_STORAGE_NAMES = {field: each.name.removeprefix(_SEGMENTS_PREFIX) for field, each in declared(TableStorage).items()}
+"""Names of the storage settings without `STORAGE_PREFIX`, by field of `TableStorage`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """Location and layout of a table's files; `uri` is `file:///folder` or `s3://bucket/prefix`."""
+
+    uri: str
+    storage: TableStorage = TableStorage()
+    day_column: str | None = of(DAY_COLUMN)
+    target_bytes: int = of(TARGET_FILE_SIZE)
+    compression: str = of(COMPRESSION)
+    cluster_by: tuple[str, ...] = of(CLUSTER_BY)
+    compact_every: int | None = of(COMPACT_EVERY)
+    tasks: int = of(_TASKS)
+    """Number of tasks that run at once; a small micro-batch is divided into at most this many tasks."""
+
+
+def table_storage(settings: Mapping[str, str]) -> TableStorage:
+    """Return the `ingest.storage.*` settings.
+
+    Raises:
+        ConfigurationError: a setting is unknown or malformed, or only one of the two access keys is set.
+    """
+    own = GivenOptions(settings).with_prefix(STORAGE_PREFIX)
+    known = sorted(_STORAGE_NAMES.values())
+    for name in own.keys() - set(known):
+        raise ConfigurationError(f"{STORAGE_PREFIX}{name} is unknown; known are {', '.join(known)}")
+    given = GivenOptions({_SEGMENTS_PREFIX + name: value for name, value in own.items()})
+    storage = TableStorage(**read_fields(TableStorage, given))
+    if (storage.access_key_id is None) != (storage.secret_access_key is None):
+        raise ConfigurationError(
+            f"{STORAGE_PREFIX}aws.access.key.id and .aws.secret.access.key belong together: set both"
+        )
+    return storage
+
+
+def table_files(settings: Mapping[str, str]) -> TableFiles:
+    """Return a table's file and storage settings, with an empty `uri`; in tasks, `as_options` has made `settings`.
+
+    Raises:
+        ConfigurationError: a setting is unknown or malformed, two settings exclude each other, or only one of the two
+            access keys is set.
+    """
+    given = GivenOptions(settings)
+    files = TableFiles("", table_storage(settings), **read_fields(TableFiles, given))
+    if files.day_column and files.cluster_by:
+        raise ConfigurationError(
+            f"{DAY_COLUMN.name} and {CLUSTER_BY.name} exclude each other: Delta clusters no table that is partitioned"
+        )
+    return files
+
+
+def table_properties(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties for a new table; their names keep their case, because Delta distinguishes it."""
+    size = len(PROPERTY_PREFIX)
+    given = {name[size:]: value for name, value in settings.items() if name.lower().startswith(PROPERTY_PREFIX.lower())}
+    return given | ({TYPE_WIDENING: "true"} if evolution_of(settings) is Evolution.WIDEN else {})
+
+
+def check_names(settings: Mapping[str, str], own: Collection[str] = ()) -> None:
+    """Check that all `ingest.*` settings are known, and that no other name looks like a misspelled one.
+
+    Other unknown names are left to the source's own check. `own` has further names that the caller knows.
+
+    Raises:
+        ConfigurationError: a name is unknown or misspelled (the error has the nearest known name), or a setting has a
+            placeholder of Kafka's config providers.
+    """
+    check_placeholders(settings, (_OURS,))
+    storage = (STORAGE_PREFIX + name for name in _STORAGE_NAMES.values())
+    ours = [each.name for each in INGEST_OPTIONS] + [each.name for each in ROW_OPTIONS]
+    known = {name.lower(): name for name in (*ours, *own, *storage, REGISTRY_PREFIX + "url")}
+    for name in settings:
+        lower = name.lower()
+        if lower in known or is_known(lower) or lower.startswith((*_PREFIXES, *_OF_THE_SOURCE)):
+            continue
+        if lower.startswith(TOPIC_PREFIX):
+            _of_topic(name)
+            continue
+        # A property may have any name, so only the prefix before it can be misspelled.
+        candidates = known | {(PROPERTY_PREFIX + ".".join(lower.split(".")[2:])).lower(): PROPERTY_PREFIX + "…"}
+        if lower.startswith(_OURS) or is_slip(lower, nearest_name(lower, candidates)):
+            raise unknown_setting(name, candidates)
+
+
+def source_options(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of `format("tiered_stream")` among the settings: all except `ingest.*`."""
+    return {name: value for name, value in settings.items() if not name.lower().startswith(_OURS)}
+
+
+def topic_overrides(settings: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the settings of single topics (`ingest.topic.NAME.*`), by topic and by the name without the topic.
+
+    Raises:
+        ConfigurationError: a setting cannot be set for a single topic.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, value in settings.items():
+        if name.lower().startswith(TOPIC_PREFIX):
+            topic, own = _of_topic(name)
+            found.setdefault(topic, {})[own] = value
+    return found
+
+
+def shared_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that apply to all topics: all except `ingest.topic.*`."""
+    return {name: value for name, value in settings.items() if not name.lower().startswith(TOPIC_PREFIX)}
+
+
+def settings_of_topics(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, str]:
+    """Return the settings that topics which share a table have in common, with `ingest.topic.NAME.*` applied.
+
+    Raises:
+        ConfigurationError: the topics have different settings, or a setting cannot be set for a single topic.
+    """
+    overrides, shared = topic_overrides(settings), shared_settings(settings)
+    found = {
+        topic: dict(with_overrides(shared, without(overrides.get(topic, {}), [TABLE]))) for topic in sorted(topics)
+    }
+    first = next(iter(found), None)
+    for topic, own in found.items():
+        if own != found[first or ""]:
+            raise ConfigurationError(
+                f"topics {first} and {topic} have different settings by {TOPIC_PREFIX}NAME.*: name topics with the "
+                "same settings by subscribe, and the others in a run of their own"
+            )
+    return shared if first is None else found[first]
+
+
+def _of_topic(name: str) -> tuple[str, str]:
+    """Split `ingest.topic.TOPIC.SETTING` into the topic, which may have dots, and the name `ingest.SETTING`.
+
+    Raises:
+        ConfigurationError: the setting cannot be set for a single topic.
+    """
+    rest = name[len(TOPIC_PREFIX) :]
+    # Table properties come first, because a property's name may end like a setting's.
+    at = rest.lower().find("." + PROPERTY_PREFIX.removeprefix(_OURS).lower())
+    if at > 0:
+        return rest[:at], _OURS + rest[at + 1 :]
+    known = [each.removeprefix(_OURS) for each in (TABLE, *(each.name for each in TOPIC_OPTIONS))]
+    for own in sorted(known, key=len, reverse=True):
+        if rest.lower().endswith("." + own.lower()) and len(rest) > len(own) + 1:
+            return rest[: -len(own) - 1], _OURS + own
+    of_tables = PROPERTY_PREFIX.removeprefix(_OURS)
+    raise ConfigurationError(f"setting {name} is unknown; a topic may have {', '.join(known)} and {of_tables}*")
+
+
+def with_overrides(settings: Mapping[str, str], overrides: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings with `overrides` in place of settings of the same name; names are not case-sensitive."""
+    if not overrides:
+        return settings
+    taken = {name.lower() for name in overrides}
+    return {**{name: value for name, value in settings.items() if name.lower() not in taken}, **overrides}
+
+
+def as_options(settings: Mapping[str, str], files: TableFiles) -> dict[str, str]:
+    """Return the source's options from which `table_files` restores `files`; Spark redacts options with secrets."""
+    shown = redacted_registry(settings)
+    others = {name: value for name, value in shown.items() if not name.lower().startswith(STORAGE_PREFIX)}
+    values = {name: getattr(files.storage, field) for field, name in _STORAGE_NAMES.items()}
+    storage = {STORAGE_PREFIX + name: str(value) for name, value in values.items() if value is not None}
+    return {**others, **storage, _TASKS.name: str(files.tasks)}

@@ -1,0 +1,268 @@
+"""Settings that describe a table's rows: declared here and parsed without Spark; `row_schema.py` resolves them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from tiered_stream.delta.settings.part_settings import INFER, PartSettings, check_part
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.rows.row_choices import (
+    REGISTRY_PREFIX,
+    Envelope,
+    Evolution,
+    Format,
+    OnDecodeError,
+    SchemaIdsIn,
+    SubjectNames,
+)
+from tiered_stream.options import types
+from tiered_stream.options.fields import of, read_fields
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.types import COLUMNS, Option, option, optional
+
+E = TypeVar("E", bound=StrEnum)
+
+_REGISTRY_SECRETS = f"{REGISTRY_PREFIX}secret."
+"""Prefix of the registry's settings on their way to the tasks: Spark redacts it (`spark.redaction.regex`)."""
+FLAT, NONE = "flat", "none"
+_KEPT = re.compile(r"\s*(\w+)(?:\s+as\s+(\S+))?\s*", re.IGNORECASE)
+_LIMIT = re.compile(r"\s*(\d{1,18}|\d{1,3}(?:\.\d{1,6})?\s*%)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterLimit:
+    """Maximum number of dead letters in a micro-batch: a `count`, or a `percent` of its records."""
+
+    count: int | None = None
+    percent: float | None = None
+
+    def is_passed(self, dead: int, records: int) -> bool:
+        """Return whether `dead` dead letters exceed the limit; `records` is the number of all records, dead or not."""
+        if self.count is not None:
+            return dead > self.count
+        return self.percent is not None and dead * 100 > self.percent * records
+
+    def __str__(self) -> str:
+        return str(self.count) if self.percent is None else f"{self.percent:g}%"
+
+
+def _limit(text: str) -> DeadLetterLimit:
+    match = _LIMIT.fullmatch(text)
+    if match is None:
+        raise ValueError("must be a number of records a micro-batch, or a percentage such as 5%")
+    number = match[1].removesuffix("%").strip()
+    if number == match[1]:
+        return DeadLetterLimit(int(number))
+    if float(number) > 100:
+        raise ValueError("must be at most 100%")
+    return DeadLetterLimit(percent=float(number))
+
+
+def _kafka_columns(text: str) -> tuple[tuple[str, str], ...]:
+    """Parse Kafka's columns, such as `offset, timestamp as kafka_timestamp`; return (Kafka's name, table's name)."""
+    if text.strip().lower() == NONE:
+        return ()
+    found: dict[str, str] = {}
+    known = {name.lower(): name for name in COLUMNS}
+    for each in text.split(","):
+        match = _KEPT.fullmatch(each)
+        if match is None or match[1].lower() not in known:
+            raise ValueError(f"must be none, or some of {', '.join(known.values())}, each perhaps with AS and a name")
+        name = known[match[1].lower()]
+        if name in found:
+            raise ValueError(f"names {name} twice")
+        found[name] = match[2] or name
+    return tuple((name, found[name]) for name in COLUMNS if name in found)
+
+
+def _class_in(package: str, names: type[E]) -> Callable[[str], E]:
+    """Return a parser for names of Confluent's classes in a Java package, with or without the package's name."""
+
+    def parse(value: str) -> E:
+        try:
+            return names(value.removeprefix(package))
+        except ValueError:
+            raise ValueError(f"must be one of {', '.join(names)}") from None
+
+    return parse
+
+
+_FORMATS = types.choice(Format)
+_STRATEGIES = _class_in("io.confluent.kafka.serializers.subject.", SubjectNames)
+_ID_PLACES = _class_in("io.confluent.kafka.serializers.schema.id.", SchemaIdsIn)
+KEY_FORMAT = option(
+    "ingest.key.format", _FORMATS, Format.BINARY, "What keys are: binary, string, json, avro, protobuf."
+)
+KEY_SCHEMA = optional("ingest.key.schema", types.text, "Their schema, as `ingest.value.schema`.")
+KEY_MESSAGE = optional("ingest.key.message", types.text, "As `ingest.value.message`.")
+KEY_SUBJECT = optional("ingest.key.subject", types.text, "As `ingest.value.subject`.")
+KEY_STRATEGY = optional(
+    "ingest.key.subject.name.strategy", _STRATEGIES, "As `ingest.value.subject.name.strategy`.",
+    shown=SubjectNames.TOPIC,
+)  # fmt: skip
+KEY_ID_PLACE = optional(
+    "ingest.key.schema.id.deserializer", _ID_PLACES, "As `ingest.value.schema.id.deserializer`.",
+    shown=f"{SchemaIdsIn.DUAL}, with a registry",
+)  # fmt: skip
+VALUE_FORMAT = option(
+    "ingest.value.format", _FORMATS, Format.BINARY,
+    "What values are: `binary`, `string`, `json`, `avro` or `protobuf`. Each field becomes a column.",
+)  # fmt: skip
+VALUE_SCHEMA = optional(
+    "ingest.value.schema", types.text,
+    "Their schema: a Spark DDL string, an Avro schema as JSON, a file (`.ddl`, `.json`, `.avsc`, `.proto`, "
+    "`.desc`), `registry`, or for JSON `infer`.",
+)  # fmt: skip
+VALUE_MESSAGE = optional(
+    "ingest.value.message", types.text,
+    "The message's full name, of protobuf; of Avro the record's and of JSON Schema the title, where a subject is named "
+    "by it.",
+)  # fmt: skip
+VALUE_SUBJECT = optional(
+    "ingest.value.subject", types.text,
+    "The subject in the registry that has the schema, if no strategy names it; `{topic}` in it stands for the topic.",
+)  # fmt: skip
+VALUE_STRATEGY = optional(
+    "ingest.value.subject.name.strategy", _STRATEGIES,
+    "How writers name the subject: `TopicNameStrategy` (`TOPIC-value`), `RecordNameStrategy` (the record's name), or "
+    "`TopicRecordNameStrategy` (`TOPIC-RECORD`).",
+    shown=SubjectNames.TOPIC,
+)  # fmt: skip
+VALUE_ID_PLACE = optional(
+    "ingest.value.schema.id.deserializer", _ID_PLACES,
+    "Where a value names its schema in the registry: `DualSchemaIdDeserializer` (in the header `__value_schema_id`, "
+    "else in front of the value), or `PrefixSchemaIdDeserializer` (in front). With a schema that is given, values name "
+    "one only if this is set.",
+    shown=f"{SchemaIdsIn.DUAL}, with a registry",
+)  # fmt: skip
+VALUE_COLUMNS = option(
+    "ingest.value.columns", types.text, FLAT,
+    "`flat`: a column for each field of the value; else the name of one column that has it all.",
+)  # fmt: skip
+KAFKA_COLUMNS = optional(
+    "ingest.kafkaColumns", _kafka_columns,
+    "Kafka's columns that the table gets, such as `topic, offset as kafka_offset`, or `none`.",
+    shown="all but keys and values that are decoded",
+)  # fmt: skip
+ON_DECODE_ERROR = option(
+    "ingest.onDecodeError", types.word(OnDecodeError, any_case=False), OnDecodeError.FAIL,
+    "What becomes of a record that does not decode, or that the table does not take: `fail`, `deadLetter` or `null`.",
+)  # fmt: skip
+DEAD_LETTER_TABLE = optional("ingest.deadLetterTable", types.text, "The table for dead letters: a path, or a name.")
+MAX_DEAD_LETTERS = optional(
+    "ingest.maxDeadLetters", _limit,
+    "The most dead letters of a micro-batch, as a number or in percent of its records; the query stops at more.",
+    shown="no limit",
+)  # fmt: skip
+SCHEMA_EVOLUTION = option(
+    "ingest.schemaEvolution", types.choice(Evolution), Evolution.NONE,
+    "`add`: a new field of the schema becomes a column of the table. `widen`: as `add`, and columns take wider types.",
+)  # fmt: skip
+ENVELOPE = option(
+    "ingest.envelope", types.choice(Envelope), Envelope.NONE,
+    "`debezium`: the row after the change is landed, with `__op`, `__source` and `__ts_ms`.",
+)  # fmt: skip
+TRANSFORM = optional(
+    "ingest.transform", types.text,
+    "`package.module:function`, which makes of each decoded `pyarrow.RecordBatch` the one that is landed.",
+)  # fmt: skip
+ROW_FORMATS: Option[str] = Option("ingest.rowFormats", str, "", "", "What rows are, resolved.", internal=True)
+ROW_OPTIONS: tuple[Option[Any], ...] = tuple(each for each in types.declared_in(globals()) if not each.internal)
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """Settings of a table's rows as the user gave them, parsed but not resolved."""
+
+    key_format: Format = of(KEY_FORMAT)
+    key_schema: str | None = of(KEY_SCHEMA)
+    key_message: str | None = of(KEY_MESSAGE)
+    key_subject: str | None = of(KEY_SUBJECT)
+    key_strategy: SubjectNames | None = of(KEY_STRATEGY)
+    key_id_place: SchemaIdsIn | None = of(KEY_ID_PLACE)
+    value_format: Format = of(VALUE_FORMAT)
+    value_schema: str | None = of(VALUE_SCHEMA)
+    value_message: str | None = of(VALUE_MESSAGE)
+    value_subject: str | None = of(VALUE_SUBJECT)
+    value_strategy: SubjectNames | None = of(VALUE_STRATEGY)
+    value_id_place: SchemaIdsIn | None = of(VALUE_ID_PLACE)
+    value_columns: str = of(VALUE_COLUMNS)
+    kafka_columns: tuple[tuple[str, str], ...] | None = of(KAFKA_COLUMNS)
+    on_decode_error: OnDecodeError = of(ON_DECODE_ERROR)
+    dead_letter_table: str | None = of(DEAD_LETTER_TABLE)
+    max_dead_letters: DeadLetterLimit | None = of(MAX_DEAD_LETTERS)
+    schema_evolution: Evolution = of(SCHEMA_EVOLUTION)
+    envelope: Envelope = of(ENVELOPE)
+    transform: str | None = of(TRANSFORM)
+
+    @property
+    def key(self) -> PartSettings:
+        return PartSettings("key", self.key_format, self.key_schema, self.key_message, self.key_subject,
+                            self.key_strategy, self.key_id_place)  # fmt: skip
+
+    @property
+    def value(self) -> PartSettings:
+        return PartSettings("value", self.value_format, self.value_schema, self.value_message, self.value_subject,
+                            self.value_strategy, self.value_id_place)  # fmt: skip
+
+
+def row_settings(settings: Mapping[str, str]) -> RowSettings:
+    """Read and check the settings of a table's rows.
+
+    Raises:
+        ConfigurationError: a setting is malformed, or two settings contradict each other.
+    """
+    found = RowSettings(**read_fields(RowSettings, GivenOptions(settings)))
+    for part in (found.key, found.value):
+        check_part(part)
+    dead = found.on_decode_error is OnDecodeError.DEAD_LETTER
+    if dead != (found.dead_letter_table is not None):
+        raise ConfigurationError(
+            f"{ON_DECODE_ERROR.name}={OnDecodeError.DEAD_LETTER.value} and {DEAD_LETTER_TABLE.name} belong together: "
+            "set both, or neither"
+        )
+    if found.max_dead_letters and not dead:
+        raise ConfigurationError(f"{MAX_DEAD_LETTERS.name} needs {ON_DECODE_ERROR.name}=deadLetter")
+    if found.envelope is not Envelope.NONE and found.value_format in (Format.BINARY, Format.STRING):
+        raise ConfigurationError(
+            f"{ENVELOPE.name} needs a value that is json, avro or protobuf: set {VALUE_FORMAT.name}"
+        )
+    return found
+
+
+def makes_rows(settings: Mapping[str, str]) -> bool:
+    """Return whether the settings make rows that differ from plain Kafka records."""
+    given = GivenOptions(settings)
+    formats = {given.read(KEY_FORMAT), given.read(VALUE_FORMAT)}
+    return formats != {Format.BINARY} or given.has(KAFKA_COLUMNS) or given.has(TRANSFORM)
+
+
+def infers(settings: Mapping[str, str]) -> bool:
+    """Return whether the schema of keys or of values is to be inferred (`infer`)."""
+    given = GivenOptions(settings)
+    return INFER in (given.read(KEY_SCHEMA), given.read(VALUE_SCHEMA))
+
+
+def evolution_of(settings: Mapping[str, str]) -> Evolution:
+    """Return how the table follows a schema that grows (`ingest.schemaEvolution`)."""
+    return GivenOptions(settings).read(SCHEMA_EVOLUTION)
+
+
+def registry_properties(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of the schema registry's client, without their prefix."""
+    given = GivenOptions(settings)
+    return {
+        name: value
+        for name, value in given.with_prefix(REGISTRY_PREFIX).items()
+        if not (REGISTRY_PREFIX + name).startswith(_REGISTRY_SECRETS)
+    } | given.with_prefix(_REGISTRY_SECRETS)
+
+
+def redacted_registry(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with the schema registry's settings renamed, so that Spark redacts their values."""
+    others = {name: value for name, value in settings.items() if not name.lower().startswith(REGISTRY_PREFIX)}
+    return others | {_REGISTRY_SECRETS + name: value for name, value in registry_properties(settings).items()}

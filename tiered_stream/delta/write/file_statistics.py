@@ -1,0 +1,172 @@
+"""Statistics of a data file in the JSON of Delta's log (protocol: "Per-file Statistics"), by which readers skip files.
+
+They have `numRecords`, and `nullCount` of the first 32 columns, where each field of a struct counts as a column. They
+have `minValues` and `maxValues` of those of the 32 columns that have an order (Delta: `SkippingEligibleDataType`).
+Strings are truncated at 32 characters and timestamps to milliseconds, as in Delta; a truncated maximum is rounded up. A
+value that JSON cannot express gives no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.formats.rows.kafka_columns import OFFSET, TOPIC, find_column, kafka_column, table_columns
+from tiered_stream.model import TopicPartition
+
+INDEXED_COLUMNS = 32
+"""Number of columns with statistics: Delta's default of `delta.dataSkippingNumIndexedCols`."""
+_EPOCH = datetime(1970, 1, 1)
+_FIRST_DAY = date(1970, 1, 1)
+_LONGEST_TEXT = 32
+_HIGHEST, _ABOVE_ANY_CHARACTER = "\ufffd", "\U0010ffff"
+"""Characters appended to round a truncated maximum up: Delta's character, and one for texts that are not below it."""
+
+_Path = tuple[str, ...]
+
+
+class FileStatistics:
+    """Statistics of one data file, updated with each batch that is written to the file."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.offsets: dict[TopicPartition, tuple[int, int]] = {}
+        """First and last offset of each partition in the file, both inclusive."""
+        self._nulls: dict[_Path, int] = {}
+        self._kinds: dict[_Path, pa.DataType] = {}
+        self._bounds: dict[_Path, tuple[Any, Any]] = {}
+        self._boundless: set[_Path] = set()
+        """Columns with a NaN, which get no bounds because Spark sorts NaN above all numbers."""
+
+    def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Add a batch of one Kafka partition; it has at least one row, and its rows are in offset order."""
+        self.records += batch.num_rows
+        topic = find_column(batch.schema, TOPIC)
+        for at, path in _indexed(table_columns(batch.schema)):
+            if at == topic:
+                self._count(path, 0)
+                self._widen(path, pa.string(), partition.topic, partition.topic)
+            else:
+                self._add(path, _leaf(batch.column(at), path))
+        offsets = kafka_column(batch, OFFSET)
+        first, last = offsets[0].as_py(), offsets[-1].as_py()
+        self.offsets[partition] = self.offsets.get(partition, (first, last))[0], last
+
+    def _add(self, path: _Path, column: pa.Array) -> None:
+        self._count(path, column.null_count)
+        kind = column.type
+        if not _is_ordered(kind):
+            return
+        if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
+            self._boundless.add(path)
+        if pa.types.is_temporal(kind):
+            column = column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+        low, high = pc.min_max(column).as_py().values()
+        if low is not None:
+            self._widen(path, kind, low, high)
+
+    def _count(self, path: _Path, nulls: int) -> None:
+        self._nulls[path] = self._nulls.get(path, 0) + nulls
+
+    def _widen(self, path: _Path, kind: pa.DataType, low: Any, high: Any) -> None:
+        least, most = self._bounds.get(path, (low, high))
+        self._kinds[path] = kind
+        self._bounds[path] = min(least, low), max(most, high)
+
+    def to_json(self) -> str:
+        """Return the statistics as JSON text for the `add` action in Delta's log."""
+        least: dict[str, Any] = {}
+        most: dict[str, Any] = {}
+        for path, (low, high) in self._bounds.items():
+            if path not in self._boundless:
+                _put(least, path, _told(low, self._kinds[path], round_up=False))
+                _put(most, path, _told(high, self._kinds[path], round_up=True))
+        nulls: dict[str, Any] = {}
+        for path, count in self._nulls.items():
+            _put(nulls, path, count)
+        found = {"numRecords": self.records, "minValues": least, "maxValues": most, "nullCount": nulls}
+        return orjson.dumps(found).decode()
+
+
+@lru_cache(16)
+def _indexed(schema: pa.Schema) -> list[tuple[int, _Path]]:
+    """Return the first 32 leaf columns, each as the index of its top-level column and its path of names."""
+    leaves = ((at, path) for at, field in enumerate(schema) for path in _paths((field.name,), field.type))
+    return list(islice(leaves, INDEXED_COLUMNS))
+
+
+def _paths(path: _Path, kind: pa.DataType) -> Iterator[_Path]:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _paths((*path, field.name), field.type)
+    else:
+        yield path
+
+
+def _leaf(column: pa.Array, path: _Path) -> pa.Array:
+    return pc.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    types = pa.types
+    number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return bool(number or types.is_string(kind) or types.is_date32(kind) or types.is_timestamp(kind))
+
+
+def _put(into: dict[str, Any], path: _Path, value: Any) -> None:
+    if value is None:
+        return
+    for name in path[:-1]:
+        into = into.setdefault(name, {})
+    into[path[-1]] = value
+
+
+def _told(value: Any, kind: pa.DataType, *, round_up: bool) -> Any:
+    """Return a bound as a JSON value, or None if JSON cannot express it; `round_up` is true for a maximum."""
+    if isinstance(value, str):
+        return _rounded_up(value) if round_up else value[:_LONGEST_TEXT]
+    if isinstance(value, Decimal):
+        return orjson.Fragment(format(value, "f"))
+    if isinstance(value, float):
+        # Some readers distinguish -0.0 from 0.0, which are equal. So a lower bound is -0.0, and an upper bound 0.0.
+        return (value or (0.0 if round_up else -0.0)) if math.isfinite(value) else None
+    if pa.types.is_timestamp(kind):
+        return _timestamp(value, "Z" if kind.tz else "", round_up=round_up)
+    return _date(value) if pa.types.is_date32(kind) else value
+
+
+def _rounded_up(text: str) -> str | None:
+    """Return an upper bound of a text: its first 32 characters and a higher one; None if no character is higher.
+
+    A text of at most 32 characters is returned unchanged.
+    """
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    above = _HIGHEST if text[_LONGEST_TEXT] < _HIGHEST else _ABOVE_ANY_CHARACTER
+    return text[:_LONGEST_TEXT] + above if text[_LONGEST_TEXT] < above else None
+
+
+def _date(days: int) -> str | None:
+    try:
+        return (_FIRST_DAY + timedelta(days)).isoformat()
+    except OverflowError:
+        return None
+
+
+def _timestamp(microseconds: int, zone: str, *, round_up: bool) -> str | None:
+    """Return a time as ISO text such as `2026-11-21T04:05:06.789Z`; None outside the years 1 to 9999."""
+    milliseconds = -(-microseconds // 1000) if round_up else microseconds // 1000
+    try:
+        moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds") + zone

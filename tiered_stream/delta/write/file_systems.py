@@ -1,0 +1,127 @@
+"""Access to a table's folder, local or in S3, for tasks that write files, for `pyarrow` and for `deltalake`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+
+from tiered_stream.delta.settings.ingest_settings import S3_SCHEMES, TableStorage
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.process.shared import PerProcess
+
+_REGION_OF_OTHER_SERVICES = "us-east-1"
+_ABSOLUTE = re.compile(r"((?:[a-zA-Z][\w+.-]*:(?://[^/]*)?)?)(/.*)", re.DOTALL)
+"""Pattern of an absolute path: scheme and authority, which may be missing, and the rest from the first slash."""
+_CREDENTIALS = re.compile(r"//[^/]*@")
+_DOTS = frozenset((".", ".."))
+
+
+def delta_storage_options(storage: TableStorage) -> dict[str, str]:
+    """Return the `storage_options` of `DeltaTable`; without credentials in `storage`, AWS's own chain finds them."""
+    endpoint = storage.s3_endpoint_url
+    options = {
+        "AWS_ACCESS_KEY_ID": storage.access_key_id,
+        "AWS_SECRET_ACCESS_KEY": storage.secret_access_key,
+        "AWS_SESSION_TOKEN": storage.session_token,
+        "AWS_REGION": region_of(storage),
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true" if endpoint and endpoint.startswith("http:") else None,
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.s3_path_style else "true",
+        "AWS_SKIP_SIGNATURE": "true" if storage.anonymous else None,
+        "AWS_SERVER_SIDE_ENCRYPTION": storage.encryption,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def region_of(storage: TableStorage) -> str | None:
+    """Return the AWS region for request signatures; None if AWS's own chain is to find it."""
+    return storage.s3_region or (_REGION_OF_OTHER_SERVICES if storage.s3_endpoint_url else None)
+
+
+def uri_of(path: str) -> str | None:
+    """Return the URI of a path with a scheme (`file:///folder`, `s3://bucket/prefix`, other), or None without a scheme.
+
+    Raises:
+        ConfigurationError: `normal_path` refuses the path.
+    """
+    path = normal_path(path)
+    parts = urlsplit(path)
+    if parts.scheme in S3_SCHEMES:
+        return parts._replace(scheme="s3").geturl().rstrip("/")
+    if parts.scheme == "file":
+        return Path(parts.path).as_uri()  # Hadoop takes a path's characters literally: %20 is not a blank
+    return path if parts.scheme else None
+
+
+def local_uri(path: str) -> str:
+    """Return the `file:///folder` URI of a path without a scheme. Raises ConfigurationError if `normal_path` does."""
+    return Path(normal_path(str(Path(path).absolute()))).as_uri()
+
+
+def normal_path(path: str) -> str:
+    """Return the path without `.` and `..`, as Hadoop's `Path` resolves them.
+
+    A relative path, or a path without such names, is returned unchanged. `..` removes the name before it, even if that
+    name is a symbolic link. Libraries differ here: some take the names in S3 literally, and some resolve links. So
+    every library gets the resolved path.
+
+    Raises:
+        ConfigurationError: the path leads above its root, or is in S3 and has `%2e` in place of a dot.
+    """
+    match = _ABSOLUTE.fullmatch(path)
+    names = match[2].split("/") if match else []
+    in_s3 = urlsplit(path).scheme in S3_SCHEMES
+    escaped = next((name for name in names if in_s3 and name not in _DOTS and _unescaped(name) in _DOTS), None)
+    if escaped is not None:
+        raise _refused(path, f"libraries read {escaped} in it in different ways")
+    if match is None or not _DOTS.intersection(names):
+        return path
+    found: list[str] = []
+    for name in filter(None, names):
+        if name == ".." and not found:
+            raise _refused(path, "it leads above its root")
+        if name == "..":
+            found.pop()
+        elif name != ".":
+            found.append(name)
+    return f"{match[1]}/{'/'.join(found)}"
+
+
+def _unescaped(name: str) -> str:
+    return name.lower().replace("%2e", ".")
+
+
+def _refused(path: str, why: str) -> ConfigurationError:
+    shown = _CREDENTIALS.sub("//", path)
+    return ConfigurationError(f"the path {shown}: {why}. Write it without . and ..")
+
+
+_folders: PerProcess[fs.FileSystem] = PerProcess()
+
+
+def open_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
+    """Return a pyarrow file system rooted at the table's folder; the tasks of a process share it."""
+    return _folders.get({"uri": uri, "storage": storage}, lambda: _make_folder(uri, storage))
+
+
+def _make_folder(uri: str, storage: TableStorage) -> fs.FileSystem:
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return fs.SubTreeFileSystem(unquote(parts.path), fs.LocalFileSystem())
+    return fs.SubTreeFileSystem(f"{parts.netloc}/{parts.path.strip('/')}", _s3(storage))
+
+
+def _s3(storage: TableStorage) -> fs.FileSystem:
+    given: dict[str, Any] = {"region": region_of(storage), "anonymous": storage.anonymous}
+    if storage.access_key_id:
+        given |= {"access_key": storage.access_key_id, "secret_key": storage.secret_access_key}
+        given |= {"session_token": storage.session_token}
+    if storage.s3_endpoint_url:
+        endpoint = urlsplit(storage.s3_endpoint_url)
+        given |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+        given |= {"force_virtual_addressing": not storage.s3_path_style}
+    return fs.S3FileSystem(**given)

@@ -1,0 +1,157 @@
+"""Uploads of data files to S3, each with one PUT, while the task continues to read.
+
+pyarrow would sign each chunk, which costs the client a hash of every byte. A multipart upload would cost a second copy
+in services that join the parts: 1 CPU second for each GiB (versitygw). So a file waits until it is complete: a small
+file in memory, a larger file on the local disk, as in Hadoop's S3A.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import random
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
+from urllib.parse import urlsplit
+
+import google_crc32c
+from botocore import UNSIGNED
+from botocore import exceptions as aws
+from botocore.config import Config
+
+from tiered_stream.delta.settings.ingest_settings import TableFiles, TableStorage
+from tiered_stream.delta.write.file_systems import region_of
+from tiered_stream.delta.write.upload_threads import SMALL_IN_FLIGHT, UploadThreads
+from tiered_stream.process.logs import muted
+from tiered_stream.process.shared import PerProcess
+from tiered_stream.storage.object_store import ATTEMPTS
+from tiered_stream.storage.s3_store import LOGGERS_WITH_SECRETS, s3_client
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+MEMORY_BYTES = 8 << 20
+"""Maximum bytes of a waiting file that is kept in memory; a larger file is on the local disk."""
+_AT_A_TIME = 1 << 20
+
+
+class S3Uploads:
+    """Uploads of one task's files of a table (implements `file_systems.DataFolder`)."""
+
+    most_bytes = 4 << 30  # S3 accepts 5 GiB in one PUT, and one more row group may follow
+
+    def __init__(self, files: TableFiles, threads: UploadThreads) -> None:
+        parts, storage = urlsplit(files.uri), files.storage
+        self._bucket, self._prefix = parts.netloc, parts.path.strip("/")
+        self._client = _clients.get(storage, lambda: _make_client(storage))
+        self._asked: Any = storage.asked_of_objects()
+        self._threads = threads
+        self._running: list[Future[None]] = []
+
+    def open(self, path: str) -> WaitingFile:
+        """Open a new waiting file; a file on disk has no name, so it disappears with the task."""
+        return WaitingFile()
+
+    def grown(self, file: Any) -> None:
+        """Do nothing after a row group was written, because the upload reads the whole file again."""
+
+    def waiting_bytes(self, file: Any) -> int:
+        """Return how many bytes of the file are in memory; 0 if the file is on disk."""
+        size = int(file.tell())
+        return size if size <= MEMORY_BYTES else 0
+
+    def finish(self, path: str, file: WaitingFile) -> None:
+        """Start the upload of the file, after waiting until other uploads leave room for it.
+
+        Raises:
+            OSError: an earlier file could not be uploaded.
+        """
+        while self._running and self._running[0].done():
+            self._running.pop(0).result()
+        self._running.append(self._threads.begin(file.tell(), partial(self._put, path, file)))
+
+    def wait(self) -> None:
+        """Wait until all files are uploaded. Raise OSError if a file could not be uploaded."""
+        while self._running:
+            self._running.pop(0).result()
+
+    def close(self) -> None:
+        """Cancel all uploads that have not started."""
+        for each in self._running:
+            each.cancel()
+
+    def _put(self, path: str, file: WaitingFile) -> None:
+        key = f"{self._prefix}/{path}" if self._prefix else path
+        try:
+            with file, muted(*LOGGERS_WITH_SECRETS):
+                file.seek(0)
+                body = cast(IO[bytes], _Body(file))
+                self._client.put_object(
+                    Bucket=self._bucket, Key=key, Body=body, ChecksumCRC32C=file.checksum(), **self._asked
+                )
+        except (aws.BotoCoreError, aws.ClientError) as error:  # as pyarrow's file systems would raise it
+            raise OSError(f"s3://{self._bucket}/{key} could not be uploaded: {error}") from error
+
+
+class WaitingFile(SpooledTemporaryFile[bytes]):
+    """File that waits for its upload. It is append-only, and its checksum covers every byte that was written."""
+
+    def __init__(self) -> None:
+        super().__init__(MEMORY_BYTES, dir=_local_folder())
+        self._crc = 0
+
+    def write(self, data: Any) -> int:
+        self._crc = google_crc32c.extend(self._crc, data)
+        return super().write(data)
+
+    def checksum(self) -> str:
+        """Return the CRC32C for the header `x-amz-checksum-crc32c`; services that do not know the header ignore it."""
+        return base64.b64encode(self._crc.to_bytes(4)).decode()
+
+
+def _local_folder() -> str | None:
+    """Return a random folder of the local folders that Spark gives its tasks; None: Python chooses the folder."""
+    folders = [each for each in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if os.path.isdir(each)]
+    return random.choice(folders) if folders else None
+
+
+class _Body(io.RawIOBase):
+    """Body of a request, read from a file.
+
+    The HTTP client asks for 16 KiB at a time; each read returns up to 1 MiB, to save calls.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(max(size, _AT_A_TIME))
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+
+_clients: PerProcess[S3Client] = PerProcess()
+"""S3 clients that a process's tasks share: creating a client takes longer than uploading a small file.
+
+A shared client also keeps its connections open."""
+
+
+def _make_client(storage: TableStorage) -> S3Client:
+    style: Literal["virtual", "auto"] = "virtual" if storage.s3_endpoint_url else "auto"
+    config = Config(
+        signature_version=UNSIGNED if storage.anonymous else "s3v4",
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        max_pool_connections=SMALL_IN_FLIGHT,
+        request_checksum_calculation="when_required",
+        s3={"addressing_style": "path" if storage.s3_path_style else style, "payload_signing_enabled": False},
+    )
+    with muted(*LOGGERS_WITH_SECRETS):
+        return s3_client(replace(storage, s3_region=region_of(storage)), config)

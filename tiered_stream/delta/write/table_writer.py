@@ -1,0 +1,213 @@
+"""Writer of record batches to one table's Parquet files, on an executor, in one pass and with bounded memory.
+
+Batches wait until there are enough rows for a row group, or for `SEVERAL_DAYS` row groups if the rows are of several
+days. When a file has reached its size, it is closed and the next one begins. Files are invisible until the driver
+commits them. Nothing refers to files that a failed task leaves behind, and VACUUM removes them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tiered_stream.delta.schema.row_schema import spark_columns
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.data_files import DataFile
+from tiered_stream.delta.write.data_folders import DataFolder, open_data_folder
+from tiered_stream.delta.write.file_statistics import FileStatistics
+from tiered_stream.delta.write.parquet_properties import file_schema, file_suffix, open_parquet, with_topic_once
+from tiered_stream.delta.write.partition_folder import partition_folder
+from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.delta.write.waiting_rows import NULL_DAY, DayRows, WaitingRows
+from tiered_stream.errors import TableError
+from tiered_stream.formats.columns.schema_growth import is_grown
+from tiered_stream.model import TopicPartition
+from tiered_stream.storage.throttle import Pace
+
+ROW_GROUP_BYTES = 16 << 20
+"""Arrow bytes of a task's rows that wait for one row group. Larger row groups gain nothing, and memory costs time."""
+SEVERAL_DAYS = 4
+"""Factor on `ROW_GROUP_BYTES` for rows of several days, so that each day gets one large file."""
+MOST_OPEN_FILES = 16
+"""Maximum number of open files in a task; before one more opens, the file that got no rows for longest is closed."""
+
+
+class TableWriter:
+    """Writer of one task's files of one table; a table partitioned by day has one open file for each day."""
+
+    def __init__(
+        self, files: TableFiles, task: int, pace: Pace = lambda size: None, threads: UploadThreads | None = None
+    ) -> None:
+        """`threads` are the task's upload threads, shared by all its tables; None: this writer gets its own."""
+        self._files = files
+        self._threads, self._shared = threads or UploadThreads(), threads is not None
+        self._task = task
+        self._pace = pace
+        with _named_errors(files):
+            self._folder = open_data_folder(files, self._threads)
+        self._file_bytes = min(files.target_bytes, self._folder.most_bytes)
+        self._most = min(ROW_GROUP_BYTES, files.target_bytes)
+        self._waiting = WaitingRows(by_day=files.day_column is not None)
+        self._open: dict[str | None, _OpenFile] = {}
+        self._finished: list[DataFile] = []
+        self._begun = 0
+        self._schema: pa.Schema | None = None
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory of waiting rows, and of open files that are kept in memory."""
+        return self._waiting.bytes + sum(file.bytes_in_memory for file in self._open.values())
+
+    def add(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        """Add rows of one partition: at least one row, in offset order; rows with another schema go to other files."""
+        if self._schema != batch.schema:
+            self.flush()
+            self._schema = batch.schema
+        self._waiting.add(partition, batch)
+        most = self._most * (SEVERAL_DAYS if self._waiting.has_several_days() else 1)
+        if self._waiting.bytes >= most:
+            self._write(self._waiting.take(keep=most // 2))
+
+    def flush(self) -> None:
+        """Write all waiting rows, and close every file."""
+        self._write(self._waiting.take())
+        with _named_errors(self._files):
+            for day in list(self._open):
+                self._finish(day)
+
+    def finish(self) -> list[DataFile]:
+        """Flush, wait until all files are stored, and return every file that was written."""
+        self.flush()
+        with _named_errors(self._files):
+            self._folder.wait()
+        return self._finished
+
+    def close(self) -> None:
+        """Discard unfinished files, which exist only if the task has failed, and free the writer's resources."""
+        for file in self._open.values():
+            file.close()
+        self._folder.close()
+        if not self._shared:
+            self._threads.close()
+
+    def _write(self, days: list[DayRows]) -> None:
+        """Write rows of several days, and leave at most `MOST_OPEN_FILES` files open.
+
+        Days that have an open file come first, then the days with the most rows.
+        """
+        with _named_errors(self._files):
+            for number, rows in enumerate(sorted(days, key=lambda each: each.day not in self._open)):
+                self._append(rows)
+                if number + 1 >= MOST_OPEN_FILES:
+                    self._finish(rows.day)
+
+    def _append(self, rows: DayRows) -> None:
+        for partition, batch in rows.batches:
+            file = self._open.pop(rows.day, None) or self._begin(rows.day, batch.schema)
+            # Pop and insert keep the dict ordered: its first file is always the one that got no rows for longest.
+            self._open[rows.day] = file
+            file.append(partition, batch)
+            if file.waiting_bytes >= self._most:
+                self._write_row_group(rows.day)
+        if rows.day in self._open:
+            self._write_row_group(rows.day)
+
+    def _write_row_group(self, day: str | None) -> None:
+        if self._open[day].write_row_group() >= self._file_bytes:
+            self._finish(day)
+
+    def _begin(self, day: str | None, schema: pa.Schema) -> _OpenFile:
+        if len(self._open) >= MOST_OPEN_FILES:
+            self._finish(next(iter(self._open)))
+        suffix = file_suffix(self._files.compression)
+        path = f"part-{self._task:05d}-{uuid4()}-c{self._begun:03d}{suffix}"
+        self._begun += 1
+        if self._files.day_column is not None:
+            path = f"{partition_folder(self._files.day_column, day or NULL_DAY)}/{path}"
+        return _OpenFile(self._folder, path, day, schema, self._files, self._pace)
+
+    def _finish(self, day: str | None) -> None:
+        if day in self._open:
+            self._finished.append(self._open.pop(day).finish())
+
+
+class _OpenFile:
+    def __init__(
+        self, folder: DataFolder, path: str, day: str | None, schema: pa.Schema, files: TableFiles, pace: Pace
+    ) -> None:
+        self._files = files
+        self._folder = folder
+        self._path = path
+        self._day = day
+        self._rows = schema
+        self._schema = file_schema(schema)
+        self._statistics = FileStatistics()
+        self._waiting: list[pa.RecordBatch] = []
+        self.waiting_bytes = 0
+        self._sink = folder.open(path)
+        self._parquet: pq.ParquetWriter | None = None
+        self._pace = pace
+        self._paced = 0
+
+    @property
+    def bytes_in_memory(self) -> int:
+        return self.waiting_bytes + self._folder.waiting_bytes(self._sink)
+
+    def append(self, partition: TopicPartition, batch: pa.RecordBatch) -> None:
+        self._statistics.add(partition, batch)
+        self._waiting.append(with_topic_once(batch, partition.topic, self._schema))
+        self.waiting_bytes += batch.nbytes
+
+    def write_row_group(self) -> int:
+        """Write the waiting rows as a row group, if there are any; return the file's size so far, in bytes."""
+        if not self._waiting:
+            return int(self._sink.tell())
+        if self._parquet is None:
+            self._parquet = open_parquet(self._sink, self._waiting[0], self._files.compression)
+        rows = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting.clear()
+        self.waiting_bytes = 0
+        self._parquet.write_table(rows, row_group_size=rows.num_rows)
+        self._folder.grown(self._sink)
+        size = int(self._sink.tell())
+        # A row group's compressed size is known only after it is written, so the wait delays the next row group.
+        self._pace(size - self._paced)
+        self._paced = size
+        return size
+
+    def finish(self) -> DataFile:
+        assert self._parquet is not None, "a file is begun with rows"
+        self._parquet.close()
+        size = int(self._sink.tell())
+        self._folder.finish(self._path, self._sink)
+        return DataFile(
+            self._files.uri,
+            self._path,
+            size,
+            modification_time=time.time_ns() // 1_000_000,
+            day=self._day,
+            records=self._statistics.records,
+            stats=self._statistics.to_json(),
+            offsets=self._statistics.offsets,
+            schema=spark_columns(self._rows, None).json() if is_grown(self._rows) else None,
+        )
+
+    def close(self) -> None:
+        self._sink.close()
+
+
+@contextmanager
+def _named_errors(files: TableFiles) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TableError(f"the table's folder {files.uri} cannot be written to: {error}") from error

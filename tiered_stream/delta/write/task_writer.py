@@ -1,0 +1,221 @@
+"""Writer of a task's rows: it reads the task's splits and writes the files of all their tables, with bounded memory.
+
+Splits are ordered by topic. So the table that got no rows for longest has probably got its last row: its files are
+closed first when memory or open files are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+import pyarrow as pa
+
+from tiered_stream.delta.settings.ingest_settings import TableFiles
+from tiered_stream.delta.write.data_files import DataFile, HeldRows
+from tiered_stream.delta.write.row_transform import TableRows
+from tiered_stream.delta.write.table_writer import MOST_OPEN_FILES, TableWriter
+from tiered_stream.delta.write.upload_threads import UploadThreads
+from tiered_stream.errors import TableError
+from tiered_stream.model import Split, TopicPartition
+from tiered_stream.observe.metrics import ReadMetrics
+from tiered_stream.options.parsing import Options
+from tiered_stream.read.split_reader import SplitReader
+from tiered_stream.read.task_storage import TaskStorage
+from tiered_stream.storage.throttle import Pace, pace_of
+
+_Key = tuple[str, str]
+"""Key of the table that gets the rows, and key of the table with which they are committed (`DataFile.share`)."""
+BATCH_ROWS = 131_072
+"""Rows of one Arrow batch: large, because each batch costs Python time, and no batch is sent to a JVM."""
+MOST_HELD_BYTES = 64 << 20
+"""Maximum memory of all tables together, except the table that gets rows now: as much as one table may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTables:
+    """Selection of the tables that a task writes: all tables or one. Dead letters follow the table of their rows."""
+
+    held: Collection[str] = ()
+    """Keys of tables whose rows are not written because the tables are parked."""
+    only: str | None = None
+    """Key of the one table whose rows are written, while a parked table is caught up; None: all tables."""
+    park: bool = False
+    """True if a table that cannot be written is only reported, while the other tables continue."""
+
+
+ALL_TABLES = TaskTables()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Result of a task: its files, the records that are in no file, and the metrics of reading."""
+
+    files: list[DataFile]
+    held: list[HeldRows]
+    metrics: ReadMetrics
+
+
+def write_splits(
+    splits: Sequence[Split], options: Options, transform: TableRows, task: int, tables: TaskTables = ALL_TABLES
+) -> Written:
+    """Read the splits one after the other and write their rows to files; `task` is a number in the files' names.
+
+    Raises:
+        TableError: a table's folder cannot be written to, and `tables.park` is off.
+        TieredStreamError: a split cannot be read, or a record cannot be decoded.
+    """
+    metrics = ReadMetrics()
+    storage = TaskStorage(splits, options)
+    writer = TaskWriter(task, pace_of("write", options.max_bytes_per_second), tables)
+    try:
+        for split in splits:
+            reader = SplitReader(split, options, BATCH_ROWS, storage=storage)
+            for batch in reader.batches():
+                offsets = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
+                for made in transform.apply(split.topic_partition, batch):
+                    writer.add(made.target.files, split.topic_partition, made.rows, offsets, made.dead_letters_for)
+            metrics.add(reader.metrics)
+        ids = {each.topic_partition.topic: each.topic_id for each in splits if each.topic_id is not None}
+        return Written([_of_topics(file, ids) for file in writer.finish()], writer.held, metrics)
+    finally:
+        storage.close()
+        writer.close()
+
+
+def _of_topics(file: DataFile, ids: Mapping[str, UUID]) -> DataFile:
+    """Return the file with the ids of its topics, as far as `ids` has them."""
+    topics = {partition.topic for partition in file.offsets}
+    return replace(file, topic_ids={topic: ids[topic] for topic in topics & ids.keys()})
+
+
+class TaskWriter:
+    """Writer of one task's files for all of its tables."""
+
+    def __init__(self, task: int, pace: Pace = lambda size: None, tables: TaskTables = ALL_TABLES) -> None:
+        self._task = task
+        self._pace = pace
+        self._wanted = tables
+        self._threads = UploadThreads()
+        self._tables: dict[_Key, TableWriter] = {}
+        self._offsets: dict[str, dict[TopicPartition, tuple[int, int]]] = {}
+        """First and last offset of the records for a table, by table key and partition; used only for parking."""
+        self._why_held = dict.fromkeys(tables.held, "it is parked")
+        self._room: dict[_Key, tuple[int, int]] = {}
+        """Bytes of memory and number of open files of each writer; `_held` and `_opened` are the sums."""
+        self._held = 0
+        self._opened = 0
+
+    def add(
+        self,
+        table: TableFiles,
+        partition: TopicPartition,
+        batch: pa.RecordBatch,
+        offsets: tuple[int, int] = (0, 0),
+        dead_letters_for: str | None = None,
+    ) -> None:
+        """Add rows of one partition for one table: at least one row, in offset order.
+
+        `offsets` are the first and the last offset of the records, both inclusive. `dead_letters_for` is set if the
+        rows are dead letters: the key of the table that their records were meant for.
+
+        Raises:
+            TableError: a table's folder cannot be written to, and such tables are not parked.
+        """
+        share = dead_letters_for or table.uri
+        if self._wanted.only not in (None, share):
+            return
+        if self._wanted.park:
+            seen = self._offsets.setdefault(share, {})
+            seen[partition] = seen.get(partition, offsets)[0], offsets[1]
+        if share in self._why_held:
+            return
+        key = table.uri, share
+        with self._reported(share):
+            writer = self._tables.pop(key, None) or TableWriter(table, self._task, self._pace, self._threads)
+            # Pop and insert keep the dict ordered: its first table is always the one that got no rows for longest.
+            self._tables[key] = writer
+            with self._counted(key, writer):
+                writer.add(partition, batch)
+        if self._lacks_room(self._tables.get(key)):
+            self._make_room(self._tables.get(key))
+
+    @property
+    def held(self) -> list[HeldRows]:
+        """Records that are in no file because their table is parked or cannot be written."""
+        return [HeldRows(key, self._offsets[key], why) for key, why in self._why_held.items() if key in self._offsets]
+
+    @contextmanager
+    def _reported(self, share: str) -> Iterator[None]:
+        """Give up a table and its dead letters on a TableError in the `with` block; without parking, re-raise it."""
+        try:
+            yield
+        except TableError as error:
+            if not self._wanted.park:
+                raise
+            self._why_held[share] = str(error)
+            for key in [key for key in self._tables if key[1] == share]:
+                self._tables.pop(key).close()
+                self._take_room(key, (0, 0))
+
+    def _make_room(self, besides: TableWriter | None) -> None:
+        for key, writer in list(self._tables.items()):
+            if writer is not besides and key in self._tables:
+                with self._reported(key[1]), self._counted(key, writer):
+                    writer.flush()
+            if not self._lacks_room(besides):
+                break
+
+    def _lacks_room(self, besides: TableWriter | None) -> bool:
+        """Return whether all tables except `besides` exceed the limit of memory or of open files."""
+        held, opened = self._held, self._opened
+        if besides is not None:
+            held, opened = held - besides.held_bytes, opened - besides.open_files
+        return held > MOST_HELD_BYTES or opened >= MOST_OPEN_FILES
+
+    @contextmanager
+    def _counted(self, key: _Key, writer: TableWriter) -> Iterator[None]:
+        """Update the sums with the writer's memory and open files after the `with` block; 0 if the block fails."""
+        after = 0, 0
+        try:
+            yield
+            after = writer.held_bytes, writer.open_files
+        finally:
+            self._take_room(key, after)
+
+    def _take_room(self, key: _Key, now: tuple[int, int]) -> None:
+        held, opened = self._room.get(key, (0, 0))
+        self._room[key] = now
+        self._held += now[0] - held
+        self._opened += now[1] - opened
+
+    def finish(self) -> list[DataFile]:
+        """Close every file; return the written files, without files of tables that are given up or parked.
+
+        Raises:
+            TableError: a table's folder cannot be written to, and such tables are not parked.
+        """
+        found: list[DataFile] = []
+        # Flush all tables first, so that all uploads are under way before the first wait.
+        for step in (self._flush, self._finish):
+            for key, writer in list(self._tables.items()):
+                if key in self._tables:  # a table may have been given up in this loop
+                    with self._reported(key[1]):
+                        found += step(key, writer)
+        return [file for file in found if file.share not in self._why_held]
+
+    def _flush(self, key: _Key, writer: TableWriter) -> list[DataFile]:
+        writer.flush()
+        return []
+
+    def _finish(self, key: _Key, writer: TableWriter) -> list[DataFile]:
+        table, share = key
+        return [replace(file, dead_letters_for=share if share != table else None) for file in writer.finish()]
+
+    def close(self) -> None:
+        """Discard unfinished files, which exist only if the task has failed, and stop the upload threads."""
+        for writer in self._tables.values():
+            writer.close()
+        self._threads.close()

@@ -1,0 +1,381 @@
+"""Compiled half of the Avro decoder, which runs a program (`avro_program.py`) to read values into columns.
+
+A value must end where its bytes end. Every length and count is checked against the available bytes before it is used.
+List items that take no bytes, such as nulls, are counted and limited. A negative position is a negated error code.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiered_stream.formats.columns.byte_kernels import double_of, float_at, has_key_twice, is_utf8, little_endian
+from tiered_stream.formats.columns.column_kernels import (
+    SLOTS,
+    append_bool,
+    append_bytes,
+    append_decimal,
+    append_double,
+    append_list,
+    append_long,
+    append_null,
+    append_struct,
+    truncate,
+)
+from tiered_stream.records.compiled import Int, inlined, kernel
+
+# Operations that read a number or bytes. STRUCT, NULL and SET_... read no bytes: they write a struct, a null or a
+# default.
+BOOL, LONG, NUMBER, FLOAT, DOUBLE, BYTES, FIXED, DECIMAL, ENUM, STRUCT, NULL = range(11)
+SET_BOOL, SET_LONG, SET_DOUBLE, SET_BYTES, SET_DECIMAL, SET_LIST = range(11, 17)
+# Operations that decide what comes next: LIST starts a list, NEXT follows an item, UNION reads a branch, JUMP continues
+# elsewhere, FAIL rejects a branch that cannot be read, DONE ends the value.
+LIST, NEXT, UNION, JUMP, FAIL, DONE = range(17, 23)
+
+# Columns of the operations. A, B and C mean, by operation:
+#   LONG          A: whether an int is written. B: factor.
+#   NUMBER        A: whether an int is written. B: whether the column is of floats.
+#   BYTES         A: whether it is text.
+#   FIXED         A: size.
+#   DECIMAL       A: precision. B: size, or -1 if the length is written before the bytes.
+#   ENUM, UNION   A: position in the table. B: number of entries.
+#   LIST          A: operation after the list. B: least size of an item. C: node of a map's keys, or -1.
+#   JUMP          A: operation to continue with.
+#   FAIL          A: number of the mismatch.
+#   SET_...       A, B: the value's bits, or place and size of its bytes in the texts.
+OPERATION, NODE, A, B, C = range(5)
+
+# Columns of the stack, which has a row for each list that is being read.
+AT, LEFT, BLOCK_END, FIRST = range(4)
+STACK_COLUMNS = 4
+
+END_OF_VALUE, BAD_NUMBER, BAD_BOOL, BAD_SIZE, BAD_COUNT, BAD_BLOCK, BAD_BRANCH, BAD_SYMBOL, BAD_TEXT = range(1, 10)
+BAD_DECIMAL, BAD_TIMESTAMP, SAME_KEY, TRAILING, MISMATCH, NO_ROOM = range(10, 16)
+ERROR_TEXTS = {
+    END_OF_VALUE: "the bytes end within it",
+    BAD_NUMBER: "a number is longer than its type",
+    BAD_BOOL: "a boolean is neither 0 nor 1",
+    BAD_SIZE: "a length is negative, or more than the bytes that are left",
+    BAD_COUNT: "a list has more items than the bytes that are left can hold",
+    BAD_BLOCK: "a block of items is not as long as it says",
+    BAD_BRANCH: "the union has no such branch",
+    BAD_SYMBOL: "the enum has no such symbol, and no default",
+    BAD_TEXT: "a string is not UTF-8",
+    BAD_DECIMAL: "a decimal has more digits than its precision",
+    BAD_TIMESTAMP: "a timestamp does not fit into microseconds",
+    SAME_KEY: "a map has a key twice, or more than a million keys",
+    TRAILING: "there are bytes after its end",
+}
+
+MOST_EMPTY_ITEMS = 1 << 16
+"""Maximum number of list items without any bytes in one value."""
+
+
+@inlined
+def _varint(data: Any, at: Int, stop: Int) -> Any:
+    """Read a zigzag varint of at most 64 bits; return its value and the position after it, or a negated error."""
+    value, shift = np.uint64(0), np.uint64(0)
+    while at < stop:
+        part = np.uint64(data[at])
+        at += 1
+        if shift == 63 and part > 1:
+            return np.int64(0), np.int64(-BAD_NUMBER)
+        value |= (part & np.uint64(0x7F)) << shift
+        if part < 128:
+            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), np.int64(at)
+        shift += np.uint64(7)
+    return np.int64(0), np.int64(-END_OF_VALUE)
+
+
+@inlined
+def _integer(data: Any, at: Int, stop: Int, is_int: Int) -> Any:
+    """Read an int (if `is_int`) or a long; return its value and the position after it, or a negated error."""
+    start = at
+    value, at = _varint(data, at, stop)
+    if is_int and at >= 0 and (at - start > 5 or value != np.int64(np.int32(value))):
+        return value, np.int64(-BAD_NUMBER)
+    return value, at
+
+
+@inlined
+def _long(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
+    value, at = _integer(data, at, stop, operation[A])
+    node = operation[NODE]
+    if at < 0 or node < 0:
+        return at
+    if operation[B] != 1:
+        if value > (2**63 - 1) // 1000 or value < -((2**63 - 1) // 1000):
+            return np.int64(-BAD_TIMESTAMP)
+        value *= operation[B]
+    return at if append_long(columns, node, value) else np.int64(-NO_ROOM)
+
+
+@inlined
+def _double(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
+    """Append a float or a double (4 or 8 bytes, little endian), or an integer as one; return the position after it."""
+    kind, node, value = operation[OPERATION], operation[NODE], 0.0
+    if kind == NUMBER:
+        number, at = _integer(data, at, stop, operation[A])
+        if at < 0:
+            return at
+        value = np.float64(np.float32(number)) if operation[B] else np.float64(number)
+    else:
+        size = 4 if kind == FLOAT else 8
+        if stop - at < size:
+            return np.int64(-END_OF_VALUE)
+        value = float_at(data, at) if kind == FLOAT else double_of(little_endian(data, at, 8))
+        at += size
+    return at if node < 0 or append_double(columns, node, value) else np.int64(-NO_ROOM)
+
+
+@inlined
+def _sized(data: Any, at: Int, stop: Int, size: Int) -> Any:
+    """Return where bytes begin and end. If `size` is -1, their length is read first, at `at`."""
+    if size < 0:
+        size, at = _varint(data, at, stop)
+        if at < 0:
+            return at, at
+    if size < 0 or size > stop - at:
+        return np.int64(-BAD_SIZE), np.int64(-BAD_SIZE)
+    return at, at + size
+
+
+@inlined
+def _bytes(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
+    fixed, node = operation[OPERATION] == FIXED, operation[NODE]
+    at, end = _sized(data, at, stop, operation[A] if fixed else -1)
+    if end < 0 or node < 0:
+        return end
+    if not fixed and operation[A] and not is_utf8(data, at, end):
+        return np.int64(-BAD_TEXT)
+    return end if append_bytes(columns, node, data, at, end - at) else np.int64(-NO_ROOM)
+
+
+@kernel
+def _decimal(data: Any, at: Int, stop: Int, operation: Any, powers: Any, columns: Any) -> Int:
+    """Append a decimal, a big-endian two's complement number of any length; return the position after it.
+
+    `powers` are the powers of ten, as upper and lower 64 bits.
+    """
+    at, end = _sized(data, at, stop, operation[B])
+    node = operation[NODE]
+    if end < 0 or node < 0:
+        return end
+    sign = np.uint64(0xFFFFFFFFFFFFFFFF) if at < end and data[at] & 0x80 else np.uint64(0)
+    high, low = sign, sign
+    for index in range(at, end):
+        if end - index > 16:
+            if np.uint64(data[index]) != sign & np.uint64(0xFF):
+                return np.int64(-BAD_DECIMAL)
+            continue
+        high = high << np.uint64(8) | low >> np.uint64(56)
+        low = low << np.uint64(8) | np.uint64(data[index])
+    if end - at >= 16 and (high ^ sign) >> np.uint64(63):
+        return np.int64(-BAD_DECIMAL)
+    most, other = high ^ sign, low ^ sign
+    if sign:  # a negative number's complement is its absolute value minus one
+        other += np.uint64(1)
+        most += np.uint64(other == 0)
+    power = powers[operation[A]]
+    if most > power[0] or (most == power[0] and other >= power[1]):
+        return np.int64(-BAD_DECIMAL)
+    return end if append_decimal(columns, node, np.int64(high), low) else np.int64(-NO_ROOM)
+
+
+@inlined
+def _enum(data: Any, at: Int, stop: Int, operation: Any, table: Any, texts: Any, columns: Any) -> Int:
+    symbol, at = _integer(data, at, stop, 1)
+    node = operation[NODE]
+    if at < 0:
+        return at
+    if symbol < 0 or symbol >= operation[B]:
+        return np.int64(-BAD_SYMBOL)
+    row = operation[A] + 2 * symbol
+    if node < 0:
+        return at
+    if table[row] < 0:
+        return np.int64(-BAD_SYMBOL)
+    return at if append_bytes(columns, node, texts, table[row], table[row + 1]) else np.int64(-NO_ROOM)
+
+
+@kernel
+def _block(data: Any, at: Int, stop: Int, least: Int, frame: Any, empty: Int) -> Int:
+    """Begin a list's next block: set its item count and its end in `frame`; return the position after the block's head.
+
+    The count is 0 after the last block. The end is -1 if the block does not state its size.
+    """
+    if frame[BLOCK_END] >= 0 and frame[BLOCK_END] != at:
+        return np.int64(-BAD_BLOCK)
+    count, at = _varint(data, at, stop)
+    frame[BLOCK_END] = -1
+    if at < 0:
+        return at
+    if count < 0:
+        size, at = _varint(data, at, stop)
+        if at < 0:
+            return at
+        if size < 0 or size > stop - at:
+            return np.int64(-BAD_BLOCK)
+        frame[BLOCK_END] = at + size
+        count = -count
+    # The smallest int64 stays negative when it is negated.
+    if count < 0 or count > ((stop - at) // least if least else MOST_EMPTY_ITEMS - empty):
+        return np.int64(-BAD_COUNT)
+    frame[LEFT] = count
+    return at
+
+
+@kernel
+def _close_list(operation: Any, columns: Any, first: Int, seen: Any) -> Int:
+    """Write a list after its last item; return 0 or an error."""
+    if operation[NODE] < 0:
+        return np.int64(0)
+    if operation[C] >= 0 and has_key_twice(columns, operation[C], first, seen):
+        return np.int64(SAME_KEY)
+    return np.int64(0 if append_list(columns, operation[NODE]) else NO_ROOM)
+
+
+@kernel
+def _list(data: Any, at: Int, stop: Int, here: Int, operations: Any, columns: Any, stack: Any, seen: Any) -> Any:
+    """Begin a list, or continue it after an item; return the position and the next operation.
+
+    The stack's first row has the number of open lists, and the number of items without any bytes so far.
+    """
+    depth = stack[0, AT]
+    if operations[here, OPERATION] == LIST:
+        depth += 1
+        key = operations[here, C]
+        stack[depth, AT], stack[depth, LEFT], stack[depth, BLOCK_END] = here, 0, -1
+        stack[depth, FIRST] = columns[0][key, SLOTS] if key >= 0 else 0
+    else:
+        stack[depth, LEFT] -= 1
+    stack[0, AT] = depth
+    frame = stack[depth]
+    opened = frame[AT]
+    listed = operations[opened]
+    if frame[LEFT] == 0:
+        at = _block(data, at, stop, listed[B], frame, stack[0, LEFT])
+        if at < 0:
+            return at, here
+        if listed[B] == 0:
+            stack[0, LEFT] += frame[LEFT]
+        if frame[LEFT] == 0:
+            stack[0, AT] = depth - 1
+            error = _close_list(listed, columns, frame[FIRST], seen)
+            return (-error if error else at), listed[A]
+    return at, opened + 1
+
+
+@inlined
+def _branch(data: Any, at: Int, stop: Int, operation: Any, table: Any) -> Any:
+    """Read the number of a union's branch; return the position after it and the operation that reads the branch."""
+    branch, at = _integer(data, at, stop, 0)
+    if at < 0:
+        return at, np.int64(0)
+    if branch < 0 or branch >= operation[B]:
+        return np.int64(-BAD_BRANCH), np.int64(0)
+    return at, np.int64(table[operation[A] + branch])
+
+
+@inlined
+def _number(data: Any, at: Int, stop: Int, operation: Any, columns: Any) -> Int:
+    kind, node = operation[OPERATION], operation[NODE]
+    if kind == LONG:
+        return _long(data, at, stop, operation, columns)
+    if kind != BOOL:
+        return _double(data, at, stop, operation, columns)
+    if at >= stop or data[at] > 1:
+        return np.int64(-END_OF_VALUE if at >= stop else -BAD_BOOL)
+    return at + 1 if node < 0 or append_bool(columns, node, data[at] == 1) else np.int64(-NO_ROOM)
+
+
+@inlined
+def _simple(data: Any, at: Int, stop: Int, operation: Any, program: Any, columns: Any) -> Int:
+    """Run an operation that is neither a list nor a union; return the position after the bytes that it reads."""
+    _, table, texts, powers = program
+    kind, node = operation[OPERATION], operation[NODE]
+    if kind <= DOUBLE:
+        return _number(data, at, stop, operation, columns)
+    if kind <= FIXED:
+        return _bytes(data, at, stop, operation, columns)
+    if kind == ENUM:
+        return _enum(data, at, stop, operation, table, texts, columns)
+    if kind == DECIMAL:
+        return _decimal(data, at, stop, operation, powers, columns)
+    if node < 0 or _set(operation, texts, columns):
+        return at
+    return np.int64(-NO_ROOM)
+
+
+@kernel
+def _set(operation: Any, texts: Any, columns: Any) -> Any:
+    """Write a struct, a null or a default, for which no bytes are read; return whether there was room."""
+    kind, node, value = operation[OPERATION], operation[NODE], operation[A]
+    if kind == STRUCT:
+        return append_struct(columns, node)
+    if kind == NULL:
+        return append_null(columns, node)
+    if kind == SET_BOOL:
+        return append_bool(columns, node, value != 0)
+    if kind == SET_LONG:
+        return append_long(columns, node, value)
+    if kind == SET_DOUBLE:
+        return append_double(columns, node, double_of(value))
+    if kind == SET_BYTES:
+        return append_bytes(columns, node, texts, value, operation[B])
+    if kind == SET_DECIMAL:
+        return append_decimal(columns, node, value, np.uint64(operation[B]))
+    return append_list(columns, node)
+
+
+@kernel
+def _value(data: Any, at: Int, stop: Int, program: Any, columns: Any, stack: Any, seen: Any) -> Any:
+    """Read one value by the program; return 0 or an error, and the number of the last operation."""
+    operations, table, _, _ = program
+    after = np.int64(0)
+    stack[0, AT] = stack[0, LEFT] = 0
+    while at >= 0:
+        here = after
+        operation = operations[here]
+        kind = operation[OPERATION]
+        after = here + 1
+        if kind < LIST:
+            at = _simple(data, at, stop, operation, program, columns)
+        elif kind <= NEXT:
+            at, after = _list(data, at, stop, here, operations, columns, stack, seen)
+        elif kind == UNION:
+            at, after = _branch(data, at, stop, operation, table)
+        elif kind == JUMP:
+            after = operation[A]
+        elif kind == FAIL:
+            at = np.int64(-MISMATCH)
+        else:
+            return np.int64(0) if at == stop else np.int64(TRAILING), here
+    return -at, here
+
+
+@kernel
+def decode_values(slices: Any, program: Any, first: Int, columns: Any, stack: Any, seen: Any, errors: Any) -> Int:
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended value.
+
+    `slices` is (bytes, starts of values, ends of values, whether values are not null). `program` is (operations, table,
+    texts, powers of ten). A value that cannot be decoded becomes null, and `errors[row]` its error plus 256 times the
+    number of the operation.
+    """
+    data, starts, stops, valid = slices
+    for row in range(first, starts.shape[0]):
+        error, where = np.int64(0), np.int64(0)
+        if valid[row]:
+            error, where = _value(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, stack, seen)
+        if error == NO_ROOM:
+            truncate(columns, row - first)
+            return row
+        errors[row] = 0
+        if error or not valid[row]:
+            truncate(columns, row - first)
+            if not append_null(columns, 0):
+                truncate(columns, row - first)
+                return row
+            errors[row] = error + 256 * where
+    return np.int64(starts.shape[0])

@@ -1,0 +1,399 @@
+"""Compiler of the program by which a kernel reads Avro values of one schema as values of another schema.
+
+(Avro specification 1.12, "Schema Resolution".) A program is a table of operations, in the order in which the bytes are
+written. Each operation writes a node of a column, or no node (-1) if the reader's schema lacks the field. After the
+fields of a record come the defaults of fields that the writer's schema lacks. Columns are filled independently of each
+other, so the order of the reader's fields does not matter.
+
+Types that cannot be read are found here, not by the kernel. They are an error of the whole schema or, in a branch of a
+union, an error of the values that have this branch. Types with different logical types cannot be read as each other,
+with two exceptions: timestamps, whose units are converted, and types of which one has no logical type, which is a plain
+number or plain bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.avro import avro_kernels as kernels
+from tiered_stream.formats.avro.avro_schema import (
+    NO_DEFAULT,
+    Array,
+    AvroType,
+    Decimal,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Primitive,
+    Record,
+    Union,
+    field_sources,
+)
+from tiered_stream.formats.avro.avro_types import single_type
+from tiered_stream.formats.columns.column_builder import ColumnBuilder
+
+_MOST_OPERATIONS = 100_000
+"""Maximum number of operations that are emitted, with the discarded ones: a union's branch may be tried many times."""
+
+_SIMPLE = {"null": kernels.NULL, "boolean": kernels.BOOL, "float": kernels.FLOAT, "double": kernels.DOUBLE}
+_NULL = Primitive("null")
+
+
+@dataclass(frozen=True, slots=True)
+class AvroProgram:
+    """Program of the kernel: `operations`, `table` and `texts`.
+
+    `paths` has the field path of each operation, and `mismatches` the texts of types that cannot be read.
+    """
+
+    operations: np.ndarray[Any, Any]
+    table: np.ndarray[Any, Any]
+    texts: np.ndarray[Any, Any]
+    paths: Sequence[str]
+    mismatches: Sequence[str]
+
+    def reason(self, error: int, operation: int) -> str:
+        """Return why a value could not be decoded, from the kernel's `error` and `operation`."""
+        path = self.paths[operation] or "the value"
+        if error == kernels.MISMATCH:
+            return f"{path}: {self.mismatches[self.operations[operation, kernels.A]]}"
+        return f"{path}: {kernels.ERROR_TEXTS[error]}"
+
+
+class _MismatchError(Exception):
+    """Error of a writer's type whose values cannot be read as the reader's type."""
+
+
+def avro_program(written: AvroType, wanted: AvroType, builder: ColumnBuilder) -> AvroProgram:
+    """Return the program that reads values of `written` into the builder's columns, which have the type of `wanted`.
+
+    Raises:
+        ConfigurationError: values of `written` cannot be read as values of `wanted`.
+    """
+    compiler = _Compiler(builder)
+    try:
+        compiler.read(written, wanted, 0, "")
+    except _MismatchError as error:
+        raise ConfigurationError(f"values of the writer's schema cannot be read as the reader's: {error}") from None
+    compiler.emit(kernels.DONE, -1, "")
+    return AvroProgram(
+        np.array(compiler.operations, np.int64), np.array(compiler.table or [0], np.int64),
+        np.frombuffer(bytes(compiler.texts) or b"\0", np.uint8), compiler.paths, compiler.mismatches,
+    )  # fmt: skip
+
+
+class _Compiler:
+    def __init__(self, builder: ColumnBuilder) -> None:
+        self.operations: list[list[int]] = []
+        self.paths: list[str] = []
+        self.table: list[int] = []
+        self.texts = bytearray()
+        self.mismatches: list[str] = []
+        self._left = _MOST_OPERATIONS
+        self._builder = builder
+
+    def emit(self, operation: int, node: int, path: str, a: int = 0, b: int = 0, c: int = -1) -> list[int]:
+        self._left -= 1
+        if self._left < 0:
+            raise ConfigurationError(f"to read an Avro schema takes more than {_MOST_OPERATIONS} operations")
+        row = [operation, node, a, b, c]
+        self.operations.append(row)
+        self.paths.append(path)
+        return row
+
+    def read(self, written: AvroType, wanted: AvroType, node: int, path: str) -> None:
+        """Emit the operations that read a value of `written` as `wanted` into a node. The node -1 skips the value."""
+        if isinstance(written, Union):
+            self._written_union(written, wanted, node, path)
+            return
+        if isinstance(wanted, Union):
+            self._wanted_union(written, wanted, node, path)
+            return
+        match written, wanted:
+            case Primitive(), Primitive():
+                self._primitive(written, wanted, node, path)
+            case Fixed(), Fixed() if wanted.is_called(written) and written.size == wanted.size:
+                _check_logical(written, wanted, path)
+                self._bytes(wanted, written.size, node, path)
+            case Enum(), Enum() if wanted.is_called(written):
+                self._enum(written, wanted, node, path)
+            case Record(), Record():
+                self._record(written, wanted, node, path)
+            case Array(), Array():
+                (item,) = self._below(node, 1)
+                start = self.emit(kernels.LIST, node, path, b=_least_size(written.items))
+                self.read(written.items, wanted.items, item, f"{path}[]")
+                self._end_list(start, path)
+            case Map(), Map():
+                self._map(written, wanted, node, path)
+            case _:
+                raise _mismatch(written, wanted, path)
+
+    def _below(self, node: int, count: int) -> Iterator[int]:
+        return iter(list(self._builder.children(node))) if node >= 0 else repeat(-1, count)
+
+    def _end_list(self, start: list[int], path: str) -> None:
+        self.emit(kernels.NEXT, -1, path)
+        start[kernels.A] = len(self.operations)
+
+    def _map(self, written: Map, wanted: Map, node: int, path: str) -> None:
+        (entries,) = self._below(node, 1)
+        key, value = self._below(entries, 2)
+        start = self.emit(kernels.LIST, node, path, b=1 + _least_size(written.values), c=key)
+        self.emit(kernels.STRUCT, entries, path)
+        self.emit(kernels.BYTES, key, f"{path}, a key", a=1)
+        self.read(written.values, wanted.values, value, f"{path}[]")
+        self._end_list(start, path)
+
+    def _written_union(self, written: Union, wanted: AvroType, node: int, path: str) -> None:
+        at, count = len(self.table), len(written.branches)
+        self.emit(kernels.UNION, -1, path, a=at, b=count)
+        self.table += [0] * count
+        ends = []
+        for index, branch in enumerate(written.branches):
+            self.table[at + index] = start = len(self.operations)
+            try:
+                self.read(branch, wanted, node, path)
+            except _MismatchError as error:
+                del self.operations[start:], self.paths[start:]
+                self.emit(kernels.FAIL, -1, path, a=len(self.mismatches))
+                self.mismatches.append(str(error))
+            ends.append(self.emit(kernels.JUMP, -1, path))
+        for end in ends:
+            end[kernels.A] = len(self.operations)
+
+    def _wanted_union(self, written: AvroType, wanted: Union, node: int, path: str) -> None:
+        if written == _NULL and wanted.is_nullable:
+            self.emit(kernels.NULL, node, path)
+            return
+        one = single_type(wanted)
+        if one is not None:
+            self.read(written, one, node, path)
+            return
+        members = list(self._below(node, len(wanted.values)))
+        start = len(self.operations)
+        for chosen in _candidates(written, wanted.values):
+            with suppress(_MismatchError):
+                self.emit(kernels.STRUCT, node, path)
+                for index, (member, branch) in enumerate(zip(members, wanted.values, strict=True)):
+                    if index == chosen:
+                        self.read(written, branch, member, path)
+                    else:
+                        self.emit(kernels.NULL, member, path)
+                return
+            del self.operations[start:], self.paths[start:]
+        raise _mismatch(written, wanted, path)
+
+    def _primitive(self, written: Primitive, wanted: Primitive, node: int, path: str) -> None:
+        _check_logical(written, wanted, path)
+        match written.kind, wanted.kind:
+            case ("int", "int" | "long") | ("long", "long"):
+                self.emit(kernels.LONG, node, path, a=written.kind == "int", b=_factor(written, wanted))
+            case "int" | "long", "float" | "double":
+                self.emit(kernels.NUMBER, node, path, a=written.kind == "int", b=wanted.kind == "float")
+            case ("float", "float" | "double") | ("double", "double") | ("boolean", "boolean") | ("null", "null"):
+                self.emit(_SIMPLE[written.kind], node, path)
+            case "bytes" | "string", "bytes" | "string":
+                self._bytes(wanted, -1, node, path)
+            case _:
+                raise _mismatch(written, wanted, path)
+
+    def _bytes(self, wanted: Primitive | Fixed, size: int, node: int, path: str) -> None:
+        """Emit the operation that reads `size` bytes. If `size` is -1, the length is read first."""
+        if isinstance(wanted.logical, Decimal):
+            self.emit(kernels.DECIMAL, node, path, a=wanted.logical.precision, b=size)
+        elif size >= 0:
+            self.emit(kernels.FIXED, node, path, a=size)
+        else:
+            self.emit(kernels.BYTES, node, path, a=wanted == Primitive("string") and node >= 0)
+
+    def _enum(self, written: Enum, wanted: Enum, node: int, path: str) -> None:
+        """Emit the operation that reads an enum, and add its symbols to the table.
+
+        The table has position and length of each symbol's text, and (-1, 0) for a symbol that the reader does not know.
+        """
+        self.emit(kernels.ENUM, node, path, a=len(self.table), b=len(written.symbols))
+        for symbol in written.symbols:
+            known = symbol if symbol in wanted.symbols else wanted.default
+            self.table += (-1, 0) if known is None else self._text(known.encode())
+
+    def _text(self, content: bytes) -> tuple[int, int]:
+        at = len(self.texts)
+        self.texts += content
+        return at, len(content)
+
+    def _record(self, written: Record, wanted: Record, node: int, path: str) -> None:
+        self.emit(kernels.STRUCT, node, path)
+        nodes = dict(zip((field.name for field in wanted.fields), self._below(node, len(wanted.fields)), strict=False))
+        sources = field_sources(wanted, written)
+        targets = {sources[field.name]: field for field in wanted.fields if field.name in sources}
+        for field in written.fields:
+            target = targets.get(field.name)
+            below = f"{path}.{field.name}" if path else field.name
+            if target is None:
+                self.read(field.type, field.type, -1, below)
+            else:
+                self.read(field.type, target.type, nodes[target.name], below)
+        for field in wanted.fields:
+            if field.name not in sources:
+                self._default(field, nodes[field.name], f"{path}.{field.name}" if path else field.name)
+
+    def _default(self, field: Field, node: int, path: str) -> None:
+        if field.default is NO_DEFAULT:
+            raise _MismatchError(f"{path}: the writer has no such field, and it has no default")
+        if node >= 0:
+            self._constant(field.type, field.default, node, path)
+
+    def _constant(self, wanted: AvroType, value: Any, node: int, path: str) -> None:
+        """Emit the operations that write a default, which is JSON (Avro specification, "Complex Types, Records")."""
+        match wanted, value:
+            case Union(), _:
+                self._constant_of_union(wanted, value, node, path)
+            case Primitive("string"), str():
+                self.emit(kernels.SET_BYTES, node, path, *self._text(value.encode()))
+            case Enum(), str() if value in wanted.symbols:
+                self.emit(kernels.SET_BYTES, node, path, *self._text(value.encode()))
+            case ((Primitive("bytes") | Fixed()), str()) if all(ord(each) < 256 for each in value):
+                self._constant_bytes(wanted, value.encode("latin-1"), node, path)
+            case (Array(), list()) | (Map(), dict()):
+                self._constant_list(wanted, value, node, path)
+            case Record(), dict():
+                self.emit(kernels.STRUCT, node, path)
+                for field, below in zip(wanted.fields, self._below(node, 0), strict=True):
+                    own = value.get(field.name, field.default)
+                    if own is NO_DEFAULT:
+                        raise _no_default(value, path)
+                    self._constant(field.type, own, below, path)
+            case Primitive(), _:
+                self._constant_number(wanted, value, node, path)
+            case _:
+                raise _no_default(value, path)
+
+    def _constant_number(self, wanted: Primitive, value: Any, node: int, path: str) -> None:
+        match wanted, value:
+            case Primitive("null"), None:
+                self.emit(kernels.NULL, node, path)
+            case Primitive("boolean"), bool():
+                self.emit(kernels.SET_BOOL, node, path, a=value)
+            case Primitive("int" | "long"), int() if not isinstance(value, bool):
+                number = value * _factor(wanted, wanted)
+                if not -(bound := 1 << (31 if wanted.kind == "int" else 63)) <= number < bound:
+                    raise _no_default(value, path)
+                self.emit(kernels.SET_LONG, node, path, a=number)
+            case Primitive("float" | "double"), int() | float() if not isinstance(value, bool):
+                real = float(np.float32(value)) if wanted.kind == "float" else float(value)
+                (bits,) = struct.unpack("<q", struct.pack("<d", real))
+                self.emit(kernels.SET_DOUBLE, node, path, a=bits)
+            case _:
+                raise _no_default(value, path)
+
+    def _constant_bytes(self, wanted: AvroType, value: bytes, node: int, path: str) -> None:
+        if isinstance(wanted, Fixed) and len(value) != wanted.size:
+            raise _no_default(value, path)
+        if isinstance(wanted, Primitive | Fixed) and isinstance(wanted.logical, Decimal):
+            number = int.from_bytes(value, signed=True)
+            if abs(number) >= 10**wanted.logical.precision:
+                raise _no_default(value, path)
+            high, low = struct.unpack(">qq", number.to_bytes(16, signed=True))
+            self.emit(kernels.SET_DECIMAL, node, path, a=high, b=low)
+        else:
+            self.emit(kernels.SET_BYTES, node, path, *self._text(value))
+
+    def _constant_list(self, wanted: AvroType, value: Any, node: int, path: str) -> None:
+        (item,) = self._below(node, 1)
+        if isinstance(wanted, Array):
+            for each in value:
+                self._constant(wanted.items, each, item, path)
+        elif isinstance(wanted, Map):
+            keys, values = self._below(item, 2)
+            for key, each in value.items():
+                self.emit(kernels.STRUCT, item, path)
+                self.emit(kernels.SET_BYTES, keys, path, *self._text(key.encode()))
+                self._constant(wanted.values, each, values, path)
+        self.emit(kernels.SET_LIST, node, path)
+
+    def _constant_of_union(self, wanted: Union, value: Any, node: int, path: str) -> None:
+        """Emit a union's default as a value of the first branch that it fits; since Avro 1.12 it may fit any branch."""
+        start = len(self.operations)
+        for branch in wanted.branches:
+            with suppress(_MismatchError):
+                if branch == _NULL or single_type(wanted) is not None:
+                    self._constant(single_type(wanted) or branch if branch != _NULL else branch, value, node, path)
+                    return
+                self.emit(kernels.STRUCT, node, path)
+                for member, each in zip(self._below(node, 0), wanted.values, strict=True):
+                    if each is branch:
+                        self._constant(each, value, member, path)
+                    else:
+                        self.emit(kernels.NULL, member, path)
+                return
+            del self.operations[start:], self.paths[start:]
+        raise _no_default(value, path)
+
+
+def _candidates(written: AvroType, branches: Sequence[AvroType]) -> Iterator[int]:
+    """Yield the positions of the branches to try: first the same type or name, then all branches in order."""
+    name = getattr(written, "name", None)
+    if isinstance(written, Primitive):
+        yield from (at for at, each in enumerate(branches)
+                    if isinstance(each, Primitive) and each.kind == written.kind)  # fmt: skip
+    else:
+        yield from (at for at, each in enumerate(branches) if getattr(each, "name", None) == name
+                    and type(each) is type(written))  # fmt: skip
+    yield from range(len(branches))
+
+
+def _factor(written: Primitive, wanted: Primitive) -> int:
+    """Return the factor that converts a timestamp into microseconds, the unit of columns, or 1 for other types."""
+    return 1000 if wanted.logical is not None and str(written.logical or wanted.logical).endswith("millis") else 1
+
+
+def _check_logical(written: Primitive | Fixed, wanted: Primitive | Fixed, path: str) -> None:
+    one, other = written.logical, wanted.logical
+    if one is None or other is None or one == other:
+        return
+    if not isinstance(one, Decimal) and not isinstance(other, Decimal) and one.split("-")[:-1] == other.split("-")[:-1]:
+        return
+    raise _mismatch(written, wanted, path)
+
+
+def _least_size(node: AvroType) -> int:
+    """Return the minimum number of bytes that a value of a type takes."""
+    match node:
+        case Primitive():
+            return {"null": 0, "float": 4, "double": 8}.get(node.kind, 1)
+        case Fixed():
+            return node.size
+        case Record():
+            return sum(_least_size(field.type) for field in node.fields)
+        case Union():
+            return 1 + min(map(_least_size, node.branches))
+    return 1
+
+
+def _mismatch(written: AvroType, wanted: AvroType, path: str) -> _MismatchError:
+    return _MismatchError(
+        f"{path or 'the value'}: {_text(written)} is written, which cannot be read as {_text(wanted)}"
+    )
+
+
+def _no_default(value: object, path: str) -> _MismatchError:
+    return _MismatchError(f"{path}: {str(value)[:40]!r} is no default of its type")
+
+
+def _text(node: AvroType) -> str:
+    match node:
+        case Primitive():
+            return node.kind if node.logical is None else f"{node.kind} ({node.logical})"
+        case Fixed() | Enum() | Record():
+            return f"{type(node).__name__.lower()} {node.name[:60]}"
+    return type(node).__name__.lower()

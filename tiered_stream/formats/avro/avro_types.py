@@ -1,0 +1,68 @@
+"""Arrow types of Avro schemas, equal to the types of Spark's `from_avro` (Spark: `SchemaConverters.toSqlType`).
+
+All columns are nullable, as in Spark's mode PERMISSIVE. A union of null and one type becomes that type. A union of int
+and long becomes a long, a union of float and double a double. Any other union becomes a struct of `member0`, `member1`
+and so on, one of which is not null.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tiered_stream.formats.avro.avro_schema import Array, AvroType, Decimal, Enum, Fixed, Map, Primitive, Record, Union
+
+_PRIMITIVES = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_WIDER = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
+
+
+def arrow_type(node: AvroType) -> pa.DataType:
+    """Return the Arrow type of a column for values of a schema."""
+    match node:
+        case Primitive(logical=Decimal() as decimal) | Fixed(logical=Decimal() as decimal):
+            return pa.decimal128(decimal.precision, decimal.scale)
+        case Primitive(logical=str(logical)):
+            zone = None if logical.startswith("local-") else "UTC"
+            return pa.date32() if logical == "date" else pa.timestamp("us", tz=zone)
+        case Primitive():
+            return _PRIMITIVES[node.kind]
+        case Fixed():
+            return pa.binary()
+        case Enum():
+            return pa.string()
+        case Array():
+            return pa.list_(pa.field("element", arrow_type(node.items)))
+        case Map():
+            return pa.map_(pa.string(), arrow_type(node.values))
+        case Record():
+            return pa.struct([pa.field(field.name, arrow_type(field.type)) for field in node.fields])
+        case Union():
+            one = single_type(node)
+            return pa.struct(member_fields(node)) if one is None else arrow_type(one)
+
+
+def member_fields(union: Union) -> list[pa.Field]:
+    """Return the fields of the struct that a union becomes, one for each branch that is not null."""
+    return [pa.field(f"member{at}", arrow_type(each)) for at, each in enumerate(union.values)]
+
+
+def single_type(union: Union) -> AvroType | None:
+    """Return the one type that a union's values have in a column, or None if the union becomes a struct."""
+    values = union.values
+    kinds = frozenset(each.kind for each in values if isinstance(each, Primitive))
+    match len(values):
+        case 0:
+            return Primitive("null")
+        case 1:
+            return values[0]
+        case 2 if kinds in _WIDER:
+            return Primitive(_WIDER[kinds])
+    return None

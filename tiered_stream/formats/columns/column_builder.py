@@ -1,0 +1,228 @@
+"""Columns that kernels write: a schema as a table of nodes, memory for the rows, and the conversion to Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from tiered_stream.errors import UnsupportedDataError
+from tiered_stream.formats.columns import column_kernels as kernels
+from tiered_stream.records.memory import allocate
+
+Columns = tuple[np.ndarray[Any, Any], ...]
+
+MOST_MEMORY = 1 << 30
+"""Maximum number of bytes in columns that are written at once. A row that needs more by itself becomes null."""
+TOO_LARGE = "the value takes too much memory"
+"""Reason of a row that needs more than `MOST_MEMORY` by itself."""
+_MOST_SLOTS = 2**31 - 2  # Arrow's offsets are int32
+
+_SLOT_SIZES = {
+    kernels.NULL: 0, kernels.BOOL: 1, kernels.LONG: 8, kernels.DOUBLE: 8, kernels.DECIMAL: 16, kernels.BYTES: 4,
+    kernels.STRUCT: 0, kernels.LIST: 4,
+}  # fmt: skip
+_SIMPLE_KINDS: dict[pa.DataType, int] = {
+    pa.null(): kernels.NULL,
+    pa.bool_(): kernels.BOOL,
+    **dict.fromkeys((pa.float32(), pa.float64()), kernels.DOUBLE),
+    **dict.fromkeys((pa.string(), pa.binary()), kernels.BYTES),
+}
+
+
+def node_kind(kind: pa.DataType) -> int:
+    """Return the kind of a column's slots. Raises UnsupportedDataError if kernels cannot write such columns."""
+    if kind in _SIMPLE_KINDS:
+        return _SIMPLE_KINDS[kind]
+    if types.is_signed_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind) or types.is_duration(kind):
+        return kernels.LONG
+    if types.is_decimal128(kind):
+        return kernels.DECIMAL
+    if types.is_struct(kind):
+        return kernels.STRUCT
+    if types.is_list(kind) or types.is_map(kind):
+        return kernels.LIST
+    raise UnsupportedDataError(f"a column of the type {kind} cannot be decoded into")
+
+
+def children(kind: pa.DataType) -> list[pa.Field]:
+    """Return the fields below a type. A map has one field, the entries, which are a struct of key and value."""
+    if types.is_struct(kind):
+        return [kind.field(at) for at in range(kind.num_fields)]
+    if types.is_map(kind):
+        return [pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)]
+    return [kind.value_field] if types.is_list(kind) else []
+
+
+def _preorder(field: pa.Field, parent: int = -1, at: int = 0) -> Iterator[tuple[pa.Field, int, int]]:
+    """Yield the nodes of a column in preorder, from node `at` on, as (field, parent node, node of the next sibling)."""
+    below: list[tuple[pa.Field, int, int]] = []
+    end = at + 1
+    for child in children(field.type):
+        below += _preorder(child, at, end)
+        end = at + 1 + len(below)
+    yield field, parent, end
+    yield from below
+
+
+def _node_table(nodes: list[tuple[pa.Field, int, int]]) -> np.ndarray[Any, Any]:
+    table = np.zeros((len(nodes), kernels.NODE_COLUMNS), np.int64)
+    for row, (field, parent, end) in zip(table, nodes, strict=True):
+        row[kernels.KIND], row[kernels.PARENT], row[kernels.END] = node_kind(field.type), parent, end
+        if row[kernels.KIND] == kernels.LONG:
+            half = 1 << field.type.bit_width - 1
+            row[kernels.LOW], row[kernels.HIGH] = -half, half - 1
+    return table
+
+
+class ColumnBuilder:
+    """Builder of columns of one type, batch after batch. It remembers how much room the rows of a batch took."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self.kind = kind
+        self.fields = list(_preorder(pa.field("", kind)))
+        """Field, parent node and node of the next sibling, by node."""
+        self._table = _node_table(self.fields)
+        kinds = self._table[:, kernels.KIND]
+        self._slot_sizes = np.array([_SLOT_SIZES[each] for each in kinds], np.int64)
+        self._has_ends = (kinds == kernels.BYTES) | (kinds == kernels.LIST)
+        # Slots and bytes that a row takes. All bytes, and slots below lists, are guesses.
+        self._slots = np.where(_is_below_list(self._table), 4.0, 1.0)
+        self._bytes = np.where(kinds == kernels.BYTES, 24.0, 0.0)
+        self._is_guess = self._slots > 1
+
+    @property
+    def has_maps(self) -> bool:
+        return any(pa.types.is_map(field.type) for field, _, _ in self.fields)
+
+    def build(self, rows: int, write: Callable[[Columns, int], int]) -> tuple[pa.Array, list[int]]:
+        """Return the column of `rows` rows, and the rows that are null because a single one takes too much memory.
+
+        `write(columns, row)` appends the rows from `row` on, until `rows` or until there is no room for the next row,
+        and returns the row after the last appended row. It is called again, with empty columns, for the remaining rows.
+        """
+        built, too_large, row = [], [], 0
+        while row < rows:
+            columns = self._columns_of(rows - row)
+            after = write(columns, row)
+            if after > row:
+                self._remember(columns)
+                built.append(self._array(columns))
+            else:
+                built.append(self._row_alone(write, row))
+                after = row + 1
+                if built[-1] is None:
+                    built[-1] = pa.nulls(1, self.kind)
+                    too_large.append(row)
+            row = after
+        if len(built) == 1:
+            return built[0], too_large
+        return pa.concat_arrays(built or [pa.nulls(0, self.kind)]), too_large
+
+    def _columns_of(self, rows: int) -> Columns:
+        """Return empty columns for `rows` rows, or for as many rows as the limits of memory and slots allow."""
+        memory = (self._slots * (self._slot_sizes + 1) + self._bytes).sum()
+        most = min(_MOST_SLOTS / max(self._slots.max(), self._bytes.max()), MOST_MEMORY / memory)
+        rows = max(1, min(rows, int(most)))
+        slots = np.where(self._is_guess, self._slots * rows + 16, rows).astype(np.int64)
+        sizes = np.where(self._bytes > 0, self._bytes * rows + 64, 0).astype(np.int64)
+        return self._allocate(slots, sizes)
+
+    def _row_alone(self, write: Callable[[Columns, int], int], row: int) -> pa.Array | None:
+        """Return the column of one row, tried with more and more room, or None if the row takes too much memory.
+
+        The result depends on nothing but the row.
+        """
+        slots = np.where(self._is_guess, 1 << 10, 1)
+        sizes = np.where(self._bytes > 0, 1 << 16, 0)
+        while slots.max() < _MOST_SLOTS and sizes.max() < _MOST_SLOTS and self._memory(slots, sizes) <= MOST_MEMORY:
+            columns = self._allocate(slots, sizes)
+            if write(columns, row) > row:
+                return self._array(columns)
+            for node in np.flatnonzero(columns[0][:, kernels.LACKS]):
+                below = slice(node, columns[0][node, kernels.END])
+                slots[below] *= np.where(self._is_guess[below], 2, 1)
+                sizes[below] *= 2
+        return None
+
+    def _memory(self, slots: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> int:
+        return int(((self._slot_sizes + 1) * slots + sizes).sum())
+
+    def _allocate(self, slots: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> Columns:
+        nodes = self._table.copy()
+        nodes[:, kernels.MOST_SLOTS], nodes[:, kernels.MOST_BYTES] = slots, sizes
+        pieces = np.stack([slots, (slots + self._has_ends) * self._slot_sizes, sizes])
+        ends = np.cumsum((pieces + 7) // 8 * 8).reshape(pieces.shape)
+        starts = ends - (pieces + 7) // 8 * 8
+        nodes[:, kernels.VALID_AT], nodes[:, kernels.BYTES_AT] = starts[0], starts[2]
+        widths = np.where(self._slot_sizes == 16, 8, np.maximum(self._slot_sizes, 1))
+        nodes[:, kernels.VALUES_AT] = starts[1] // widths
+        memory = allocate(int(ends[-1, -1]) // 8, np.int64)
+        ints = memory.view(np.int32)
+        ints[nodes[self._has_ends, kernels.VALUES_AT]] = 0
+        return nodes, memory.view(np.uint8), ints, memory, memory.view(np.float64)
+
+    def _remember(self, columns: Columns) -> None:
+        nodes, _, ints, _, _ = columns
+        rows = nodes[0, kernels.SLOTS]
+        more = np.where(nodes[:, kernels.LACKS] > 0, 2, 0)
+        slots = np.maximum(nodes[:, kernels.SLOTS] / rows * 1.25, self._slots * more)
+        self._slots[self._is_guess] = slots[self._is_guess]
+        texts = self._bytes > 0
+        sizes = ints[nodes[texts, kernels.VALUES_AT] + nodes[texts, kernels.SLOTS]] / rows * 1.25 + 1
+        self._bytes[texts] = np.maximum(sizes, self._bytes[texts] * more[texts])
+
+    def _array(self, columns: Columns, node: int = 0) -> pa.Array:
+        """Return what was written to a node as an Arrow array that holds the memory.
+
+        Only narrower types and bits are copied.
+        """
+        nodes, memory, ints, longs, doubles = columns
+        kind, slots = self.fields[node][0].type, int(nodes[node, kernels.SLOTS])
+        at, bytes_at = int(nodes[node, kernels.VALUES_AT]), int(nodes[node, kernels.BYTES_AT])
+        valid = memory[nodes[node, kernels.VALID_AT] :][:slots]
+        nulls = slots - int(np.count_nonzero(valid))
+        buffers = [_bits(valid) if nulls else None]
+        match int(nodes[node, kernels.KIND]):
+            case kernels.NULL:
+                return pa.nulls(slots)
+            case kernels.BOOL:
+                buffers.append(_bits(memory[at:][:slots]))
+            case kernels.LONG:
+                buffers.append(_buffer(longs[at:][:slots], f"i{kind.bit_width // 8}"))
+            case kernels.DOUBLE:
+                buffers.append(_buffer(doubles[at:][:slots], f"f{kind.bit_width // 8}"))
+            case kernels.DECIMAL:
+                buffers.append(_buffer(longs[at:][: 2 * slots], "i8"))
+            case kernels.BYTES:
+                ends = ints[at:][: slots + 1]
+                buffers += [_buffer(ends, "i4"), _buffer(memory[bytes_at:][: ends[-1]], "u1")]
+            case kernels.LIST:
+                buffers.append(_buffer(ints[at:][: slots + 1], "i4"))
+        below = [self._array(columns, child) for child in self.children(node)]
+        return pa.Array.from_buffers(kind, slots, buffers, nulls, children=below)
+
+    def children(self, node: int) -> Iterator[int]:
+        """Yield the nodes directly below a node. A list has one child."""
+        child, end = node + 1, self.fields[node][2]
+        while child < end:
+            yield child
+            child = self.fields[child][2]
+
+
+def _is_below_list(table: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    below = np.zeros(len(table), np.bool_)
+    for node, row in enumerate(table[1:], 1):
+        below[node] = below[row[kernels.PARENT]] or table[row[kernels.PARENT], kernels.KIND] == kernels.LIST
+    return below
+
+
+def _bits(flags: np.ndarray[Any, Any]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+def _buffer(values: np.ndarray[Any, Any], kind: str) -> pa.Buffer:
+    return pa.py_buffer(values.astype(kind, copy=False))

@@ -1,0 +1,92 @@
+"""Growth of types: by new fields and, if the table allows it, to wider types. Nothing else changes."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tiered_stream.errors import UnsupportedDataError
+from tiered_stream.formats.columns.conform import widens
+
+_GROWN = b"grown"
+
+
+def mark_grown(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with a mark: its rows have new or wider columns, which their table was not known to have."""
+    return schema.with_metadata({_GROWN: b""})
+
+
+def is_grown(schema: pa.Schema) -> bool:
+    """Return whether the schema has the mark of `mark_grown`, so that the table may lack some of its columns."""
+    return _GROWN in (schema.metadata or {})
+
+
+def grown(planned: pa.DataType, shown: pa.DataType, *, widen: bool = False) -> pa.DataType:
+    """Return the planned type with the fields that only `shown` has, nested fields too, each after the planned fields.
+
+    With `widen`, types that are wider in `shown` are taken from it, too.
+    """
+    if pa.types.is_struct(planned) and pa.types.is_struct(shown):
+        return pa.struct(_fields(planned, shown, widen=widen))
+    if pa.types.is_list(planned) and pa.types.is_list(shown):
+        return pa.list_(pa.field("element", grown(planned.value_type, shown.value_type, widen=widen)))
+    if pa.types.is_map(planned) and pa.types.is_map(shown):
+        return pa.map_(planned.key_type, grown(planned.item_type, shown.item_type, widen=widen))
+    return shown if widen and widens(planned, shown) else planned
+
+
+def _fields(planned: pa.StructType, shown: pa.StructType, *, widen: bool) -> list[pa.Field]:
+    there = {each.name.lower() for each in planned}
+    kept = [
+        pa.field(each.name, grown(each.type, shown.field(at).type, widen=widen))
+        if (at := shown.get_field_index(each.name)) >= 0
+        else each
+        for each in planned
+    ]
+    return [*kept, *(pa.field(each.name, each.type) for each in shown if each.name.lower() not in there)]
+
+
+def adopted(planned: pa.DataType, table: pa.DataType, *, add: bool = True) -> pa.DataType:
+    """Return the planned type with a table's wider numbers and, with `add`, the table's fields that are not planned."""
+    if pa.types.is_struct(planned) and pa.types.is_struct(table):
+        fields = [
+            pa.field(each.name, adopted(each.type, table.field(at).type, add=add))
+            if (at := table.get_field_index(each.name)) >= 0
+            else each
+            for each in planned
+        ]
+        return grown(pa.struct(fields), table) if add else pa.struct(fields)
+    if pa.types.is_list(planned) and pa.types.is_list(table):
+        return pa.list_(pa.field("element", adopted(planned.value_type, table.value_type, add=add)))
+    if pa.types.is_map(planned) and pa.types.is_map(table):
+        return pa.map_(planned.key_type, adopted(planned.item_type, table.item_type, add=add))
+    return table if widens(planned, table) else planned
+
+
+def joined(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that holds values of both types, which have grown from one type.
+
+    Raises:
+        UnsupportedDataError: a number has become wider in two ways. The order of values must not decide which are rows.
+    """
+    if torn := _torn(one, other, ""):
+        raise UnsupportedDataError(
+            f"{torn}, and no column takes both: widen it to one of them by ALTER TABLE, then values of the other are "
+            "kept aside as those that do not decode (ingest.onDecodeError)"
+        )
+    return grown(one, other, widen=True)
+
+
+def _torn(one: pa.DataType, other: pa.DataType, path: str) -> str | None:
+    """Return a text that names the first number whose two types have no common type, or None if there is none."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        shared = ((each, other.field(at)) for each in one if (at := other.get_field_index(each.name)) >= 0)
+        found = (_torn(mine.type, others.type, f"{path}.{mine.name}") for mine, others in shared)
+        return next(filter(None, found), None)
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return _torn(one.value_type, other.value_type, f"{path}.element")
+    if pa.types.is_map(one) and pa.types.is_map(other):
+        return _torn(one.item_type, other.item_type, f"{path}.value")
+    numbers = all(pa.types.is_integer(each) or pa.types.is_floating(each) for each in (one, other))
+    if not numbers or one == other or widens(one, other) or widens(other, one):
+        return None
+    return f"{path.removeprefix('.') or 'the value'} becomes wider as {one} and as {other}"

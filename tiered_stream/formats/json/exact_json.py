@@ -1,0 +1,194 @@
+"""Slow and exact half of the JSON decoder, for single values, by the rules of Spark's `from_json` (`JacksonParser`)."""
+
+from __future__ import annotations
+
+import base64
+import decimal
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from tiered_stream.errors import CorruptDataError
+from tiered_stream.formats.columns.decoded import REASON_SIZE
+from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json, write_json
+from tiered_stream.formats.json.spark_texts import days_of_text, decimal_of_text, fitted, microseconds_of_text
+
+# Jackson: Base64Variants.MIME_NO_LINEFEEDS. Blanks and control characters may stand between units of four characters.
+_UNIT = r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)"
+_BASE64 = re.compile(rf"(?:[\0- ]*{_UNIT})*[\0- ]*")
+_BLANKS = re.compile(r"[\0- ]+")
+_AFTER_PADDING = re.compile(r"(?<==)(?!=)")
+_INFINITIES = {"+INF": math.inf, "+Infinity": math.inf, "Infinity": math.inf, "-INF": -math.inf, "-Infinity": -math.inf}
+
+
+class ExactJson:
+    """Converter of JSON values to rows of one type, one value after the other."""
+
+    def __init__(self, kind: pa.StructType, zone: str) -> None:
+        self._zone = zone
+        self._convert = self._converter(kind)
+
+    def row(self, data: bytes) -> dict[str, Any]:
+        """Return the value as a dict that pyarrow converts to a struct.
+
+        Raises CorruptDataError, whose text is a reason.
+        """
+        try:
+            document = parse_json(data)
+            if type(document) is not Fields:
+                raise CorruptDataError(f"the value is {_named(document)}, not an object")
+            row: dict[str, Any] = self._convert(document)
+        except CorruptDataError as error:
+            raise CorruptDataError(str(error)[:REASON_SIZE]) from error
+        return row
+
+    def _converter(self, kind: pa.DataType) -> Callable[[Any], Any]:
+        convert = self._value_converter(kind)
+
+        def or_null(value: Any) -> Any:
+            found = None if value is None else convert(value)
+            if found is None and value is not None:
+                raise CorruptDataError(f"{_named(value)} is no {kind}")
+            return found
+
+        return or_null
+
+    def _value_converter(self, kind: pa.DataType) -> Callable[[Any], Any]:
+        """Return a function that converts a parsed value to `kind`, and returns None for a value that does not fit."""
+        if types.is_struct(kind):
+            return self._object_converter(kind)
+        if types.is_map(kind):
+            return self._map_converter(kind)
+        if types.is_list(kind):
+            return self._array_converter(kind)
+        if types.is_signed_integer(kind):
+            half = 1 << kind.bit_width - 1
+            return lambda value: _ranged(int(value), half) if type(value) is Integer else None
+        if types.is_decimal(kind):
+            return lambda value: _decimal(value, kind.precision, kind.scale)
+        if types.is_timestamp(kind):
+            return (
+                self._timestamp if kind.tz else lambda value: _if_string(value, lambda t: microseconds_of_text(t, None))
+            )
+        return {
+            pa.bool_(): lambda value: value if type(value) is bool else None,
+            pa.float32(): lambda value: _real(value, kind),
+            pa.float64(): lambda value: _real(value, kind),
+            pa.string(): _string,
+            pa.binary(): lambda value: _if_string(value, _base64),
+            pa.date32(): lambda value: _if_string(value, days_of_text),
+            pa.null(): lambda value: None,
+        }[kind]
+
+    def _object_converter(self, kind: pa.StructType) -> Callable[[Any], Any]:
+        converters = {field.name: self._converter(field.type) for field in kind}
+
+        def convert(value: Any) -> dict[str, Any] | None:
+            if type(value) is not Fields:
+                return None
+            return {name: _below(f".{name}", converters[name], each) for name, each in value if name in converters}
+
+        return convert
+
+    def _map_converter(self, kind: pa.MapType) -> Callable[[Any], Any]:
+        item = self._converter(kind.item_type)
+
+        def convert(value: Any) -> list[tuple[str | None, Any]] | None:
+            if type(value) is not Fields:
+                return None
+            return [(_string(key), _below(f".{key}", item, each)) for key, each in value]
+
+        return convert
+
+    def _array_converter(self, kind: pa.ListType) -> Callable[[Any], Any]:
+        item = self._converter(kind.value_type)
+
+        def convert(value: Any) -> list[Any] | None:
+            if type(value) is not list:
+                return None
+            return [_below(f"[{at}]", item, each) for at, each in enumerate(value)]
+
+        return convert
+
+    def _timestamp(self, value: Any) -> int | None:
+        if type(value) is Integer:
+            return _ranged(int(value) * 1_000_000, 1 << 63)
+        return microseconds_of_text(value, self._zone) if type(value) is str else None
+
+
+def _below(step: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return convert(value)
+    except CorruptDataError as error:
+        text = str(error)
+        # The text begins with the path of the field: `.a[3].b: ...`
+        raise CorruptDataError(f"{_short(step)}{'' if text[:1] in '.[' else ': '}{text}") from error
+
+
+def _short(text: str) -> str:
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _named(value: Any) -> str:
+    """Return a short text that names a value, for use in a reason."""
+    match value:
+        case None:
+            return "null"
+        case Integer() | Real():
+            return f"the number {_short(value)}"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the string {_short(repr(value))}"
+    return "an object" if type(value) is Fields else "an array"
+
+
+def _ranged(number: int, half: int) -> int | None:
+    return number if -half <= number < half else None
+
+
+def _if_string(value: Any, convert: Callable[[str], Any]) -> Any:
+    return convert(value) if type(value) is str else None
+
+
+def _real(value: Any, kind: pa.DataType) -> float | None:
+    if isinstance(value, Integer | Real):
+        # Jackson reads the integer -0 as zero without a sign.
+        return _nearest(value, kind) + 0.0 if type(value) is Integer else _nearest(value, kind)
+    return _INFINITIES.get(value, math.nan if value == "NaN" else None) if type(value) is str else None
+
+
+def _nearest(text: str, kind: pa.DataType) -> float:
+    number = float(text)
+    if kind == pa.float64() or not 1e-44 < abs(number) < 3e38:
+        with np.errstate(over="ignore"):
+            return number if kind == pa.float64() else float(np.float32(number))
+    # Converted directly, because the way through a double would round twice.
+    nearest: float = pa.scalar(str(text)).cast(pa.float32()).as_py()
+    return nearest
+
+
+def _decimal(value: Any, precision: int, scale: int) -> decimal.Decimal | None:
+    number = decimal_of_text(value) if isinstance(value, str) else None
+    return None if number is None else fitted(number, precision, scale)
+
+
+def _string(value: Any) -> str:
+    text: str = value if type(value) is str else write_json(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise CorruptDataError("half a surrogate pair") from error
+    return text
+
+
+def _base64(text: str) -> bytes | None:
+    if not _BASE64.fullmatch(text):
+        return None
+    return b"".join(map(base64.b64decode, _AFTER_PADDING.split(_BLANKS.sub("", text))))

@@ -1,0 +1,134 @@
+"""Decoder of JSON documents to a struct column, by the rules of Spark's `from_json` with its default options.
+
+`json_kernels.py` decodes values of which it is certain. Any other value is decoded alone by `exact_json.py`. If a field
+or a row does not fit, Spark gives a null, and the slot here has a reason. `docs/guides/json-types.md` lists the types
+and the differences from Spark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.formats.columns.column_builder import ColumnBuilder, Columns
+from tiered_stream.formats.columns.decoded import Decoded, spliced, value_buffers
+from tiered_stream.formats.json import json_kernels as kernels
+from tiered_stream.formats.json.exact_json import ExactJson
+from tiered_stream.formats.json.json_text_kernels import MOST_NESTING
+from tiered_stream.formats.json.spark_texts import seconds_east
+
+_EXACT_ROWS = 4096
+TOO_LARGE = "its columns take too much memory"
+
+
+class JsonDecoder:
+    """Decoder of documents to one struct type.
+
+    Args:
+        kind: the type, as pyspark's `to_arrow_schema` returns it.
+        zone: the session's time zone (`spark.sql.session.timeZone`), for timestamps without a zone.
+
+    Raises:
+        ConfigurationError: JSON cannot be read into the type, or the zone is unknown.
+    """
+
+    def __init__(self, kind: pa.StructType, zone: str = "UTC") -> None:
+        if seconds_east(zone, 0) is None:
+            raise ConfigurationError(f"the time zone {zone!r} is unknown; take one such as UTC or Europe/Berlin")
+        self._kind = kind
+        self._builder = ColumnBuilder(kind)
+        self._plan, self._names = _plan(self._builder, is_utc=zone in ("UTC", "Etc/UTC", "Z", "GMT"))
+        self._stack = np.zeros(kernels.STACK_SHAPE, np.int64)
+        self._exact = ExactJson(kind, zone)
+
+    @property
+    def kind(self) -> pa.StructType:
+        return self._kind
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        data, ends, nulls = value_buffers(values)
+        doubtful = np.zeros(len(values), np.uint8)
+
+        def write(columns: Columns, row: int) -> int:
+            return int(
+                kernels.append_documents(
+                    data, ends, nulls, row, columns, self._plan, self._names, self._stack, doubtful
+                )
+            )
+
+        column, too_large = self._builder.build(len(values), write)
+        reasons = dict.fromkeys(too_large, TOO_LARGE)
+        doubtful[too_large] = 0
+        slots = np.flatnonzero(doubtful).tolist()
+        for at in range(0, len(slots), _EXACT_ROWS):
+            column = self._with_exact(column, values, slots[at : at + _EXACT_ROWS], reasons)
+        return Decoded(column, reasons)
+
+    def _with_exact(self, column: pa.Array, values: pa.BinaryArray, slots: list[int], reasons: dict[int, str]) -> Any:
+        rows = {}
+        for slot in slots:
+            try:
+                rows[slot] = self._exact.row(values[slot].as_py())
+            except CorruptDataError as error:
+                reasons[slot] = str(error)
+        return spliced(column, rows)
+
+
+def compile_kernels() -> None:
+    """Compile or load the kernels that JSON needs, for `tiered-stream warm`."""
+    JsonDecoder(pa.struct([("a", pa.int64())])).decode(pa.scalar([b"{}"], pa.list_(pa.binary())).values)
+
+
+def _plan(builder: ColumnBuilder, is_utc: bool) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    depths = [0] * len(builder.fields)
+    for node, (_, parent, _) in enumerate(builder.fields[1:], 1):
+        depths[node] = depths[parent] + 1
+    if max(depths) > MOST_NESTING:
+        raise ConfigurationError(f"the schema goes deeper than {MOST_NESTING} levels")
+    plan = np.zeros((len(builder.fields), kernels.PLAN_COLUMNS), np.int64)
+    plan[:, kernels.FOLLOWS] = -1
+    names = bytearray()
+    for node, (row, (field, _, _)) in enumerate(zip(plan, builder.fields, strict=True)):
+        name = f'"{field.name}"'.encode()
+        row[kernels.FORM], row[kernels.NAME_AT], row[kernels.NAME_SIZE] = _form(field.type), len(names), len(name)
+        names += name.ljust(len(name) + 8, b"\0")
+        row[kernels.FIELDS] = len(list(builder.children(node)))
+        row[kernels.OPENING] = _OPENINGS.get(row[kernels.FORM], 0)
+        if types.is_decimal(field.type):
+            row[kernels.SCALE], row[kernels.MOST] = field.type.scale, 10 ** min(field.type.precision, 18)
+        elif types.is_timestamp(field.type):
+            row[kernels.SCALE] = is_utc
+    return plan, np.frombuffer(bytes(names), np.uint8)
+
+
+_OPENINGS = {kernels.OBJECT: ord("{"), kernels.MAP: ord("{"), kernels.ARRAY: ord("[")}
+_FORMS = {
+    pa.null(): kernels.OTHER, pa.bool_(): kernels.BOOLEAN, pa.float32(): kernels.FLOAT, pa.float64(): kernels.DOUBLE,
+    pa.string(): kernels.STRING, pa.binary(): kernels.OTHER, pa.date32(): kernels.DATE,
+    pa.timestamp("us", tz="UTC"): kernels.TIMESTAMP, pa.timestamp("us"): kernels.LOCAL_TIMESTAMP,
+}  # fmt: skip
+
+
+def _form(kind: pa.DataType) -> int:
+    if types.is_map(kind):
+        if kind.key_type != pa.string():
+            raise ConfigurationError(f"a key of JSON is a string, so no map can be {kind}")
+        return kernels.MAP
+    if types.is_struct(kind):
+        names = [field.name for field in kind]
+        if len(set(names)) < len(names):
+            raise ConfigurationError(f"a struct has two fields of one name: {', '.join(names)}")
+        return kernels.OBJECT
+    if types.is_list(kind):
+        return kernels.ARRAY
+    if types.is_signed_integer(kind):
+        return kernels.INTEGER
+    if types.is_decimal(kind):
+        return kernels.DECIMAL
+    if kind not in _FORMS:
+        raise ConfigurationError(f"JSON cannot be read into a column of the type {kind}")
+    return _FORMS[kind]

@@ -1,0 +1,123 @@
+"""Inference of the type of JSON documents from a sample, by the rules of Spark (`JsonInferSchema`, default options).
+
+Integers become bigint, larger integers decimals, and other numbers double. A value that is null or an empty string
+everywhere becomes a string, and so does a value with two types that have no common type. Fields are in the order of
+their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from tiered_stream.errors import ConfigurationError, CorruptDataError
+from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json
+
+_LONG = pa.decimal128(20, 0)  # Spark: DecimalType.forType(LongType)
+_MOST_DIGITS = 38
+
+
+def infer_json(values: Iterable[bytes | None]) -> pa.StructType:
+    """Return the struct that holds all documents. Values that are not JSON objects are ignored.
+
+    Raises:
+        ConfigurationError: no document has a field.
+    """
+    kind = pa.null()
+    for value in values:
+        try:
+            document = parse_json(value or b"")
+        except CorruptDataError:
+            continue
+        if type(document) is Fields:
+            kind = _common(kind, _kind(document))
+    found = _settled(kind)
+    if found is None or not types.is_struct(found):
+        raise ConfigurationError("no value of the sample is a JSON object with a field; give the schema")
+    return found
+
+
+def _kind(value: Any) -> pa.DataType:
+    match value:
+        case bool():
+            return pa.bool_()
+        case Integer():
+            return _integer_kind(int(value))
+        case Real():
+            return pa.float64()
+        case str():
+            return pa.string() if value else pa.null()
+        case Fields():
+            fields: dict[str, pa.DataType] = {}
+            for name, each in value:
+                fields[name] = _common(fields.get(name, pa.null()), _kind(each))
+            return _struct_of(fields)
+        case list():
+            return _list_of(reduce(_common, map(_kind, value), pa.null()))
+    return pa.null()
+
+
+def _integer_kind(number: int) -> pa.DataType:
+    if -(1 << 63) <= number < 1 << 63:
+        return pa.int64()
+    digits = len(str(abs(number)))
+    return pa.decimal128(digits, 0) if digits <= _MOST_DIGITS else pa.float64()
+
+
+def _struct_of(fields: dict[str, pa.DataType]) -> pa.StructType:
+    # Java compares strings by their UTF-16 units.
+    names = sorted(fields, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    return pa.struct([(name, fields[name]) for name in names])
+
+
+def _list_of(kind: pa.DataType) -> pa.ListType:
+    return pa.list_(pa.field("element", kind))
+
+
+def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Return the type that holds values of both types (Spark: `compatibleType`)."""
+    if left == right or types.is_null(right):
+        return left
+    if types.is_null(left):
+        return right
+    if types.is_struct(left) and types.is_struct(right):
+        fields = {each.name: each.type for each in left}
+        for each in right:
+            fields[each.name] = _common(fields.get(each.name, pa.null()), each.type)
+        return _struct_of(fields)
+    if types.is_list(left) and types.is_list(right):
+        return _list_of(_common(left.value_type, right.value_type))
+    if _is_number(left) and _is_number(right):
+        return _common_number(left, right)
+    return pa.string()
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(types.is_int64(kind) or types.is_float64(kind) or types.is_decimal128(kind))
+
+
+def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if types.is_float64(left) or types.is_float64(right):
+        return pa.float64()
+    # Only integers become decimals here, so no decimal has a scale.
+    return pa.decimal128(max((_LONG if types.is_int64(each) else each).precision for each in (left, right)), 0)
+
+
+def _settled(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type with string in place of null (Spark: `canonicalizeType`), or None for a struct without fields.
+
+    Structs without fields are left out, because a table cannot have them.
+    """
+    if types.is_null(kind):
+        return pa.string()
+    if types.is_list(kind):
+        item = _settled(kind.value_type)
+        return None if item is None else _list_of(item)
+    if types.is_struct(kind):
+        fields = [(each.name, settled) for each in kind if each.name and (settled := _settled(each.type)) is not None]
+        return pa.struct(fields) if fields else None
+    return kind

@@ -1,0 +1,303 @@
+"""Compiled half of the JSON decoder, which writes documents into columns if it is certain what they mean.
+
+A document is read once, without recursion: `stack` has a row for each open container. Fields are expected in the order
+of the last document (`plan[..., FOLLOWS]`), so that a key costs one comparison of its bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiered_stream.formats.columns.column_kernels import (
+    END,
+    HIGH,
+    LOW,
+    SLOTS,
+    append_bool,
+    append_bytes,
+    append_decimal,
+    append_double,
+    append_list,
+    append_long,
+    append_null,
+    append_struct,
+    truncate,
+)
+from tiered_stream.formats.json.double_kernels import nearest_double, nearest_float
+from tiered_stream.formats.json.json_text_kernels import (
+    DOUBTFUL,
+    FULL,
+    MOST_NESTING,
+    is_text,
+    literal_end,
+    read_date,
+    read_number,
+    read_timestamp,
+    skip_blanks,
+    skip_colon,
+    skip_value,
+    string_end,
+)
+from tiered_stream.records.compiled import Int, inlined, kernel
+
+# Forms of a column, by the JSON values that it holds.
+OTHER, BOOLEAN, INTEGER, DOUBLE, FLOAT, DECIMAL, STRING, DATE, TIMESTAMP, LOCAL_TIMESTAMP, OBJECT, MAP, ARRAY = range(
+    13
+)
+
+# Columns of `plan`, which has a row for each node.
+#   FORM           the column's form
+#   OPENING        first byte of a container
+#   NAME_AT, _SIZE place of a field's name in `names`, with its quotes
+#   FOLLOWS        field that came after this one last time, or in an object's own row the first field; -1: unknown
+#   FIELDS         number of an object's fields
+#   SCALE          scale of a decimal; for a timestamp 1 if texts without a zone are in UTC, the session's time zone
+#   MOST           least unscaled value that is too large for a decimal
+FORM, OPENING, NAME_AT, NAME_SIZE, FOLLOWS, FIELDS, SCALE, MOST = range(8)
+PLAN_COLUMNS = 8
+
+# Columns of `stack`: the container's node, its last field, and the number of its fields that were found.
+NODE, PREVIOUS, FOUND = range(3)
+STACK_SHAPE = (MOST_NESTING, 3)
+
+OK = 0
+_MOST_SECONDS = 9_000_000_000_000
+
+
+@inlined
+def _append_decimal(columns: Any, plan: Any, node: Int, mantissa: Int, exponent: Int, negative: Any) -> Int:
+    shift = exponent + plan[node, SCALE]
+    if mantissa == 0:
+        shift = np.int64(0)
+    if shift < 0 or shift > 18:
+        return DOUBTFUL
+    for _ in range(shift):
+        if mantissa > 10**17:
+            return DOUBTFUL
+        mantissa *= 10
+    if mantissa >= plan[node, MOST]:
+        return DOUBTFUL
+    value = -mantissa if negative else mantissa
+    return OK if append_decimal(columns, node, value >> 63, np.uint64(value)) else FULL
+
+
+@inlined
+def _append_number(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
+    """Append a number; return the position after it, or DOUBTFUL or FULL."""
+    begin, form = at, plan[node, FORM]
+    mantissa, exponent, negative, integer, at = read_number(data, at, stop)
+    if at < 0:
+        return at
+    answer = DOUBTFUL
+    if form in (INTEGER, TIMESTAMP) and integer:
+        value = -mantissa if negative else mantissa
+        if form == INTEGER and columns[0][node, LOW] <= value <= columns[0][node, HIGH]:
+            answer = OK if append_long(columns, node, value) else FULL
+        elif form == TIMESTAMP and mantissa < _MOST_SECONDS:
+            answer = OK if append_long(columns, node, value * 1000000) else FULL
+    elif form in (DOUBLE, FLOAT):
+        real, certain = nearest_double(mantissa, exponent) if form == DOUBLE else nearest_float(mantissa, exponent)
+        if certain:
+            # Jackson reads the integer -0 as 0, but keeps the sign of the number -0.0.
+            real = -real if negative and not (integer and mantissa == 0) else real
+            answer = OK if append_double(columns, node, real) else FULL
+    elif form == DECIMAL:
+        answer = _append_decimal(columns, plan, node, mantissa, exponent, negative)
+    elif form == STRING and integer and not (negative and mantissa == 0):
+        answer = OK if append_bytes(columns, node, data, begin, at - begin) else FULL
+    return at if answer == OK else np.int64(answer)
+
+
+@inlined
+def _append_text(columns: Any, plan: Any, data: Any, at: Int, end: Int, node: Int) -> Int:
+    """Append the value of the string between two quotes; return OK, DOUBTFUL or FULL."""
+    form = plan[node, FORM]
+    if form == STRING:
+        return OK if append_bytes(columns, node, data, at, end - at) else FULL
+    if form == DATE:
+        days, after = read_date(data, at, end)
+        if after == end:
+            return OK if append_long(columns, node, days) else FULL
+    elif form in (TIMESTAMP, LOCAL_TIMESTAMP):
+        zoned = form == TIMESTAMP
+        time, certain = read_timestamp(data, at, end, zoned, not zoned or plan[node, SCALE] == 1)
+        if certain:
+            return OK if append_long(columns, node, time) else FULL
+    return DOUBTFUL
+
+
+@inlined
+def _append_scalar(columns: Any, plan: Any, data: Any, at: Int, stop: Int, node: Int) -> Int:
+    """Append a value that is not a container; return the position after it, or DOUBTFUL or FULL."""
+    byte, answer = data[at], DOUBTFUL
+    if byte == 34:
+        end = string_end(data, at + 1, stop)
+        if end < 0:
+            return end
+        answer = _append_text(columns, plan, data, at + 1, end, node)
+        return end + 1 if answer == OK else np.int64(answer)
+    if byte == 45 or 48 <= byte <= 57:
+        return _append_number(columns, plan, data, at, stop, node)
+    end = literal_end(data, at, stop)
+    if end < 0:
+        return end
+    if byte == 110:
+        answer = OK if append_null(columns, node) else FULL
+    elif plan[node, FORM] == BOOLEAN:
+        answer = OK if append_bool(columns, node, byte == 116) else FULL
+    return end if answer == OK else np.int64(answer)
+
+
+@inlined
+def _find_field(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
+    """Return the field that the key at `at` names, or -1 for an unknown key, and the position after the key."""
+    nodes, node, previous = columns[0], top[NODE], top[PREVIOUS]
+    field, size = plan[previous, FOLLOWS], np.int64(0)
+    if field >= 0:
+        size = plan[field, NAME_SIZE]
+    if field < 0 or not is_text(data, at, stop, names, plan[field, NAME_AT], size):
+        end = string_end(data, at + 1, stop)
+        if data[at] != 34 or end < 0:
+            return np.int64(-1), np.int64(DOUBTFUL)
+        size, field = end + 1 - at, node + 1
+        while field < nodes[node, END]:
+            if plan[field, NAME_SIZE] == size and is_text(data, at, stop, names, plan[field, NAME_AT], size):
+                break
+            field = nodes[field, END]
+        if field >= nodes[node, END]:
+            return np.int64(-1), at + size
+        plan[previous, FOLLOWS] = field
+    if nodes[field, SLOTS] >= nodes[node, SLOTS]:
+        return field, np.int64(DOUBTFUL)  # the document had this key before
+    top[PREVIOUS] = field
+    top[FOUND] += 1
+    return field, at + size
+
+
+@inlined
+def _find_place(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, top: Any) -> Any:
+    """Return the node of a container's next value, or -1 if no column holds it, and the position of the value."""
+    node = top[NODE]
+    form = plan[node, FORM]
+    if form == ARRAY:
+        return node + 1, at
+    if form == OBJECT:
+        child, at = _find_field(columns, plan, names, data, at, stop, top)
+    else:
+        end = string_end(data, at + 1, stop)
+        if data[at] != 34 or end < 0:
+            return node, np.int64(DOUBTFUL)
+        if not append_struct(columns, node + 1) or not append_bytes(columns, node + 2, data, at + 1, end - at - 1):
+            return node, np.int64(FULL)
+        child, at = node + 3, end + 1
+    return child, skip_colon(data, at, stop) if at >= 0 else at
+
+
+@inlined
+def _open(columns: Any, plan: Any, node: Int, top: Any) -> Int:
+    top[NODE], top[PREVIOUS], top[FOUND] = node, node, 0
+    return OK if plan[node, FORM] != OBJECT or append_struct(columns, node) else FULL
+
+
+@inlined
+def _finish(columns: Any, plan: Any, top: Any) -> Int:
+    nodes, node = columns[0], top[NODE]
+    if plan[node, FORM] != OBJECT:
+        return OK if append_list(columns, node) else FULL
+    if top[FOUND] < plan[node, FIELDS]:
+        field = node + 1
+        while field < nodes[node, END]:
+            if nodes[field, SLOTS] < nodes[node, SLOTS] and not append_null(columns, field):
+                return FULL
+            field = nodes[field, END]
+    return OK
+
+
+@inlined
+def _close(columns: Any, plan: Any, data: Any, at: Int, stop: Int, stack: Any, depth: Int) -> Any:
+    """Close all containers that end after a value; return the depth that is still open, and the next position.
+
+    The depth is -1 if nothing is open. The position is where the next value or key begins.
+    """
+    while depth >= 0:
+        at = skip_blanks(data, at, stop)
+        if at >= stop:
+            return depth, np.int64(DOUBTFUL)
+        if data[at] == 44:
+            return depth, skip_blanks(data, at + 1, stop)
+        if data[at] != plan[stack[depth, NODE], OPENING] + 2:
+            return depth, np.int64(DOUBTFUL)
+        answer = _finish(columns, plan, stack[depth])
+        if answer != OK:
+            return depth, np.int64(answer)
+        at, depth = at + 1, depth - 1
+    return depth, at
+
+
+@inlined
+def _append_value(columns: Any, plan: Any, data: Any, at: Int, stop: Int, child: Int, stack: Any, depth: Int) -> Any:
+    """Append the value of the node `child`, or enter it if it is a container; return the open depth and a position.
+
+    The value is skipped if `child` is -1. The position is where the next value or key begins.
+    """
+    byte = data[at]
+    if child < 0:
+        at = skip_value(data, at, stop)
+    elif byte == plan[child, OPENING]:
+        if depth + 1 == MOST_NESTING:
+            return depth, np.int64(DOUBTFUL)
+        depth += 1
+        answer = _open(columns, plan, child, stack[depth])
+        if answer != OK:
+            return depth, np.int64(answer)
+        at = skip_blanks(data, at + 1, stop)
+        if at < stop and data[at] != byte + 2:
+            return depth, at
+    elif depth >= 0:
+        at = _append_scalar(columns, plan, data, at, stop, child)
+    else:
+        at = np.int64(DOUBTFUL)
+    return _close(columns, plan, data, at, stop, stack, depth) if at >= 0 else (depth, at)
+
+
+@kernel
+def _append_document(columns: Any, plan: Any, names: Any, data: Any, at: Int, stop: Int, stack: Any) -> Int:
+    """Append the document between `at` and `stop` to all columns; return OK, DOUBTFUL or FULL."""
+    depth, child = np.int64(-1), np.int64(0)
+    at = skip_blanks(data, at, stop)
+    while 0 <= at < stop:
+        depth, at = _append_value(columns, plan, data, at, stop, child, stack, depth)
+        if at >= 0 and depth < 0:
+            return OK if skip_blanks(data, at, stop) == stop else DOUBTFUL
+        if 0 <= at < stop:
+            child, at = _find_place(columns, plan, names, data, at, stop, stack[depth])
+    return at if at < 0 else DOUBTFUL
+
+
+@kernel
+def append_documents(
+    data: Any, ends: Any, nulls: Any, row: Int, columns: Any, plan: Any, names: Any, stack: Any, doubtful: Any
+) -> Int:
+    """Append rows from `row` on until there is no room or no row left; return the row after the last appended row.
+
+    `ends` are Arrow's offsets into `data`. `nulls` is 1 for each null value, or empty if there is none. A value that is
+    not certain becomes null, and is marked in `doubtful`.
+    """
+    nodes = columns[0]
+    while row < ends.shape[0] - 1:
+        written, answer = nodes[0, SLOTS], DOUBTFUL
+        if nulls.shape[0] > 0 and nulls[row]:
+            answer = OK if append_null(columns, 0) else FULL
+        else:
+            answer = _append_document(columns, plan, names, data, np.int64(ends[row]), np.int64(ends[row + 1]), stack)
+            if answer == DOUBTFUL:
+                truncate(columns, written)
+                doubtful[row] = 1
+                answer = OK if append_null(columns, 0) else FULL
+        if answer == FULL:
+            truncate(columns, written)
+            break
+        row += 1
+    return row

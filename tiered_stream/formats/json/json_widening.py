@@ -1,0 +1,79 @@
+"""Decoder of JSON documents whose numbers may outgrow integer columns: the column's type becomes wider from then on.
+
+A type is widened only as far as a document needs, and only if the document then decodes, so that garbage changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from tiered_stream.errors import CorruptDataError, UnsupportedDataError
+from tiered_stream.formats.columns.decoded import Decoded
+from tiered_stream.formats.columns.schema_growth import joined
+from tiered_stream.formats.json.exact_json import ExactJson
+from tiered_stream.formats.json.json_decoder import JsonDecoder
+from tiered_stream.formats.json.json_text import Fields, Integer, Real, parse_json
+
+_NARROW = (pa.int8(), pa.int16(), pa.int32())
+_LONGS = range(-(1 << 63), 1 << 63)
+
+
+class WideningJsonDecoder:
+    """JSON decoder like `JsonDecoder`, of a type that may become wider. Raises ConfigurationError in the same cases."""
+
+    def __init__(self, kind: pa.StructType, zone: str) -> None:
+        self._base, self._zone = kind, zone
+        self._decoder = JsonDecoder(kind, zone)
+
+    @property
+    def kind(self) -> pa.StructType:
+        return self._decoder.kind
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values, with a wider type if documents need it.
+
+        Raises UnsupportedDataError if a number would become wider in two ways.
+        """
+        decoded = self._decoder.decode(values)
+        needed = reduce(joined, self._needed(values, decoded.reasons), self.kind)
+        if needed == self.kind:
+            return decoded
+        self._decoder = JsonDecoder(needed, self._zone)
+        return self._decoder.decode(values)
+
+    def _needed(self, values: pa.BinaryArray, slots: Iterable[int]) -> Iterable[pa.StructType]:
+        """Yield the type that each document in `slots` needs to decode, if a wider type helps.
+
+        Each type is the column's original type, with wider types only for the document's own numbers.
+        """
+        for slot in slots:
+            document = values[slot].as_py()
+            try:
+                kind = needed_type(self._base, parse_json(document))
+                if kind != self._base:
+                    ExactJson(kind, self._zone).row(document)
+                    yield kind
+            except (CorruptDataError, UnsupportedDataError):
+                continue
+
+
+def needed_type(kind: pa.DataType, value: Any) -> pa.DataType:
+    """Return the type with wider types of numbers where the parsed value needs them."""
+    if types.is_struct(kind) and type(value) is Fields:
+        given = dict(value)
+        return pa.struct([(each.name, needed_type(each.type, given.get(each.name))) for each in kind])
+    if types.is_list(kind) and isinstance(value, list):
+        items = (needed_type(kind.value_type, each) for each in value)
+        return pa.list_(pa.field("element", reduce(joined, items, kind.value_type)))
+    if kind in _NARROW and type(value) is Real:
+        return pa.float64()
+    if kind in _NARROW and type(value) is Integer:
+        limit = 1 << (kind.bit_width - 1)
+        return kind if -limit <= int(value) < limit or int(value) not in _LONGS else pa.int64()
+    return kind

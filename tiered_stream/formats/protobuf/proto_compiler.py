@@ -1,0 +1,78 @@
+"""Compilation of `.proto` files to descriptor sets, by the compiler in the package grpcio-tools.
+
+The compiler is a separate process. It looks for imported files in one folder, then among the files that a schema
+registry knows (`known_protos.py`), then among the files that Google ships (`google/protobuf/*.proto`).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.protobuf.google_protobuf import descriptor_pb2
+from tiered_stream.formats.protobuf.known_protos import write_known_protos
+
+_COMPILE_SECONDS = 60
+
+
+def compiled_proto(files: Mapping[str, str]) -> bytes:
+    """Return the descriptor set of `.proto` files, given as texts by the names by which they import each other.
+
+    Raises:
+        ConfigurationError: a text is not a `.proto` file, or the compiler is not installed.
+    """
+    with tempfile.TemporaryDirectory(prefix="tiered_stream-") as folder:
+        for name, text in files.items():
+            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+                raise ConfigurationError(f"{name[:100]!r} is no name of a .proto file that others import")
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return _compiled(Path(folder), files)
+
+
+def compiled_file(path: Path) -> bytes:
+    """Return the descriptor set of a `.proto` file and of all files that it imports, from its folder or below.
+
+    Raises:
+        ConfigurationError: the file cannot be compiled, it imports a file from elsewhere, or there is no compiler.
+    """
+    folder = path.parent.resolve()
+    found = _compiled(folder, [path.name])
+    for each in descriptor_pb2.FileDescriptorSet.FromString(found).file:
+        # The compiler itself refuses a name that leads out of the folder, but it follows a link.
+        if not Path(folder, each.name).resolve().is_relative_to(folder):
+            raise ConfigurationError(f"{path} imports {each.name[:100]}, which lies outside its folder {folder}")
+    return found
+
+
+def _compiled(folder: Path, names: Iterable[str]) -> bytes:
+    if find_spec("grpc_tools") is None:
+        raise ConfigurationError(
+            "a .proto file takes a compiler, the package grpcio-tools: pip install 'tiered-stream[formats]'. "
+            "Or compile it elsewhere (protoc --include_imports --descriptor_set_out=….desc) and name the .desc file"
+        )
+    with tempfile.TemporaryDirectory(prefix="tiered_stream-") as place:
+        # The folder is given as a link, because a colon in its path would separate two paths.
+        Path(place, "own").symlink_to(folder.resolve(), target_is_directory=True)
+        write_known_protos(Path(place, "known"))
+        out = Path(place, "out.desc")
+        # With the folder in front, the compiler does not take a file's name for an option.
+        command = [sys.executable, "-m", "grpc_tools.protoc", "-Iown", "-Iknown", "--include_imports",
+                   "--descriptor_set_out=out.desc", *(f"own/{name}" for name in names)]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, cwd=place, capture_output=True, text=True, errors="replace", check=False,
+                stdin=subprocess.DEVNULL, timeout=_COMPILE_SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise ConfigurationError(f"a .proto file is not compiled within {_COMPILE_SECONDS} seconds") from None
+        if done.returncode != 0:
+            why = done.stderr.strip().replace("\n", "; ")[:300]
+            raise ConfigurationError(f"a .proto file cannot be compiled: {why}")
+        return out.read_bytes()

@@ -1,0 +1,404 @@
+"""Compiled half of the protobuf decoder, which writes messages from their bytes into columns.
+
+A message's fields come in any order, and the last value of a field counts. So a message is scanned once, to mark where
+each field's value is, and is then written field by field. The values of a repeated field are found by a second scan.
+
+Values that are not plain are left to Google's library, one by one: malformed bytes, groups, a message in several
+pieces, enum numbers without a name, a map with a duplicate key, texts that are not UTF-8, defaults, required fields.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tiered_stream.formats.columns.byte_kernels import double_of, float_at, has_key_twice, is_utf8, little_endian
+from tiered_stream.formats.columns.column_kernels import (
+    SLOTS,
+    append_bool,
+    append_bytes,
+    append_double,
+    append_list,
+    append_long,
+    append_null,
+    append_struct,
+    truncate,
+)
+from tiered_stream.records.compiled import Int, inlined, kernel
+
+# Codecs, by which a field's value is read.
+INT32, INT64, SINT32, SINT64, BOOL, ENUM, FIXED32, FIXED64, FLOAT, DOUBLE, TEXT, BYTES, TIME, MESSAGE, EMPTY = range(15)
+# How often a field occurs. ENTRY: a field of a map's entry, which must occur, while unknown fields must not.
+ONCE, ENTRY, REPEATED, MAP = range(4)
+
+# Columns of the fields. The fields of a message follow each other, sorted by number.
+#   MISSING   what a missing field gives: null, or a message that is not plain
+#   A, B      for an enum, place of its numbers in the table, and how many there are; for a map, A: codec of its keys
+#   SIZE      bytes of a number of fixed size, else 0
+NUMBER, CODEC, WIRE, NODE, OFTEN, ONEOF, PRESENCE, MISSING, BELOW, A, B, SIZE = range(12)
+FIELD_COLUMNS = 12
+MISSING_NULL, MISSING_NOT_PLAIN = range(2)
+# Columns of the messages: first field, field after the last, and the node of the message's struct.
+FIRST, LAST, STRUCT_NODE = range(3)
+# Columns of the marks, which have a row for each field: where its value begins and ends, and its wire type.
+AT, STOP, MARKED_WIRE = range(3)
+MARK_COLUMNS = 3
+# Columns of the stack, which has a row for each message that is being written. CURSOR: where the search for the next
+# message of a repeated field begins.
+MESSAGE_OF, BEGIN, END, FIELD, CURSOR, LIST_FIRST = range(6)
+STACK_COLUMNS = 6
+
+DONE, NOT_PLAIN, NO_ROOM = range(3)
+LONGEST_TAG = 5
+"""Maximum bytes of a plain tag, and of a plain size."""
+VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
+"""Wire types that are plain."""
+MOST_SECONDS = 9_000_000_000_000
+"""Maximum seconds of a time that surely fits into microseconds."""
+
+
+@inlined
+def _uvarint(data: Any, at: Int, stop: Int) -> Any:
+    """Read a varint of at most 64 bits; return it and the position after it, -1 if it is not a varint."""
+    value, shift = np.uint64(0), np.uint64(0)
+    while at < stop:
+        part = np.uint64(data[at])
+        at += 1
+        if shift == 63 and part > 1:
+            return value, np.int64(-1)
+        value |= (part & np.uint64(0x7F)) << shift
+        if part < 128:
+            return value, np.int64(at)
+        shift += np.uint64(7)
+    return value, np.int64(-1)
+
+
+@inlined
+def _tag(data: Any, at: Int, stop: Int) -> Any:
+    """Read a tag; return the field's number, wire type, and where its value begins and ends (-1 if it is not plain)."""
+    tag, begin = _uvarint(data, at, stop)
+    number, wire = np.int64(tag >> np.uint64(3)), np.int64(tag & np.uint64(7))
+    is_plain = begin >= 0 and begin - at <= LONGEST_TAG and 1 <= number < 1 << 29
+    at = begin
+    if not is_plain:
+        return number, wire, np.int64(-1), np.int64(-1)
+    end = np.int64(-1)
+    if wire == VARINT:
+        _, end = _uvarint(data, at, stop)
+    elif wire == SIZED:
+        size, at = _uvarint(data, at, stop)
+        if at >= 0 and at - begin <= LONGEST_TAG and size <= np.uint64(stop - at):
+            end = at + np.int64(size)
+    elif wire == EIGHT:
+        end = at + 8
+    elif wire == FOUR:
+        end = at + 4
+    return number, wire, at, (end if end <= stop else np.int64(-1))
+
+
+@inlined
+def _field_of(fields: Any, first: Int, last: Int, number: Int, hint: Int) -> Int:
+    """Return the row of the field with that number, -1 if there is none. `hint` is a row that is tried first."""
+    if hint < last and fields[hint, NUMBER] == number:
+        return np.int64(hint)
+    low, high = np.int64(first), np.int64(last)
+    while low < high:
+        middle = (low + high) // 2
+        if fields[middle, NUMBER] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < last and fields[low, NUMBER] == number else np.int64(-1)
+
+
+@kernel
+def _mark(marks: Any, fields: Any, first: Int, last: Int, field: Int, begin: Int, end: Int, wire: Int) -> Any:
+    """Mark where a field's value is; return whether the message is still plain."""
+    row = fields[field]
+    if wire != row[WIRE] and not (wire == SIZED and row[OFTEN] == REPEATED and row[CODEC] < TEXT):
+        # Google's library treats a field with another wire type as an unknown field.
+        return row[OFTEN] != ENTRY
+    if row[OFTEN] >= REPEATED:
+        if marks[field, AT] < 0:
+            marks[field, AT] = begin
+        return True
+    # The library also checks values that a later value replaces: a text may not be UTF-8.
+    if row[CODEC] >= TEXT and (marks[field, AT] >= 0 or (row[CODEC] == EMPTY and end > begin)):
+        return False
+    if row[ONEOF] >= 0:
+        for other in range(first, last):
+            if fields[other, ONEOF] == row[ONEOF] and marks[other, AT] >= 0:
+                if fields[other, CODEC] >= TEXT:
+                    return False
+                marks[other, AT] = -1
+    marks[field, AT], marks[field, STOP] = begin, end
+    return True
+
+
+@kernel
+def _look_through(data: Any, at: Int, stop: Int, fields: Any, first: Int, last: Int, marks: Any) -> Any:
+    """Mark the values of a message's fields; return whether the message is plain."""
+    for field in range(first, last):
+        marks[field, AT] = -1
+    hint = first
+    while at < stop:
+        number, wire, begin, end = _tag(data, at, stop)
+        if end < 0:
+            return False
+        field = _field_of(fields, first, last, number, hint)
+        if field >= 0:
+            # The mark of a repeated field is at the tag, because the second scan begins there.
+            repeated = fields[field, OFTEN] >= REPEATED
+            if not _mark(marks, fields, first, last, field, at if repeated else begin, end, wire):
+                return False
+            hint = field if repeated else field + 1
+        elif first < last and fields[first, OFTEN] == ENTRY:
+            return False
+        at = end
+    return True
+
+
+@inlined
+def _integer(value: Any, codec: Int) -> Int:
+    """Return an integer of the wire format as the integer of its column."""
+    if codec == SINT32:
+        low = np.int64(np.uint32(value))
+        return (low >> 1) ^ -(low & 1)
+    if codec == SINT64:
+        return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1))
+    if codec == INT64 or codec >= FIXED64:
+        return np.int64(value)
+    return np.int64(np.int32(np.uint32(value & np.uint64(0xFFFFFFFF))))
+
+
+@kernel
+def _symbol(columns: Any, row: Any, number: Int, table: Any, texts: Any) -> Int:
+    low, high = np.int64(0), row[B]
+    while low < high:
+        middle = (low + high) // 2
+        if table[row[A] + middle, 0] < number:
+            low = middle + 1
+        else:
+            high = middle
+    if low == row[B] or table[row[A] + low, 0] != number:
+        return np.int64(NOT_PLAIN)
+    at = row[A] + low
+    return np.int64(DONE if append_bytes(columns, row[NODE], texts, table[at, 1], table[at, 2]) else NO_ROOM)
+
+
+@kernel
+def _time(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
+    """Append a time from its seconds and nanoseconds, each of which may be written only once."""
+    seconds, nanos, seen = np.int64(0), np.int64(0), np.int64(0)
+    while at < stop:
+        number, wire, begin, at = _tag(data, at, stop)
+        if at < 0 or wire != VARINT or number > 2 or seen & number:
+            return np.int64(NOT_PLAIN)
+        value, _ = _uvarint(data, begin, stop)
+        seen |= number
+        if number == 1:
+            seconds = np.int64(value)
+        else:
+            nanos = _integer(value, INT32)
+    if seconds > MOST_SECONDS or seconds < -MOST_SECONDS:
+        return np.int64(NOT_PLAIN)
+    micros = nanos // 1000 if nanos >= 0 else -(-nanos // 1000)
+    return np.int64(DONE if append_long(columns, row[NODE], seconds * 1_000_000 + micros) else NO_ROOM)
+
+
+@kernel
+def _sized_value(data: Any, at: Int, stop: Int, row: Any, columns: Any) -> Int:
+    """Append a text, bytes, or a time."""
+    codec, node = row[CODEC], row[NODE]
+    if codec == TIME:
+        return _time(data, at, stop, row, columns)
+    if at == stop and row[OFTEN] == ONCE and not row[PRESENCE]:
+        return np.int64(DONE if append_null(columns, node) else NO_ROOM)
+    if codec == TEXT and not is_utf8(data, at, stop):
+        return np.int64(NOT_PLAIN)
+    return np.int64(DONE if append_bytes(columns, node, data, at, stop - at) else NO_ROOM)
+
+
+@kernel
+def _number(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
+    """Append a number, a boolean, or an enum's symbol. A zero without presence becomes null."""
+    codec, node = row[CODEC], row[NODE]
+    bits = np.uint64(0)
+    if codec <= ENUM:
+        bits, _ = _uvarint(data, at, stop)
+    else:
+        bits = little_endian(data, at, stop - at)
+    value = np.int64(bits != 0) if codec == BOOL else _integer(bits, INT64 if codec == DOUBLE else codec)
+    if value == 0 and row[OFTEN] == ONCE and not row[PRESENCE]:
+        return np.int64(DONE if append_null(columns, node) else NO_ROOM)
+    if codec == ENUM:
+        return _symbol(columns, row, value, table, texts)
+    if codec == BOOL:
+        room = append_bool(columns, node, value != 0)
+    elif codec == FLOAT:
+        room = append_double(columns, node, float_at(data, at))
+    elif codec == DOUBLE:
+        room = append_double(columns, node, double_of(bits))
+    else:
+        room = append_long(columns, node, value)
+    return np.int64(DONE if room else NO_ROOM)
+
+
+@inlined
+def _value(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
+    if row[CODEC] <= DOUBLE:
+        return _number(data, at, stop, row, columns, table, texts)
+    return _sized_value(data, at, stop, row, columns)
+
+
+@kernel
+def _packed(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
+    """Append the numbers of a packed field, which follow each other."""
+    size = row[SIZE]
+    while at < stop:
+        end = at + size
+        if size == 0:
+            _, end = _uvarint(data, at, stop)
+        if end < 0 or end > stop:
+            return np.int64(NOT_PLAIN)
+        error = _number(data, at, end, row, columns, table, texts)
+        if error != DONE:
+            return error
+        at = end
+    return np.int64(DONE)
+
+
+@kernel
+def _list(data: Any, at: Int, stop: Int, row: Any, columns: Any, table: Any, texts: Any) -> Int:
+    """Append the list of a repeated field's values from `at` on, where -1 means that there are no values."""
+    while 0 <= at < stop:
+        number, wire, begin, end = _tag(data, at, stop)
+        if number == row[NUMBER]:
+            error = np.int64(DONE)
+            if wire == row[WIRE]:
+                error = _value(data, begin, end, row, columns, table, texts)
+            elif wire == SIZED and row[CODEC] < TEXT:
+                error = _packed(data, begin, end, row, columns, table, texts)
+            if error != DONE:
+                return error
+        at = end
+    return np.int64(DONE if append_list(columns, row[NODE] - 1) else NO_ROOM)
+
+
+@kernel
+def _simple(data: Any, frame: Any, field: Int, row: Any, marks: Any, columns: Any, table: Any, texts: Any) -> Int:
+    """Write a field that is not a message."""
+    at = marks[field, AT]
+    if row[CODEC] == EMPTY:
+        return np.int64(DONE)
+    if row[OFTEN] == REPEATED:
+        return _list(data, at, frame[END], row, columns, table, texts)
+    if at >= 0:
+        return _value(data, at, marks[field, STOP], row, columns, table, texts)
+    if row[MISSING] == MISSING_NOT_PLAIN:
+        return np.int64(NOT_PLAIN)
+    return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
+
+
+@kernel
+def _close_list(row: Any, first: Int, columns: Any, seen: Any) -> Int:
+    """Write a list of messages, or a map, after its last item."""
+    node = row[NODE] - 1
+    # A map with several keys that are not texts is left to the library.
+    several = row[OFTEN] == MAP and columns[0][row[NODE], SLOTS] - first > 1
+    if several and (row[A] != TEXT or has_key_twice(columns, row[NODE] + 1, first, seen)):
+        return np.int64(NOT_PLAIN)
+    return np.int64(DONE if append_list(columns, node) else NO_ROOM)
+
+
+@inlined
+def _push(stack: Any, depth: Int, message: Int, begin: Int, end: Int) -> None:
+    frame = stack[depth]
+    frame[MESSAGE_OF], frame[BEGIN], frame[END], frame[FIELD], frame[CURSOR] = message, begin, end, -1, -1
+
+
+@kernel
+def _next_message(data: Any, frame: Any, row: Any, field: Int, marks: Any, columns: Any) -> Any:
+    """Return where the next message of a field begins and ends, -1 if there are no more messages."""
+    if row[OFTEN] < REPEATED:
+        frame[FIELD] = field + 1
+        return marks[field, AT], marks[field, STOP]
+    if frame[CURSOR] < 0:
+        frame[CURSOR] = marks[field, AT] if marks[field, AT] >= 0 else frame[END]
+        frame[LIST_FIRST] = columns[0][row[NODE], SLOTS]
+    while frame[CURSOR] < frame[END]:
+        number, wire, begin, end = _tag(data, frame[CURSOR], frame[END])
+        frame[CURSOR] = end
+        if number == row[NUMBER] and wire == SIZED:
+            return begin, end
+    frame[FIELD], frame[CURSOR] = field + 1, -1
+    return np.int64(-1), np.int64(-1)
+
+
+@kernel
+def _without_message(frame: Any, row: Any, columns: Any, seen: Any) -> Int:
+    """Finish a field after its last message: write its list, or null for a single message that is missing."""
+    if row[OFTEN] == ONCE and row[MISSING] == MISSING_NULL:
+        return np.int64(DONE if append_null(columns, row[NODE]) else NO_ROOM)
+    if row[OFTEN] >= REPEATED:
+        return _close_list(row, frame[LIST_FIRST], columns, seen)
+    return np.int64(NOT_PLAIN)
+
+
+@kernel
+def _message(data: Any, at: Int, stop: Int, program: Any, columns: Any, room: Any) -> Int:
+    """Write the value between `at` and `stop`, which is one message; return DONE, NOT_PLAIN or NO_ROOM."""
+    messages, fields, table, texts = program
+    marks, stack, seen = room
+    depth = np.int64(0)
+    _push(stack, 0, 0, at, stop)
+    while depth >= 0:
+        frame = stack[depth]
+        message = messages[frame[MESSAGE_OF]]
+        field = frame[FIELD]
+        if field < 0:
+            if not _look_through(data, frame[BEGIN], frame[END], fields, message[FIRST], message[LAST], marks):
+                return np.int64(NOT_PLAIN)
+            if not append_struct(columns, message[STRUCT_NODE]):
+                return np.int64(NO_ROOM)
+            frame[FIELD] = message[FIRST]
+        elif field == message[LAST]:
+            depth -= 1
+        else:
+            row, error = fields[field], np.int64(DONE)
+            if row[CODEC] != MESSAGE:
+                error = _simple(data, frame, field, row, marks, columns, table, texts)
+                frame[FIELD] = field + 1
+            else:
+                begin, end = _next_message(data, frame, row, field, marks, columns)
+                if begin >= 0:
+                    depth += 1
+                    _push(stack, depth, row[BELOW], begin, end)
+                else:
+                    error = _without_message(frame, row, columns, seen)
+            if error != DONE:
+                return error
+    return np.int64(DONE)
+
+
+@kernel
+def decode_messages(slices: Any, program: Any, first: Int, columns: Any, room: Any, not_plain: Any) -> Int:
+    """Append values from row `first` on, until the columns have no room; return the row after the last appended value.
+
+    A value that is not plain becomes null, and is marked in `not_plain`.
+    """
+    data, starts, stops, valid = slices
+    for row in range(first, starts.shape[0]):
+        error = np.int64(DONE)
+        if valid[row]:
+            error = _message(data, np.int64(starts[row]), np.int64(stops[row]), program, columns, room)
+        not_plain[row] = error == NOT_PLAIN
+        if error == NOT_PLAIN or not valid[row]:
+            truncate(columns, row - first)
+            error = np.int64(DONE if append_null(columns, 0) else NO_ROOM)
+        if error == NO_ROOM:
+            not_plain[row] = False
+            truncate(columns, row - first)
+            return np.int64(row)
+    return np.int64(starts.shape[0])

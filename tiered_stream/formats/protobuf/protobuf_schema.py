@@ -1,0 +1,130 @@
+"""Column types of protobuf messages, equal to those of Spark's `from_protobuf` (`protobuf.utils.SchemaConverters`).
+
+Unsigned numbers have the column types of signed numbers, and enums are strings. `Timestamp` becomes a timestamp and
+`Duration` a duration. A message without fields has no column. Recursive messages and groups are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.protobuf.google_protobuf import (
+    DecodeError,
+    Descriptor,
+    FieldDescriptor,
+    descriptor_pb2,
+    descriptor_pool,
+)
+
+_MOST_BYTES, _MOST_FIELDS, MOST_DEPTH = 16 << 20, 10_000, 64
+"""Limits of a schema: bytes of its descriptor set, number of fields when written out, and levels of nesting."""
+
+_SIMPLE = {
+    FieldDescriptor.CPPTYPE_INT32: pa.int32(),
+    FieldDescriptor.CPPTYPE_UINT32: pa.int32(),
+    FieldDescriptor.CPPTYPE_ENUM: pa.string(),
+    FieldDescriptor.CPPTYPE_INT64: pa.int64(),
+    FieldDescriptor.CPPTYPE_UINT64: pa.int64(),
+    FieldDescriptor.CPPTYPE_FLOAT: pa.float32(),
+    FieldDescriptor.CPPTYPE_DOUBLE: pa.float64(),
+    FieldDescriptor.CPPTYPE_BOOL: pa.bool_(),
+}
+_TIMES = {"Timestamp": pa.timestamp("us", tz="UTC"), "Duration": pa.duration("us")}
+
+
+def message_descriptor(descriptor_set: bytes, message: str) -> Descriptor:
+    """Return the message with that full name from the output of `protoc --descriptor_set_out --include_imports`.
+
+    Raises:
+        ConfigurationError: the bytes are not a descriptor set, or the message is not in it.
+    """
+    if len(descriptor_set) > _MOST_BYTES:
+        raise ConfigurationError(
+            f"a descriptor set of {len(descriptor_set)} bytes, more than the {_MOST_BYTES} allowed"
+        )
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        files = {each.name: each for each in descriptor_pb2.FileDescriptorSet.FromString(descriptor_set).file}
+        for name in _in_order(files):
+            pool.Add(files[name])
+        return pool.FindMessageTypeByName(message)
+    except KeyError:
+        raise ConfigurationError(f"the descriptor set has no message {message[:100]!r}; give its full name") from None
+    except (DecodeError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"this is no descriptor set of protoc: {str(error)[:200]}") from error
+
+
+def _in_order(files: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each file after the files that it imports. Raises ConfigurationError if an imported file is missing."""
+    done: set[str] = set()
+    waiting = [(name, False) for name in files]
+    while waiting:
+        name, after = waiting.pop()
+        if name in done:
+            continue
+        if after:
+            done.add(name)
+            yield name
+            continue
+        if name not in files:
+            raise ConfigurationError(f"the descriptor set lacks {name[:100]}; write it with --include_imports")
+        needs = [each for each in files[name].dependency if each not in done]
+        # The pool refuses files that import each other in a circle.
+        waiting += [(name, True), *((each, False) for each in needs if (each, True) not in waiting)]
+
+
+def message_type(message: Descriptor) -> pa.StructType:
+    """Return the struct type of a message. Raises ConfigurationError if the message is recursive or too large."""
+    return _message_columns(message, (), [_MOST_FIELDS])
+
+
+def _message_columns(message: Descriptor, above: tuple[str, ...], left: list[int]) -> pa.StructType:
+    if message.full_name in above:
+        raise ConfigurationError(f"the message {message.full_name} holds itself; recursive types have no columns")
+    left[0] -= len(message.fields)
+    if left[0] < 0 or len(above) > MOST_DEPTH:
+        raise ConfigurationError(
+            f"a message has more than {_MOST_FIELDS} fields when written out, or more than {MOST_DEPTH} levels"
+        )
+    inside = (*above, message.full_name)
+    fields = [(field.name, _field_type(field, inside, left)) for field in message.fields]
+    return pa.struct([(name, kind) for name, kind in fields if kind is not None])
+
+
+def _field_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
+    """Return the type of a field's column, or None if the field has no column."""
+    if is_map(field):
+        pair = field.message_type.fields_by_name
+        value = _single_type(pair["value"], above, left)
+        return None if value is None else pa.map_(_single_type(pair["key"], above, left), value)
+    kind = _single_type(field, above, left)
+    return pa.list_(pa.field("element", kind)) if field.is_repeated and kind is not None else kind
+
+
+def _single_type(field: FieldDescriptor, above: tuple[str, ...], left: list[int]) -> pa.DataType | None:
+    match field.type:
+        case FieldDescriptor.TYPE_GROUP:
+            raise ConfigurationError(f"{field.full_name} is a group, which has no column")
+        case FieldDescriptor.TYPE_MESSAGE:
+            time = time_type(field.message_type)
+            if time is not None:
+                return time
+            struct = _message_columns(field.message_type, above, left)
+            return struct if struct.num_fields else None
+        case FieldDescriptor.TYPE_STRING | FieldDescriptor.TYPE_BYTES:
+            return pa.string() if field.type == FieldDescriptor.TYPE_STRING else pa.binary()
+    return _SIMPLE[field.cpp_type]
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    return bool(field.is_repeated and field.message_type is not None and field.message_type.GetOptions().map_entry)
+
+
+def time_type(message: Descriptor) -> pa.DataType | None:
+    """Return the type of a message that is a time, else None. As in Spark, its name and its fields decide."""
+    fields = [field.name for field in message.fields]
+    return _TIMES.get(message.name) if fields == ["seconds", "nanos"] else None

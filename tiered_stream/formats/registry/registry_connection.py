@@ -1,0 +1,180 @@
+"""Client of a schema registry: GET requests over TLS, with a password, to the first of its servers that responds."""
+
+from __future__ import annotations
+
+import random
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import urllib3
+from urllib3.util.ssl_ import create_urllib3_context
+
+from tiered_stream.errors import (
+    ConfigurationError,
+    SchemaRegistryError,
+    SchemaRegistryUnavailableError,
+    UnknownSchemaError,
+)
+from tiered_stream.process.logs import muted
+from tiered_stream.timed_http import read_answer, timed_pools, untrusted_certificate
+
+_CONNECT_SECONDS, _READ_SECONDS = 5.0, 15.0
+_ROUNDS, _FIRST_WAIT = 5, 0.2
+"""Number of rounds in which every server is asked, and the first wait between rounds in seconds; waits double."""
+_MOST_BYTES = 8 << 20
+_HOPEFUL = {408, 425, 429, *range(500, 600)} - {501, 505}
+"""HTTP statuses after which the same request may succeed."""
+_UNKNOWN = (40401, 40402, 40403)
+"""Error codes of the registry for a missing subject, version or schema. A 404 without them has another cause."""
+GUIDS = "/schemas/guids/"
+"""Path of schemas by their GUIDs. Not every registry has it."""
+_PROPERTIES = ("url", "basic.auth.user.info", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+               "ssl.key.password")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """Addresses and login of a schema registry: the settings of Confluent's Python client, by their names.
+
+    `url` may be several addresses, separated by commas. Files are PEM. `parse` makes these settings.
+    """
+
+    urls: tuple[str, ...]
+    properties: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, str], prefix: str = "schema.registry.") -> RegistrySettings:
+        """Check the properties and return the settings.
+
+        Raises ConfigurationError if a setting, whose name begins with `prefix`, is missing, unknown or malformed.
+        """
+        if unknown := sorted(set(properties) - set(_PROPERTIES)):
+            raise ConfigurationError(f"there is no setting {prefix}{unknown[0]}; there are {', '.join(_PROPERTIES)}")
+        urls = tuple(each.strip().rstrip("/") for each in properties.get("url", "").split(",") if each.strip())
+        if not urls:
+            raise ConfigurationError(f"{prefix}url is missing: where is the schema registry?")
+        for url in urls:
+            _check_url(url, f"{prefix}url")
+        if ":" not in properties.get("basic.auth.user.info", ":"):
+            raise ConfigurationError(f"{prefix}basic.auth.user.info is not of the form user:password")
+        if "ssl.key.location" in properties and "ssl.certificate.location" not in properties:
+            raise ConfigurationError(f"{prefix}ssl.key.location has no {prefix}ssl.certificate.location")
+        return cls(urls, dict(properties))
+
+
+def _check_url(url: str, name: str) -> None:
+    try:
+        parts = urllib3.util.parse_url(url)
+    except urllib3.exceptions.LocationParseError:
+        raise ConfigurationError(f"{name}: one of the addresses is no URL") from None
+    if parts.auth is not None:
+        raise ConfigurationError(f"{name} has a user in it; say user:password in basic.auth.user.info instead")
+    if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
+        raise ConfigurationError(f"{name}: {url!r} is not of the form http(s)://host:port/path")
+
+
+class RegistryConnection:
+    """Connection to a schema registry. The constructor raises ConfigurationError if the TLS files cannot be used."""
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._urls = settings.urls
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        if user_info := settings.properties.get("basic.auth.user.info"):
+            headers |= urllib3.make_headers(basic_auth=user_info)
+        self._pools = timed_pools(_CONNECT_SECONDS, _READ_SECONDS, _tls(settings.properties), headers)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return the JSON object at `path`. Each server is asked in turn, and asked again if that may help.
+
+        Raises:
+            UnknownSchemaError: the registry does not have the object.
+            SchemaRegistryUnavailableError: no server could be reached, or could answer.
+            SchemaRegistryError: the registry refused the request, or the server is not a schema registry.
+        """
+        wait, why = _FIRST_WAIT, ""
+        for left in reversed(range(_ROUNDS)):
+            for url in self._urls:
+                try:
+                    return self._ask(url, path)
+                except SchemaRegistryUnavailableError as error:
+                    why = str(error)
+            if left:
+                time.sleep(wait * random.uniform(0.8, 1.2))
+                wait *= 2
+        raise SchemaRegistryUnavailableError(f"{why} (asked {_ROUNDS} times)")
+
+    def _ask(self, url: str, path: str) -> dict[str, Any]:
+        try:
+            with muted("urllib3"):
+                # A redirect could send the password to another server.
+                answer = self._pools.request("GET", url + path, redirect=False, preload_content=False)
+                try:
+                    status, content = answer.status, read_answer(answer, _MOST_BYTES)
+                finally:
+                    answer.close()
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _unreached(url, error) from error
+        try:
+            found: Any = orjson.loads(content)
+        except ValueError:
+            found = None
+        if status == 200 and isinstance(found, dict):
+            return found
+        raise _refused(url, path, status, found.get("error_code") if isinstance(found, dict) else None)
+
+
+def _unreached(url: str, error: Exception) -> SchemaRegistryError:
+    untrusted = untrusted_certificate(error)
+    if untrusted is not None:
+        return SchemaRegistryError(
+            f"the schema registry {url}: TLS failed: {untrusted.verify_message}; is its authority in ssl.ca.location?"
+        )
+    detail = str(error) if type(error) is ValueError else type(error).__name__
+    return SchemaRegistryUnavailableError(f"the schema registry {url} was not reached: {detail}")
+
+
+def _refused(url: str, path: str, status: int, code: object) -> SchemaRegistryError:
+    said = f"{status} ({code})" if isinstance(code, int) else str(status)
+    if status in _HOPEFUL:
+        return SchemaRegistryUnavailableError(f"the schema registry {url} answered {said}")
+    if status == 404 and code in _UNKNOWN:
+        return UnknownSchemaError(f"the schema registry {url} has no {path}")
+    hints = {401: "check basic.auth.user.info", 403: "may this user read schemas?", 200: "that is no object of JSON"}
+    if path.startswith(GUIDS) and status in (404, 405):
+        hints[status] = (
+            "does this registry know GUIDs? With ingest.value.schema.id.deserializer=PrefixSchemaIdDeserializer "
+            "(of keys: ingest.key.…) headers are not looked at"
+        )
+    hint = hints.get(status, "is this the address of a schema registry that speaks Confluent's API?")
+    return SchemaRegistryError(f"the schema registry {url} answered {path} with {said}; {hint}")
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    context = create_urllib3_context()
+    authority, certificate = properties.get("ssl.ca.location"), properties.get("ssl.certificate.location")
+    try:
+        if authority is None:
+            context.load_default_certs()
+        else:
+            context.load_verify_locations(authority)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"ssl.ca.location: {authority!r} has no certificates: {_why(error)}") from None
+    if certificate is not None:
+        # Without a password OpenSSL would ask for one on the terminal.
+        key, password = properties.get("ssl.key.location"), properties.get("ssl.key.password", "")
+        try:
+            context.load_cert_chain(certificate, key, password)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"ssl.certificate.location, ssl.key.location: {certificate!r} and {key!r} are no certificate with its "
+                f"key, or ssl.key.password does not open it: {_why(error)}"
+            ) from None
+    return context
+
+
+def _why(error: Exception) -> str:
+    return str(getattr(error, "strerror", None) or type(error).__name__)

@@ -1,0 +1,159 @@
+"""Schemas that the values of a batch name, in front of the value or in a record header (Confluent's wire format).
+
+In front of a value are a zero byte and the schema's id (int32, big endian). The header `__key_schema_id` or
+`__value_schema_id` has a byte 1 and the schema's GUID (16 bytes), or a zero byte and the id; then the value is the
+content alone. For protobuf, the indexes of the message in the schema follow in the same place. A header takes
+precedence over the bytes in front.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from cachetools import LRUCache
+
+from tiered_stream.formats.columns.byte_slices import ByteSlices
+from tiered_stream.formats.columns.decoded import Decoded
+
+Rows = np.ndarray[Any, Any]
+
+NONE, BAD_HEADER = -1, -2
+"""Numbers that stand for no schema: the value names none, or its header holds neither an id nor a GUID."""
+NOT_FRAMED = "the value does not begin with a zero byte and the id of a schema"
+WHY_NONE = {
+    NONE: NOT_FRAMED,
+    BAD_HEADER: "its header for the schema's id holds neither an id nor a GUID",
+}
+PREFIX_SIZE = 5
+_GUID_SIZE = 17
+_FIRST_GUID = 1 << 31
+"""First number that stands for a GUID. Ids are smaller."""
+_MOST_GUIDS = 10_000
+_MOST_HEADER = 512
+"""Maximum bytes of a header that are read: a GUID, and 64 indexes of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSchemas:
+    """Schemas that the values of one batch name."""
+
+    numbers: Rows
+    """Schema of each value: its id, the number that stands for its GUID, `NONE` or `BAD_HEADER`."""
+    sizes: Rows
+    """Number of bytes in front of each value's content."""
+    guids: dict[int, UUID] = field(default_factory=dict)
+    """GUIDs of schemas, by the numbers that stand for them."""
+    headers: Rows | None = None
+    """Place of each value's header in `behind`, -1 for a value without the header; None if headers are not used."""
+    behind: tuple[bytes, ...] = ()
+    """Bytes after the id or the GUID, of each header content."""
+
+    def name(self, number: int) -> str:
+        """Return the schema's name for messages: its GUID or its id."""
+        return str(self.guids.get(number, number))
+
+
+class SchemaIds:
+    """Reader of the schemas that values name. Each decoder has its own, so that a GUID keeps its number."""
+
+    def __init__(self, header: str) -> None:
+        """Set the name of the record header that names schemas."""
+        self._header = header
+        self._numbers: LRUCache[UUID, int] = LRUCache(_MOST_GUIDS)
+        self._next = _FIRST_GUID
+
+    def named(self, slices: ByteSlices, headers: pa.ListArray | None) -> NamedSchemas:
+        """Return the schemas that the values name.
+
+        `headers` are the headers of the values' records; None ignores headers.
+        """
+        numbers = prefixed_ids(slices)
+        sizes = np.where(numbers >= 0, PREFIX_SIZE, 0)
+        found = None if headers is None else _headers_called(self._header, headers)
+        if found is None:
+            return NamedSchemas(numbers, sizes)
+        places, contents = found
+        guids: dict[int, UUID] = {}
+        parsed = [self._parsed(content, guids) for content in contents]
+        rows = np.flatnonzero((places >= 0) & (slices.valid != 0))
+        numbers[rows] = np.array([number for number, _ in parsed], np.int64)[places[rows]]
+        sizes[rows] = 0
+        places[slices.valid == 0] = -1
+        return NamedSchemas(numbers, sizes, guids, places, tuple(rest for _, rest in parsed))
+
+    def _parsed(self, content: bytes, guids: dict[int, UUID]) -> tuple[int, bytes]:
+        """Return the number of the schema that a header names, and the bytes after it; add a new GUID to `guids`."""
+        if content[:1] == b"\1" and len(content) >= _GUID_SIZE:
+            guid = UUID(bytes=content[1:_GUID_SIZE])
+            number = self._numbers.get(guid)
+            if number is None:
+                # A number is never used again, because decoders cache schemas by their numbers.
+                number = self._numbers[guid] = self._next
+                self._next += 1
+            guids[number] = guid
+            return number, content[_GUID_SIZE:]
+        schema_id = int.from_bytes(content[1:PREFIX_SIZE])
+        if content[:1] == b"\0" and len(content) >= PREFIX_SIZE and schema_id < _FIRST_GUID:
+            return schema_id, content[PREFIX_SIZE:]
+        return BAD_HEADER, b""
+
+
+class NamingDecoder(ABC):
+    """Decoder of values that name their schemas. One thread uses it, for any number of batches."""
+
+    def __init__(self, header: str) -> None:
+        self._ids = SchemaIds(header)
+
+    @property
+    @abstractmethod
+    def kind(self) -> pa.DataType:
+        """Return the type of the decoded column, as `ValueDecoder.kind` does."""
+
+    def decode(self, values: pa.BinaryArray, headers: pa.ListArray | None = None) -> Decoded:
+        """Decode values; any bytes give a row or a reason. `headers` are the headers of the values' records.
+
+        Raises:
+            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is a value's reason.
+            UnsupportedDataError: a number becomes wider in two ways.
+        """
+        slices = ByteSlices.of(values)
+        return self._decode(values, slices, self._ids.named(slices, headers))
+
+    @abstractmethod
+    def _decode(self, values: pa.BinaryArray, slices: ByteSlices, named: NamedSchemas) -> Decoded:
+        """Decode the values, which are in `values` and, in the kernels' form, in `slices`."""
+
+
+def prefixed_ids(slices: ByteSlices) -> Rows:
+    """Return the id in front of each value, or `NONE` for a value without an id."""
+    starts = slices.starts.astype(np.int64)
+    ids = np.full(len(slices), NONE, np.int64)
+    framed = np.flatnonzero((slices.valid != 0) & (slices.stops - starts >= PREFIX_SIZE))
+    framed = framed[slices.data[starts[framed]] == 0]
+    named = np.zeros(len(framed), np.int64)
+    for at in range(1, PREFIX_SIZE):
+        named = named << 8 | slices.data[starts[framed] + at]
+    ids[framed] = np.where(named < _FIRST_GUID, named, NONE)
+    return ids
+
+
+def _headers_called(name: str, headers: pa.ListArray) -> tuple[Rows, list[bytes]] | None:
+    """Return the place of each record's last header of that name in a list of different contents, or -1, and the list.
+
+    Returns None if no record has such a header.
+    """
+    flat = pc.list_flatten(headers)
+    hits = pc.indices_nonzero(pc.equal(pc.struct_field(flat, ["key"]), name))
+    if not len(hits):
+        return None
+    contents = pc.binary_slice(pc.struct_field(flat, ["value"]).take(hits), 0, _MOST_HEADER).dictionary_encode()
+    places = np.full(len(headers), -1, np.int64)
+    # The last of several headers counts. If it has no value, the record counts as one without the header.
+    places[np.asarray(pc.list_parent_indices(headers).take(hits))] = np.asarray(pc.fill_null(contents.indices, -1))
+    return places, contents.dictionary.to_pylist()

@@ -1,0 +1,61 @@
+"""Schemas that the values of a batch name, in a decoder's form: loaded from a registry, and cached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+from cachetools import LRUCache
+
+from tiered_stream.errors import UnknownSchemaError
+from tiered_stream.formats.registry.schema_ids import WHY_NONE, NamedSchemas
+from tiered_stream.formats.registry.schema_registry import RegisteredSchema, SchemaRegistry
+
+T = TypeVar("T")
+
+_MOST_KEPT = 100
+_MOST_UNKNOWN = 1000
+"""Maximum number of unknown schemas asked for in one batch, so that garbage does not cause a flood of requests."""
+_NOT_ASKED = f"its schema's id was not asked for: the registry lacks {_MOST_UNKNOWN} others that its batch has"
+
+
+class WriterSchemas(Generic[T]):
+    """Schemas by their numbers, as `parse` makes them of a schema's name and the registered schema.
+
+    A text in place of a schema is the reason why it cannot be used.
+    """
+
+    def __init__(self, registry: SchemaRegistry, parse: Callable[[str, RegisteredSchema], T | str]) -> None:
+        self._registry = registry
+        self._parse = parse
+        self._kept: LRUCache[int, T | str] = LRUCache(_MOST_KEPT)
+
+    def of(self, named: NamedSchemas) -> dict[int, T | str]:
+        """Return the schemas of all numbers of a batch's values, or a text with the reason in place of a schema.
+
+        Schemas that many values name are asked for first.
+
+        Raises:
+            SchemaRegistryError: the registry cannot be asked. A schema that it does not know is no error.
+        """
+        found, counts = np.unique(named.numbers, return_counts=True)
+        writers: dict[int, T | str] = {}
+        unknown = 0
+        for each in found[np.argsort(-counts)].tolist():
+            if each < 0:
+                writers[each] = WHY_NONE[each]
+                continue
+            known = self._kept.get(each)
+            if known is None and unknown < _MOST_UNKNOWN:
+                try:
+                    known = self._kept[each] = self._parse(named.name(each), self._asked(named, each))
+                except UnknownSchemaError as error:
+                    unknown += 1
+                    known = str(error)
+            writers[each] = _NOT_ASKED if known is None else known
+        return writers
+
+    def _asked(self, named: NamedSchemas, number: int) -> RegisteredSchema:
+        guid = named.guids.get(number)
+        return self._registry.by_id(number) if guid is None else self._registry.by_guid(guid)

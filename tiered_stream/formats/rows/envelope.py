@@ -1,0 +1,63 @@
+"""Unwrapping of Debezium's envelope: a change event becomes the row after the change, the operation and its source.
+
+Layout (Debezium: `io.debezium.data.Envelope`): `before`, `after`, `source`, `op` (c, u, d, r, t, m), `ts_ms`. With the
+JSON converter's `schemas.enable` these fields are within the field `payload`. The added columns have the names that
+Debezium's own `ExtractNewRecordState` gives them.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.formats.columns.conform import conform
+
+ADDED = (("op", "__op"), ("source", "__source"), ("ts_ms", "__ts_ms"))
+NO_ENVELOPE = "it is not Debezium's envelope: it has no op"
+
+
+def unwrapped_type(kind: pa.DataType) -> pa.StructType:
+    """Return the type of the rows in an envelope of the type `kind`, with the added columns.
+
+    Raises:
+        ConfigurationError: `kind` is not an envelope, or its rows have a column with the name of an added column.
+    """
+    inner = kind.field("payload").type if _has(kind, "payload") else kind
+    if not (_has(inner, "after") and _has(inner, "op") and pa.types.is_struct(inner.field("after").type)):
+        raise ConfigurationError(
+            "ingest.envelope is debezium, but the value's schema has no struct after and no op: give it the schema of "
+            "the whole envelope (before, after, source, op, ts_ms), or take the setting away"
+        )
+    row = list(inner.field("after").type)
+    names = {each.name.lower() for each in row}
+    added = [pa.field(own, inner.field(name).type) for name, own in ADDED if _has(inner, name)]
+    clash = [each.name for each in added if each.name in names]
+    if clash:
+        raise ConfigurationError(f"the table in Debezium's envelope has a column {clash[0]}, which the envelope needs")
+    return pa.struct([*row, *added])
+
+
+def unwrapped(column: pa.StructArray) -> tuple[pa.StructArray, dict[int, str]]:
+    """Return the rows in the envelopes, and a reason for each value that is not an envelope, by its slot.
+
+    A deleted row is returned as it was before. A row is null if the value was null or is not an envelope.
+    """
+    present = column.is_valid()
+    if _has(column.type, "payload"):
+        column = pc.struct_field(column, ["payload"])
+    kind = unwrapped_type(column.type)
+    op = pc.struct_field(column, ["op"])
+    image = pc.struct_field(column, ["after"])
+    if _has(column.type, "before"):
+        before, _ = conform(pc.struct_field(column, ["before"]), image.type)
+        image = pc.if_else(image.is_valid(), image, before)
+    columns = [pc.struct_field(image, [each.name]) for each in image.type]
+    columns += [pc.struct_field(column, [name]) for name, _ in ADDED if _has(column.type, name)]
+    made = pa.StructArray.from_arrays(columns, fields=list(kind), mask=op.is_null())
+    none = pc.indices_nonzero(pc.and_(present, op.is_null())).to_pylist()
+    return made, dict.fromkeys(none, NO_ENVELOPE)
+
+
+def _has(kind: pa.DataType, name: str) -> bool:
+    return bool(pa.types.is_struct(kind) and kind.get_field_index(name) >= 0)

@@ -1,0 +1,210 @@
+"""Format of the rows of a table, resolved once on the driver from settings and schemas; tasks get it as JSON."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, marked, table_columns
+from tiered_stream.formats.rows.row_choices import Envelope, Evolution, Format, OnDecodeError, SchemaIdsIn
+from tiered_stream.formats.rows.table_rules import NO_RULES, TableRules, rules_from_dict
+from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
+
+KEY, VALUE = "key", "value"
+TOPIC_IN_SUBJECT = "{topic}"
+"""Placeholder for the topic in a subject's name."""
+DEAD_LETTER_SCHEMA = pa.schema(
+    [
+        *SCHEMA_WITH_HEADERS,
+        ("reason", pa.string()),
+        ("failed", pa.string()),
+        ("redrive", pa.int64()),
+        ("target", pa.string()),
+        ("query", pa.string()),
+        ("batch", pa.int64()),
+    ]
+)
+"""Columns of a dead letter.
+
+Kafka's record comes first, then the reason why it is not a row, and the part of it that failed: `key`, `value` or
+`row`. `redrive` is null except while a redrive brings the record into its table. `target` is the folder (a URI) of the
+table that the record was for. `query` and `batch` are the application transaction under which that table gets the rows
+of the same batch. Dead letters that earlier versions wrote have null in `target`, `query` and `batch`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PartFormat:
+    """Format of keys or of values.
+
+    `schema` is the schema in the form that the format's decoder takes: for JSON an Arrow schema (`schema_to_text`), for
+    Avro its JSON, for protobuf a descriptor set in base64, together with the wanted `message`. With `registered`, each
+    value names its own schema in a registry. `schema` is then a schema that was given, or the newest schema of
+    `subject`, and '' until the registry has been asked. `kind` is the type that the table has for the keys or values,
+    None in binary format.
+    """
+
+    format: Format = Format.BINARY
+    schema: str = ""
+    message: str = ""
+    registered: bool = False
+    kind: pa.DataType | None = None
+    references: tuple[str, ...] = ()
+    """Avro schemas that `schema` refers to, each after the schemas that it needs itself."""
+    subject: str = ""
+    """Name of the subject in the registry, perhaps with `TOPIC_IN_SUBJECT`; '' means Confluent's default name."""
+    ids: SchemaIdsIn = SchemaIdsIn.PREFIX
+    """Place where values name their schemas, if they do."""
+
+    @property
+    def reads_headers(self) -> bool:
+        """Return whether a record's headers decide how it is decoded."""
+        return self.registered and self.ids is SchemaIdsIn.DUAL
+
+    @property
+    def is_of_topic(self) -> bool:
+        """Return whether the schema is not known yet and depends on the topic."""
+        return self.registered and not self.schema and TOPIC_IN_SUBJECT in (self.subject or TOPIC_IN_SUBJECT)
+
+    def subject_for(self, topic: str, name: str) -> str:
+        """Return the subject of a topic's keys or values; `name` is `key` or `value`."""
+        return (self.subject or f"{TOPIC_IN_SUBJECT}-{name}").replace(TOPIC_IN_SUBJECT, topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Source of a column: the whole `key` or `value`, a `field` of the value, or Kafka's column `kafka`."""
+
+    part: str = ""
+    field: int | None = None
+    kafka: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFormat:
+    """Format of the rows of one table."""
+
+    kafka_columns: tuple[tuple[str, str], ...]
+    """Kafka's columns that the table gets, each with its name in the table."""
+    key: PartFormat = PartFormat()
+    value: PartFormat = PartFormat()
+    struct_column: str | None = None
+    """Column for the whole value; None means that each field of the value is a column."""
+    on_error: OnDecodeError = OnDecodeError.FAIL
+    evolution: Evolution = Evolution.NONE
+    envelope: Envelope = Envelope.NONE
+    transform: str = ""
+    """User's function, as `package.module:function`, or ''."""
+    transformed: pa.Schema | None = None
+    """Columns that the user's function returns; None if there is no function."""
+    rules: TableRules = NO_RULES
+    zone: str = "UTC"
+    """Session's time zone, for times without a zone."""
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Properties of the schema registry's client, which are not written to JSON, because they may hold a password."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether rows are Kafka's records, unchanged."""
+        renamed = any(name != own for name, own in self.kafka_columns)
+        kept = {name for name, _ in self.kafka_columns} >= set(SCHEMA_WITH_HEADERS.names) - {"headers"}
+        decodes = self.key.kind is not None or self.value.kind is not None
+        return kept and not (decodes or renamed or self.transform or self.rules)
+
+    @property
+    def needs_headers(self) -> bool:
+        """Return whether records must be read with their headers: for the table, or to decode the records."""
+        return "headers" in dict(self.kafka_columns) or self.key.reads_headers or self.value.reads_headers
+
+    @property
+    def is_resolved(self) -> bool:
+        """Return whether the types of all columns are known."""
+        return all(part.kind is not None or part.format is Format.BINARY for part in (self.key, self.value))
+
+    @property
+    def decoded(self) -> pa.Schema:
+        """Return the table's columns before the user's function."""
+        return table_columns(pa.schema([each for each, _ in self.layout(self.value.kind)]))
+
+    @property
+    def written(self) -> pa.Schema:
+        """Return the table's columns, without the column of the day."""
+        return self.decoded if self.transformed is None else self.transformed
+
+    def layout(self, value_kind: pa.DataType | None) -> Iterator[tuple[pa.Field, Source]]:
+        """Yield all columns of a row with their sources; the row's value has the type `value_kind`.
+
+        Hidden columns come last.
+        """
+        names = dict(self.kafka_columns)
+        for column in SCHEMA_WITH_HEADERS:
+            if column.name == KEY and self.key.kind is not None:
+                yield pa.field(KEY, self.key.kind), Source(KEY)
+            if column.name == VALUE and value_kind is not None:
+                yield from self._of_value(value_kind)
+            if column.name in names:
+                yield marked(pa.field(names[column.name], column.type), column.name), Source(kafka=column.name)
+        for name in (OFFSET, TIMESTAMP):
+            if name not in names:
+                yield hidden(name, SCHEMA_WITH_HEADERS.field(name).type), Source(kafka=name)
+
+    def _of_value(self, kind: pa.DataType) -> Iterator[tuple[pa.Field, Source]]:
+        if self.struct_column is None and pa.types.is_struct(kind):
+            for number, each in enumerate(kind):
+                yield pa.field(each.name, each.type), Source(VALUE, number)
+        else:
+            yield pa.field(self.struct_column or VALUE, kind), Source(VALUE)
+
+    def to_json(self) -> str:
+        """Return the format as JSON, without `registry`."""
+        told = asdict(replace(self, registry={}))
+        return orjson.dumps(told, default=_type_to_text).decode()
+
+
+def row_format(text: str, registry: Mapping[str, str]) -> RowFormat:
+    """Return the format that `RowFormat.to_json` has written, with the properties `registry`."""
+    found: dict[str, Any] = orjson.loads(text)
+    for name in (KEY, VALUE):
+        part = found[name]
+        kind = schema_from_text(part["kind"]).field(0).type if part["kind"] else None
+        own = {"format": Format(part["format"]), "kind": kind, "references": tuple(part["references"]),
+               "ids": SchemaIdsIn(part["ids"])}  # fmt: skip
+        found[name] = PartFormat(**part | own)
+    transformed = found["transformed"]
+    return RowFormat(
+        **found
+        | {
+            "kafka_columns": tuple((name, own) for name, own in found["kafka_columns"]),
+            "on_error": OnDecodeError(found["on_error"]),
+            "evolution": Evolution(found["evolution"]),
+            "envelope": Envelope(found["envelope"]),
+            "transformed": schema_from_text(transformed) if transformed else None,
+            "rules": rules_from_dict(found["rules"]),
+            "registry": registry,
+        }
+    )
+
+
+def plain_rows(include_headers: bool) -> RowFormat:
+    """Return the format of Kafka's records as they are, with or without headers."""
+    names = SCHEMA_WITH_HEADERS.names if include_headers else SCHEMA_WITH_HEADERS.names[:-1]
+    return RowFormat(tuple((name, name) for name in names))
+
+
+def schema_to_text(schema: pa.Schema) -> str:
+    """Return an Arrow schema as text."""
+    return b64encode(schema.serialize()).decode()
+
+
+def schema_from_text(text: str) -> pa.Schema:
+    """Return the Arrow schema that `schema_to_text` has written."""
+    return pa.ipc.read_schema(pa.BufferReader(b64decode(text)))
+
+
+def _type_to_text(value: pa.DataType | pa.Schema) -> str:
+    return schema_to_text(value if isinstance(value, pa.Schema) else pa.schema([("kind", value)]))

@@ -1,0 +1,87 @@
+"""User's function between decoding and writing (`ingest.transform`), which takes and returns an Arrow batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+import numpy as np
+import pyarrow as pa
+
+from tiered_stream.errors import ConfigurationError, TableError
+from tiered_stream.formats.rows.kafka_columns import OFFSET, TIMESTAMP, hidden, kafka_column, table_columns
+
+
+class UserTransform:
+    """User's function, imported by the constructor, which raises ConfigurationError if there is no such function."""
+
+    def __init__(self, name: str) -> None:
+        self._name = f"ingest.transform {name}"
+        module, _, function = name.partition(":")
+        try:
+            found = getattr(import_module(module), function)
+        except Exception as error:  # the module's code may raise anything
+            raise ConfigurationError(
+                f"{self._name} cannot be imported: {type(error).__name__}: {error}. It must be "
+                "package.module:function, on the Python path of the driver and of the tasks"
+            ) from error
+        if not callable(found):
+            raise ConfigurationError(f"{self._name} is no function")
+        self._function: Callable[[pa.RecordBatch], pa.RecordBatch] = found
+
+    def schema(self, decoded: pa.Schema) -> pa.Schema:
+        """Return the columns that the function makes of rows with the columns `decoded`, by a call with an empty batch.
+
+        Raises:
+            ConfigurationError: the function fails on the empty batch, or does not return a batch.
+        """
+        try:
+            return self.called(pa.RecordBatch.from_pylist([], _bare(decoded))).schema
+        except TableError as error:
+            raise ConfigurationError(f"{error} (given a batch without rows)") from error
+
+    def apply(self, rows: pa.RecordBatch, promised: pa.Schema) -> pa.RecordBatch:
+        """Return the function's result for `rows`, with an offset and a timestamp for each row in hidden columns.
+
+        If the function changes the number of rows, the last row gets offset and timestamp of the last record, and all
+        other rows get offset and timestamp of the first record.
+
+        Raises:
+            TableError: the function failed, or returned other columns than for a batch without rows.
+        """
+        given = _bare(table_columns(rows.schema))
+        made = self.called(pa.RecordBatch.from_arrays(rows.columns[: len(given)], schema=given))
+        if not made.schema.equals(promised):
+            raise TableError(
+                f"{self._name} gave {_columns(made.schema)}, but of a batch without rows {_columns(promised)}"
+            )
+        positions = self._positions(rows, made)
+        fields = [*made.schema, *(hidden(name, column.type) for name, column in positions.items())]
+        return pa.RecordBatch.from_arrays([*made.columns, *positions.values()], schema=pa.schema(fields))
+
+    def _positions(self, rows: pa.RecordBatch, made: pa.RecordBatch) -> dict[str, pa.Array]:
+        found = {name: kafka_column(rows, name) for name in (OFFSET, TIMESTAMP)}
+        if made.num_rows == rows.num_rows:
+            return found
+        # The last row stands for the last record, all other rows for the first record.
+        chosen = np.zeros(made.num_rows, np.int64)
+        chosen[-1:] = rows.num_rows - 1
+        return {name: column.take(pa.array(chosen)) for name, column in found.items()}
+
+    def called(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the function's result for the batch. Raises TableError if the function failed or returned no batch."""
+        try:
+            made = self._function(batch)
+        except Exception as error:
+            raise TableError(f"{self._name} failed: {type(error).__name__}: {error}") from error
+        if not isinstance(made, pa.RecordBatch):
+            raise TableError(f"{self._name} gave {type(made).__name__}, not a pyarrow.RecordBatch")
+        return made
+
+
+def _bare(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([(each.name, each.type) for each in schema])
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{each.name} {each.type}" for each in schema)

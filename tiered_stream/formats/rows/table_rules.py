@@ -1,0 +1,344 @@
+"""Rules of a table for its rows: NOT NULL, the length of texts, and CHECK constraints if they are simple.
+
+A check is parsed only if its meaning is certain: comparisons of one column with literals, IS [NOT] NULL, IN, BETWEEN,
+and AND, OR, NOT of these. As in Delta (`CheckDeltaInvariant`), a row passes if a check is true, so it does not pass if
+the check is NULL.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tiered_stream.formats.rows.nested_columns import FieldPath, kind_at
+from tiered_stream.formats.rows.nested_rules import TextLimit, limited_texts, nulls_within, path_text
+
+_Check = Callable[[pa.RecordBatch], pa.Array]
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_]\w*|`[^`]+`)|(?P<number>\d+(?:\.\d+)?)(?![\w.])|(?P<text>'[^'\\]*')(?!\s*')"
+    r"|(?P<mark><=|>=|<>|!=|==|[-=<>(),]))",
+    re.ASCII,
+)
+_WORDS = frozenset(("and", "or", "not", "is", "null", "in", "between", "true", "false"))
+_COMPARED = {
+    "=": pc.equal, "==": pc.equal, "<>": pc.not_equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal,
+    ">": pc.greater, ">=": pc.greater_equal,
+}  # fmt: skip
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_LARGEST_CERTAIN = {pa.float32(): float(1 << 24), pa.float64(): sys.float_info.max}
+"""Largest number with which a floating-point column may be compared, by the column's type.
+
+Spark compares a float with a whole number as floats, so the number has to be exact as a float.
+"""
+_DEEPEST = 50
+_LONGEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    """Rules of a table for each row."""
+
+    not_null: tuple[str, ...] = ()
+    """Columns that are NOT NULL."""
+    checks: tuple[tuple[str, str], ...] = ()
+    """CHECK constraints, each with its name and its SQL."""
+    nested_not_null: tuple[FieldPath, ...] = ()
+    """Fields of structs, elements of lists and values of maps that are NOT NULL."""
+    text_limits: tuple[TextLimit, ...] = ()
+    """Limits of `VARCHAR(n)` and `CHAR(n)`, anywhere in a column."""
+
+    def __bool__(self) -> bool:
+        return bool(self.not_null or self.checks or self.nested_not_null or self.text_limits)
+
+
+NO_RULES = TableRules()
+
+
+def rules_from_dict(found: Mapping[str, Any]) -> TableRules:
+    """Return the rules from a dict that `dataclasses.asdict` made and that has been JSON in between."""
+    return TableRules(
+        tuple(found["not_null"]),
+        tuple((name, text) for name, text in found["checks"]),
+        tuple(tuple(path) for path in found["nested_not_null"]),
+        tuple(TextLimit(tuple(each["path"]), each["length"], each["padded"]) for each in found["text_limits"]),
+    )
+
+
+class UncertainCheckError(ValueError):
+    """Error of a check whose meaning is not certain here."""
+
+
+def certain_rules(rules: TableRules, schema: pa.Schema) -> TableRules:
+    """Return the rules that can be checked here for rows with these columns, with the columns' names in `schema`.
+
+    Names that differ only by case are one column for Delta.
+    """
+
+    def is_certain(text: str) -> bool:
+        try:
+            parse_check(text, schema)
+        except UncertainCheckError:
+            return False
+        return True
+
+    row = pa.struct(list(schema))
+    not_null = (path[0] for path in (_found(row, (name,)) for name in rules.not_null) if path)
+    nested = (path for path in (_found(row, path) for path in rules.nested_not_null) if path)
+    limits = ((_found(row, each.path), each) for each in rules.text_limits)
+    return TableRules(
+        tuple(not_null),
+        tuple(each for each in rules.checks if is_certain(each[1])),
+        tuple(nested),
+        tuple(TextLimit(path, each.length, each.padded) for path, each in limits if path),
+    )
+
+
+def _found(kind: pa.DataType, path: FieldPath) -> FieldPath | None:
+    """Return the path with the names that the type has, or None if the path leads nowhere in the type."""
+    found: FieldPath = ()
+    for step in path:
+        here = kind_at(kind, found)
+        if here is not None and pa.types.is_struct(here):
+            step = next((each.name for each in here if each.name.lower() == step.lower()), step)
+        found = (*found, step)
+    return found if kind_at(kind, found) is not None else None
+
+
+class RowRules:
+    """Rules of a table, ready to check rows.
+
+    The constructor raises UncertainCheckError if a rule cannot be checked with these columns.
+    """
+
+    def __init__(self, rules: TableRules, schema: pa.Schema) -> None:
+        row = pa.struct(list(schema))
+        for path in (*rules.nested_not_null, *(each.path for each in rules.text_limits)):
+            if path[0] in schema.names and kind_at(row, path) is None:
+                raise UncertainCheckError(f"{path_text(path)} is not written")
+        self._not_null = rules.not_null
+        self._nested = [path for path in rules.nested_not_null if path[0] in schema.names]
+        self._limits = [each for each in rules.text_limits if each.path[0] in schema.names]
+        self._checks = [(name, parse_check(text, schema)) for name, text in rules.checks]
+
+    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[int, str]]:
+        """Return the rows as the table has them, and the reasons of rows that may not be in it, by row number.
+
+        A text of `CHAR(n)` is padded before constraints are checked.
+        """
+        found: dict[int, str] = {}
+        too_long: dict[str, pa.BooleanArray] = {}
+        columns = list(batch.columns)
+        for limit in self._limits:
+            at = batch.schema.get_field_index(limit.path[0])
+            columns[at], broken = limited_texts(columns[at], limit)
+            too_long.update(broken)
+        batch = pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+        for name, check in self._checks:
+            passed = pc.fill_null(check(batch), False)
+            _note(found, pc.invert(passed), f"the constraint {name} does not hold")
+        for reason, marks in too_long.items():
+            _note(found, marks, reason)
+        for path in self._nested:
+            _note(found, nulls_within(batch.column(path[0]), path[1:]), f"the field {path_text(path)} is NOT NULL")
+        for name in self._not_null:
+            column = batch.column(name)
+            if column.null_count:
+                _note(found, column.is_null(), f"the column {name} is NOT NULL")
+        return batch, found
+
+
+def _note(found: dict[int, str], rows: pa.BooleanArray, reason: str) -> None:
+    if rows.true_count:
+        found.update(dict.fromkeys(pc.indices_nonzero(rows).to_pylist(), reason))
+
+
+def parse_check(text: str, schema: pa.Schema) -> _Check:
+    """Return a function that gives true, false or null for each row of a batch with this schema.
+
+    Raises:
+        UncertainCheckError: the check's meaning is not certain.
+    """
+    parser = _Parser(text, schema)
+    check = parser.either()
+    parser.expect_end()
+    return check
+
+
+class _Parser:
+    """Recursive descent parser of a check. Each method reads the part that its name states."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._tokens: list[tuple[str, str]] = list(_tokens(text))
+        self._at = 0
+        self._depth = 0
+        self._columns: dict[str, str] = {name.lower(): name for name in schema.names}
+        self._schema = schema
+
+    def either(self) -> _Check:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise UncertainCheckError("too deep")
+        found = self._all_of()
+        while self._takes("or"):
+            found = _joined(pc.or_kleene, found, self._all_of())
+        self._depth -= 1
+        return found
+
+    def expect_end(self) -> None:
+        if self._at < len(self._tokens):
+            raise UncertainCheckError(f"{self._tokens[self._at][1]!r} is not expected")
+
+    def _all_of(self) -> _Check:
+        found = self._negated()
+        while self._takes("and"):
+            found = _joined(pc.and_kleene, found, self._negated())
+        return found
+
+    def _negated(self) -> _Check:
+        turns = 0
+        while self._takes("not"):
+            turns += 1
+        found = self._condition()
+        return _not(found) if turns % 2 else found
+
+    def _condition(self) -> _Check:
+        if self._takes("("):
+            found = self.either()
+            self._expect(")")
+            return found
+        kind, token = self._peek()
+        if kind == "name" and token.lower() not in _WORDS:
+            return self._of_column(self._column())
+        literal = self._literal()
+        operator = self._operator()
+        return _compare(self._schema, self._column(), _TURNED.get(operator, operator), literal)
+
+    def _of_column(self, name: str) -> _Check:
+        if self._takes("is"):
+            negated = self._takes("not")
+            self._expect("null")
+            asked = pc.is_valid if negated else pc.is_null
+            return lambda batch: asked(batch.column(name))
+        negated = self._takes("not")
+        if self._takes("in"):
+            found = self._one_of(name)
+        elif self._takes("between"):
+            low = self._literal()
+            self._expect("and")
+            bounds = _compare(self._schema, name, ">=", low), _compare(self._schema, name, "<=", self._literal())
+            found = _joined(pc.and_kleene, *bounds)
+        elif negated:
+            raise UncertainCheckError("NOT is not expected")
+        else:
+            return _compare(self._schema, name, self._operator(), self._literal())
+        return _not(found) if negated else found
+
+    def _one_of(self, name: str) -> _Check:
+        self._expect("(")
+        checks = [_compare(self._schema, name, "=", self._literal())]
+        while self._takes(","):
+            checks.append(_compare(self._schema, name, "=", self._literal()))
+        self._expect(")")
+        return reduce(lambda one, other: _joined(pc.or_kleene, one, other), checks)
+
+    def _column(self) -> str:
+        kind, token = self._next()
+        name = token.strip("`").lower()
+        if kind != "name" or (not token.startswith("`") and name in _WORDS) or name not in self._columns:
+            raise UncertainCheckError(f"{token!r} is no column that is written")
+        return self._columns[name]
+
+    def _operator(self) -> str:
+        _, token = self._next()
+        if token not in _COMPARED:
+            raise UncertainCheckError(f"{token!r} is no comparison")
+        return token
+
+    def _literal(self) -> int | Decimal | str | bool:
+        kind, token = self._next()
+        if kind == "text":
+            return token[1:-1]
+        if kind == "name" and token.lower() in ("true", "false"):
+            return token.lower() == "true"
+        negative = kind == "mark"
+        if negative:
+            self._at -= 1
+            self._expect("-")
+            kind, token = self._next()
+        if kind != "number":
+            raise UncertainCheckError(f"{token!r} is no literal")
+        number: int | Decimal = Decimal(token) if "." in token else int(token)
+        return -number if negative else number
+
+    def _peek(self) -> tuple[str, str]:
+        if self._at >= len(self._tokens):
+            raise UncertainCheckError("it ends too soon")
+        return self._tokens[self._at]
+
+    def _next(self) -> tuple[str, str]:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _takes(self, word: str) -> bool:
+        if self._at < len(self._tokens) and self._tokens[self._at] in (("name", word), ("mark", word)):
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, word: str) -> None:
+        if not self._takes(word):
+            raise UncertainCheckError(f"{word} is expected")
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    if len(text) > _LONGEST:
+        raise UncertainCheckError("too long")
+    at, text = 0, text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None or match.lastgroup is None:
+            raise UncertainCheckError(f"{text[at : at + 20]!r} is not known here")
+        token = match[match.lastgroup]
+        yield match.lastgroup, token.lower() if token.lower() in _WORDS else token
+        at = match.end()
+
+
+def _joined(by: Callable[[pa.Array, pa.Array], pa.Array], one: _Check, other: _Check) -> _Check:
+    return lambda batch: by(one(batch), other(batch))
+
+
+def _not(check: _Check) -> _Check:
+    return lambda batch: pc.invert(check(batch))
+
+
+def _compare(schema: pa.Schema, name: str, operator: str, literal: int | Decimal | str | bool) -> _Check:
+    """Return the comparison as Spark makes it: numbers in the wider type, NaN above all others and equal to itself."""
+    kind, compared = schema.field(name).type, _COMPARED[operator]
+    if isinstance(literal, bool | str):
+        fits = pa.types.is_boolean(kind) if isinstance(literal, bool) else pa.types.is_string(kind)
+        if not fits:
+            raise UncertainCheckError(f"{name} is {kind}, compared with {literal!r}")
+        return lambda batch: compared(batch.column(name), pa.scalar(literal))
+    most = _LARGEST_CERTAIN.get(kind)
+    if most is not None and -most <= literal <= most:
+        number = pa.scalar(float(literal))
+        above = operator in (">", ">=", "<>", "!=")
+
+        def floating(batch: pa.RecordBatch) -> pa.Array:
+            column = batch.column(name).cast(pa.float64())
+            found = compared(column, number)
+            return pc.or_kleene(found, pc.is_nan(column)) if above else found
+
+        return floating
+    if pa.types.is_integer(kind) and isinstance(literal, int) and -(2**63) <= literal < 2**63:
+        return lambda batch: compared(batch.column(name).cast(pa.int64()), pa.scalar(literal, pa.int64()))
+    raise UncertainCheckError(f"{name} is {kind}, compared with {literal}")

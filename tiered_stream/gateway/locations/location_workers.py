@@ -1,0 +1,116 @@
+"""Worker threads for location requests, so that the event loop does not block."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+from tiered_stream.errors import TieredStreamError
+from tiered_stream.gateway.counters import GatewayMetrics
+from tiered_stream.gateway.locations.location_answers import LocationAnswers
+from tiered_stream.gateway.locations.turns import Spent, Turns
+from tiered_stream.gateway.protocol.authorization import AuthorizationAnswer, PartitionAnswer, authorization_request
+from tiered_stream.gateway.protocol.frames import RequestHead
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex, location_request
+from tiered_stream.gateway.sparse_log import Sparse
+
+log = logging.getLogger(__name__)
+log.addFilter(Sparse())
+
+T = TypeVar("T")
+
+_THREADS, _HEAVY_THREADS = 8, 2  # all threads, and how many of them clients with much recent work may use
+_QUICK_BYTES = 1 << 10  # a request of this size is decoded in less time than it takes to hand it to a thread
+# Large requests share one thread of their own, so that they delay neither small requests nor the event loop.
+_LARGE_BYTES = 64 << 10
+
+
+class LocationWorkers:
+    """Thread pools that decode and answer location requests.
+
+    If segments cannot be located, the response has no locations, and the client reads from the broker (KIP-1248).
+    """
+
+    def __init__(self, answers: LocationAnswers, metrics: GatewayMetrics) -> None:
+        self._answers = answers
+        self._metrics = metrics
+        self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="gateway")
+        self._large_executor = ThreadPoolExecutor(1, thread_name_prefix="gateway-large")
+        self._turns = Turns(_THREADS, _HEAVY_THREADS)
+
+    async def wanted(self, head: RequestHead, content: bytes, spent: Spent) -> LocationRequest | None:
+        """Decode a Fetch; return its location request, or None if the Fetch asks for none and is passed on as it is.
+
+        Raises:
+            FrameError: the content is not a Fetch.
+        """
+        if len(content) <= _QUICK_BYTES:
+            return location_request(head, content)
+        return await self._run(lambda: location_request(head, content), len(content), spent)
+
+    async def authorization(
+        self, request: LocationRequest, may_read: Sequence[TopicIdIndex], spent: Spent
+    ) -> tuple[LocationRequest, bytes] | None:
+        """Return the location request without partitions of unknown log end, and the Fetch that asks for authorization.
+
+        Return None if the brokers cannot be asked for the log ends.
+
+        Args:
+            may_read: the requested partitions whose topics the client is known to be authorized to read.
+        """
+        return await self._run(lambda: self._authorization(request, may_read), request.size, spent)
+
+    async def answer(self, request: LocationRequest, content: bytes, most_bytes: int, spent: Spent) -> list[bytes]:
+        """Return the response for the client in pieces: the broker's response with locations filled in.
+
+        Args:
+            content: the broker's response to the Fetch that asks for authorization.
+            most_bytes: maximum bytes of encoded segments in the response.
+
+        Raises:
+            FrameError: the content is not a Fetch response.
+        """
+        size = max(request.size, len(content))
+        return await self._run(lambda: self._answer(request, content, most_bytes), size, spent)
+
+    def close(self) -> None:
+        """Stop the threads after the requests that they are working on."""
+        for executor in (self._executor, self._large_executor):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, work: Callable[[], T], size: int, spent: Spent) -> T:
+        loop = asyncio.get_running_loop()
+        if size >= _LARGE_BYTES:
+            return await loop.run_in_executor(self._large_executor, work)
+        async with self._turns.turn(spent):
+            return await loop.run_in_executor(self._executor, work)
+
+    def _authorization(
+        self, request: LocationRequest, may_read: Sequence[TopicIdIndex]
+    ) -> tuple[LocationRequest, bytes] | None:
+        try:
+            log_ends = self._answers.log_ends(may_read)
+        except TieredStreamError as error:
+            log.warning("a location request is left to the broker: %s", error)
+            self._metrics.partitions.labels("failed").inc(len(request.wanted))
+            return None
+        # Partitions without a known log end keep the client's offset, so the broker answers the client's own question.
+        known = {where: wanted for where, wanted in request.wanted.items() if where in log_ends}
+        # `asked` keeps all partitions, because only the broker's response shows which are refused and which throttled.
+        return replace(request, wanted=known, asked=request.wanted.keys()), authorization_request(request, log_ends)
+
+    def _answer(self, request: LocationRequest, content: bytes, most_bytes: int) -> list[bytes]:
+        authorized = AuthorizationAnswer(request, content)
+        readable = authorized.readable()
+        found: dict[TopicIdIndex, PartitionAnswer] = {}
+        try:
+            found = self._answers.answer(request, readable, most_bytes, self._turns.others_wait)
+        except TieredStreamError as error:
+            log.warning("a location request is left to the broker: %s", error)
+        for result, count in authorized.results(found).items():
+            self._metrics.partitions.labels(result).inc(count)
+        return authorized.encode(found)

@@ -1,0 +1,188 @@
+"""Authorization by the broker: the Fetch that asks for it, and its response, which is filled with locations. No I/O.
+
+The Fetch starts at the end of the log. The broker checks READ, the leader epoch and the topic id as for any Fetch, but
+has no record to send and nothing to read from remote storage. Its response also states where the log starts and ends.
+
+The gateway asks for the end of the log with its own login. So for topics that the connection has not read yet, it first
+sends a Fetch at an offset beyond any log, which shows whether the client may READ the topic. For a client that may not,
+the gateway asks nothing with its own login.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
+from tiered_stream.broker.wire.location_messages import (
+    FetchTopic,
+    LocatedPartition,
+    LocationFetchRequest,
+    LocationFetchResponse,
+    WantedPartition,
+)
+from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
+from tiered_stream.gateway.protocol.location_requests import LocationRequest, TopicIdIndex
+
+_BEYOND_ANY_LOG = (1 << 63) - 1
+_OFFSET_OUT_OF_RANGE = 1
+_AFTER_AUTHORIZATION = frozenset({0, _OFFSET_OUT_OF_RANGE, 6, 74, 75})
+"""Error codes that brokers return only if the client may READ: no error, OFFSET_OUT_OF_RANGE (1),
+NOT_LEADER_OR_FOLLOWER (6), FENCED_LEADER_EPOCH (74) and UNKNOWN_LEADER_EPOCH (75).
+"""
+_THROTTLING_QUOTA_EXCEEDED = 89
+_OFFSET_NOT_AVAILABLE = 78  # retriable: the client asks again, because the log's end has just changed
+
+
+@dataclass(frozen=True, slots=True)
+class ReadablePartition:
+    """Partition that the client may read: the wanted offsets from `start` to `end` (exclusive), and the log's end.
+
+    `log_end_offset` is the last stable offset for read_committed, else the high watermark.
+    """
+
+    partition: TopicIdIndex
+    start: int
+    end: int
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionAnswer:
+    """Encoded segment locations of one partition (None: no segments), complete up to the offset `located_end`."""
+
+    segments: bytes | None
+    located_end: int
+
+
+def authorization_request(request: LocationRequest, log_ends: Mapping[TopicIdIndex, int]) -> bytes:
+    """Return the Fetch that asks the broker for authorization, with the client's own header.
+
+    Each partition is asked at its end offset in `log_ends`, or else at the client's own offset.
+    """
+    topics = [
+        FetchTopic(topic.topic_id, [_at_end(topic.topic_id, each, log_ends) for each in topic.partitions])
+        for topic in request.message.topics
+    ]
+    fetch = LocationFetchRequest(topics=topics, isolation_level=request.message.isolation_level)
+    return request.header + fetch.encode_body(request.head.api_version)
+
+
+def read_probe(request: LocationRequest, topics: Collection[UUID]) -> bytes:
+    """Return the Fetch that shows whether the client may READ the topics, with the client's own header."""
+    asked = [
+        FetchTopic(topic.topic_id, [WantedPartition(topic.partitions[0].partition, -1, _BEYOND_ANY_LOG)])
+        for topic in request.message.topics
+        if topic.topic_id in topics and topic.partitions
+    ]
+    fetch = LocationFetchRequest(topics=asked, isolation_level=request.message.isolation_level)
+    return request.header + fetch.encode_body(request.head.api_version)
+
+
+def readable_topics(content: bytes) -> set[UUID]:
+    """Return the topics that a client may READ, from the broker's response to `read_probe`.
+
+    Raises:
+        FrameError: the content is not a Fetch response.
+    """
+    message = _fetch_response(content)
+    return {
+        topic.topic_id
+        for topic in message.responses
+        for answer in topic.partitions
+        if not message.error_code and topic.topic_id is not None and answer.error_code in _AFTER_AUTHORIZATION
+    }
+
+
+def _fetch_response(content: bytes) -> LocationFetchResponse:
+    body = Reader(content, CORRELATION_ID_BYTES)
+    try:
+        body.tags()
+        return LocationFetchResponse.decode_body(body)
+    except ValueError as error:
+        raise FrameError(f"not a Fetch answer: {error}") from error
+
+
+def _at_end(topic_id: UUID | None, partition: WantedPartition, log_ends: Mapping[TopicIdIndex, int]) -> WantedPartition:
+    offset = partition.fetch_offset
+    if topic_id is not None:
+        offset = log_ends.get(TopicIdIndex(topic_id, partition.partition), offset)
+    return WantedPartition(partition.partition, partition.current_leader_epoch, offset)
+
+
+class AuthorizationAnswer:
+    """Response of the broker to `authorization_request`, into which locations are filled.
+
+    Raises:
+        FrameError: the content is not a Fetch response.
+    """
+
+    def __init__(self, request: LocationRequest, content: bytes) -> None:
+        self._request = request
+        self._correlation_id = content[:CORRELATION_ID_BYTES]
+        self._message = _fetch_response(content)
+
+    def readable(self) -> list[ReadablePartition]:
+        """Return the wanted partitions for which the broker has no error, with offsets from their log start on."""
+        if self._message.error_code:
+            return []
+        wanted = self._request.wanted
+        return [
+            ReadablePartition(where, start, max(start, wanted[where][1]), self._log_end(answer))
+            for topic in self._message.responses
+            for answer in topic.partitions
+            if topic.topic_id is not None and not answer.error_code
+            for where in [TopicIdIndex(topic.topic_id, answer.partition_index)]
+            if where in wanted
+            for start in [max(wanted[where][0], answer.log_start_offset)]
+        ]
+
+    def results(self, answers: Collection[TopicIdIndex]) -> Counter[str]:
+        """Count the client's partitions by result: "answered", "refused" by the broker, "throttled", or "failed".
+
+        If the client has used up its quota, the broker's response has a throttle time and no partitions.
+
+        Args:
+            answers: the partitions that get locations.
+        """
+        codes = {
+            TopicIdIndex(topic.topic_id, each.partition_index): each.error_code
+            for topic in self._message.responses
+            if topic.topic_id is not None
+            for each in topic.partitions
+        }
+        whole = self._message.error_code
+        throttled = whole == _THROTTLING_QUOTA_EXCEEDED or (not whole and self._message.throttle_time_ms > 0)
+        return Counter(
+            "answered" if where in answers
+            else "refused" if codes.get(where)
+            else "throttled" if throttled and where not in codes
+            else "failed"
+            for where in self._request.asked or self._request.wanted
+        )  # fmt: skip
+
+    def encode(self, answers: Mapping[TopicIdIndex, PartitionAnswer]) -> list[bytes]:
+        """Return the response for the client, in pieces; partitions that are not in `answers` get no locations."""
+        topics = [
+            FetchTopic(topic.topic_id, [self._filled(topic.topic_id, each, answers) for each in topic.partitions])
+            for topic in self._message.responses
+        ]
+        return [self._correlation_id, NO_TAGS, *replace(self._message, responses=topics).pieces()]
+
+    def _log_end(self, answer: LocatedPartition) -> int:
+        return answer.last_stable_offset if self._request.committed else answer.high_watermark
+
+    def _filled(
+        self, topic_id: UUID | None, answer: LocatedPartition, answers: Mapping[TopicIdIndex, PartitionAnswer]
+    ) -> LocatedPartition:
+        where = topic_id and TopicIdIndex(topic_id, answer.partition_index)
+        if not where or where not in self._request.wanted:
+            return answer
+        if answer.error_code == _OFFSET_OUT_OF_RANGE:  # concerns the log end that we asked at, not the client's offset
+            return replace(answer, error_code=_OFFSET_NOT_AVAILABLE)
+        found = answers.get(where)
+        if not found:
+            return answer
+        return replace(answer, remote_log_segments=found.segments or b"", located_end_offset=found.located_end)

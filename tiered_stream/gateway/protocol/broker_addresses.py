@@ -1,0 +1,149 @@
+"""Replacement of brokers' addresses in responses by the gateway's addresses. No I/O.
+
+Only the addresses are read and replaced; all other bytes are passed on unchanged. In Metadata and DescribeCluster the
+brokers come first, so the cost does not depend on the number of partitions. Kafka defines the fields of each version in
+`clients/src/main/resources/common/message/*Response.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+
+from tiered_stream.broker.wire.flexible_versions import Reader, uvarint
+from tiered_stream.gateway.protocol.endpoints import Address, Advertise
+from tiered_stream.gateway.protocol.reader_apis import DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA
+
+_BROKERS = 1  # DescribeCluster's endpoint type; controllers are not reached through the gateway
+_INT8, _INT16, _INT32 = Struct(">b"), Struct(">h"), Struct(">i")
+
+
+class _Answer:
+    """Cursor that moves through a response and replaces the addresses in it.
+
+    Raises (all methods):
+        ValueError: the bytes are not a valid response.
+        ConfigurationError: `advertise` raised it, because two brokers would share a port.
+    """
+
+    def __init__(self, reader: Reader, flexible: bool, advertise: Advertise) -> None:
+        self.reader = reader
+        self.flexible = flexible
+        self._advertise = advertise
+        self._pieces: list[bytes] = []
+        self._copied = 0
+
+    def text(self) -> None:
+        """Skip a string, which may be null."""
+        self.reader.skip(self._length())
+
+    def array(self, item: Callable[[], None]) -> None:
+        """Read an array by calling `item` for each item; a null array has no items."""
+        for _ in range(self.reader.uvarint() - 1 if self.flexible else self.int32()):
+            item()
+
+    def int32(self) -> int:
+        return int(self.reader.unpack(_INT32)[0])
+
+    def tags(self) -> None:
+        if self.flexible:
+            self.reader.tags()
+
+    def address(self) -> None:
+        """Read a node id, host and port, and replace host and port; a node id of -1 (no node) has no address."""
+        node_id, start = self.int32(), self.reader.position
+        host = self.reader.take(self._length(), "a host").decode()
+        port = self.int32()
+        if node_id < 0 or not host:
+            return
+        told = self._advertise(node_id, Address(host, port))
+        encoded = told.host.encode()
+        length = uvarint(len(encoded) + 1) if self.flexible else _INT16.pack(len(encoded))
+        self._put(start, length + encoded + _INT32.pack(told.port))
+
+    def content(self) -> bytes:
+        """Return the whole response with the replaced addresses."""
+        return b"".join([*self._pieces, self.reader.data[self._copied :]])
+
+    def _length(self) -> int:
+        return max(0, self.reader.uvarint() - 1 if self.flexible else int(self.reader.unpack(_INT16)[0]))
+
+    def _put(self, start: int, by: bytes) -> None:
+        """Replace the bytes between `start` and the current position by `by`."""
+        self._pieces += self.reader.data[self._copied : start], by
+        self._copied = self.reader.position
+
+
+def _metadata(answer: _Answer, version: int) -> None:
+    def broker() -> None:
+        answer.address()
+        if version >= 1:
+            answer.text()  # rack
+        answer.tags()
+
+    answer.reader.skip(4 * (version >= 3))  # throttle time
+    answer.array(broker)
+
+
+def _find_coordinator(answer: _Answer, version: int) -> None:
+    def coordinator() -> None:
+        answer.text()  # key
+        answer.address()
+        answer.reader.skip(2)  # error code
+        answer.text()  # error message
+        answer.tags()
+
+    answer.reader.skip(4 * (version >= 1))  # throttle time
+    if version >= 4:
+        answer.array(coordinator)
+        return
+    answer.reader.skip(2)  # error code
+    if version >= 1:
+        answer.text()  # error message
+    answer.address()
+
+
+def _describe_cluster(answer: _Answer, version: int) -> None:
+    def broker() -> None:
+        answer.address()
+        answer.text()  # rack
+        answer.reader.skip(version >= 2)  # whether it is fenced
+        answer.tags()
+
+    answer.reader.skip(4 + 2)  # throttle time, error code
+    answer.text()  # error message
+    if version >= 1 and answer.reader.unpack(_INT8) != (_BROKERS,):
+        return
+    answer.text()  # cluster id
+    answer.reader.skip(4)  # controller
+    answer.array(broker)
+
+
+_LAYOUTS: dict[int, tuple[Callable[[_Answer, int], None], range, int]] = {
+    METADATA: (_metadata, range(14), 9),
+    FIND_COORDINATOR: (_find_coordinator, range(7), 3),
+    DESCRIBE_CLUSTER: (_describe_cluster, range(3), 0),
+}
+"""For each API: the function that reads a response, the versions with addresses, and the first flexible version."""
+
+VERSIONS = {api_key: versions for api_key, (_, versions, _) in _LAYOUTS.items()}
+"""Versions whose addresses can be replaced, by API; newer versions are not known."""
+
+
+def with_addresses(api_key: int, version: int, content: bytes, header_bytes: int, advertise: Advertise) -> bytes:
+    """Return a broker's response with the gateway's addresses in place of the brokers'.
+
+    Args:
+        version: one of `VERSIONS`.
+        header_bytes: size of the correlation id at the beginning; tagged fields follow it in a flexible version.
+        advertise: maps a broker to the gateway's address for it.
+
+    Raises:
+        ValueError: the content is not a response of this API and version.
+        ConfigurationError: `advertise` raised it, because two brokers would share a port.
+    """
+    replace_in, _, first_flexible = _LAYOUTS[api_key]
+    answer = _Answer(Reader(content, header_bytes), version >= first_flexible, advertise)
+    answer.tags()
+    replace_in(answer, version)
+    return answer.content()

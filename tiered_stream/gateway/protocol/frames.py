@@ -1,0 +1,119 @@
+"""Kafka's frames and request headers, as far as a gateway must read them. No I/O.
+
+    int32   size     of all bytes that follow
+    int16   api key
+    int16   api version
+    int32   correlation id
+    string  client id (nullable, int16 length; never compact)
+    tags    in flexible versions only
+
+A response begins with the size and the correlation id, followed by tags in flexible versions.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader
+
+SIZE_BYTES = 4
+HEAD_BYTES = 8
+"""Size of the fixed beginning of a request's content: API key, API version and correlation id."""
+
+_SIZE = struct.Struct(">i")
+_HEAD = struct.Struct(">hhi")
+_LENGTH = struct.Struct(">h")
+_CORRELATION_ID = struct.Struct(">i")
+CORRELATION_ID_BYTES = _CORRELATION_ID.size
+
+
+class FrameError(Exception):
+    """Error that ends a connection: its peer violates Kafka's protocol or sends a request that is not allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """API key, API version and correlation id of a request."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+
+
+def frame(content: bytes) -> bytes:
+    """Return the content with its size, an int32, in front."""
+    return _SIZE.pack(len(content)) + content
+
+
+def frame_size(data: bytes, largest: int) -> int:
+    """Return the content size of a frame from its first four bytes, `data`.
+
+    Raises:
+        FrameError: the size is above `largest`, or too small for a correlation id.
+    """
+    (size,) = _SIZE.unpack(data)
+    if not _CORRELATION_ID.size <= size <= largest:
+        raise FrameError(f"a frame of {size} bytes, of {largest} at most; is the peer's security protocol another one?")
+    return int(size)
+
+
+def request_head(content: bytes) -> RequestHead:
+    """Return API key, API version and correlation id from the beginning of a request's content.
+
+    Raises:
+        FrameError: the content is too short.
+    """
+    if len(content) < HEAD_BYTES:
+        raise FrameError(f"a request of {len(content)} bytes")
+    return RequestHead(*_HEAD.unpack_from(content))
+
+
+def request_header(head: RequestHead) -> bytes:
+    """Return the encoded header of a request of a flexible version, without a client id."""
+    return _HEAD.pack(head.api_key, head.api_version, head.correlation_id) + _LENGTH.pack(-1) + NO_TAGS
+
+
+def correlation_id(content: bytes) -> int:
+    """Return the correlation id from the first four bytes of a response's content."""
+    return int(_CORRELATION_ID.unpack_from(content)[0])
+
+
+def with_correlation_id(content: bytes, number: int) -> bytes:
+    """Return a request's content with its correlation id replaced by `number`."""
+    return content[: HEAD_BYTES - CORRELATION_ID_BYTES] + correlation_id_bytes(number) + content[HEAD_BYTES:]
+
+
+def correlation_id_bytes(number: int) -> bytes:
+    """Return a correlation id as the four bytes with which a response's content begins."""
+    return _CORRELATION_ID.pack(number)
+
+
+def body_of_flexible(content: bytes) -> Reader:
+    """Return a reader that stands behind the header of a request of a flexible version.
+
+    Raises:
+        ValueError: the header is cut off.
+    """
+    reader = Reader(content, HEAD_BYTES)
+    _nullable_string(reader)
+    reader.tags()
+    return reader
+
+
+def client_id(content: bytes) -> str | None:
+    """Return the client id of a request, or None if it is null.
+
+    Raises:
+        FrameError: the client id is cut off.
+    """
+    try:
+        value = _nullable_string(Reader(content, HEAD_BYTES))
+    except ValueError as error:
+        raise FrameError(str(error)) from error
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _nullable_string(reader: Reader) -> bytes | None:
+    (length,) = reader.unpack(_LENGTH)
+    return None if length < 0 else reader.take(length, "a text")

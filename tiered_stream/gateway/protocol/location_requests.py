@@ -1,0 +1,110 @@
+"""Decoder of Fetch requests that ask for locations of segments. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tiered_stream.broker.wire.location_messages import FIRST_VERSION, NO_SESSION, LocationFetchRequest
+from tiered_stream.gateway.protocol.frames import FrameError, RequestHead, body_of_flexible
+from tiered_stream.gateway.protocol.reader_apis import FETCH
+from tiered_stream.gateway.protocol.rewrite import NEWEST_VERSIONS
+from tiered_stream.model import STORAGE_FORMAT
+
+LARGEST_REQUEST = 4 << 20
+"""Maximum bytes of a Fetch that may ask for locations, which is enough for about 100,000 partitions."""
+
+LEAST_PART_BYTES, LARGEST_PART_BYTES = 64 << 10, 1 << 31
+"""Minimum and maximum size of the parts that a client may have segments cut into. No segment exceeds the maximum."""
+
+_ASKED = b"\xe0\x09\x01\x01"  # tag 1248, one byte, true
+_READ_COMMITTED = 1
+_PARTITION_BYTES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdIndex:
+    """Partition identified as in Fetch: by topic id and partition number."""
+
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocationRequest:
+    """Decoded request for locations, with the fields of `broker.location_messages`.
+
+    `wanted` has the start and end offsets (end exclusive) by partition. `asked` has all partitions that the client
+    asked for if `wanted` was reduced to the partitions that can be located, else it is empty.
+    """
+
+    head: RequestHead
+    header: bytes = field(repr=False)
+    message: LocationFetchRequest = field(repr=False)
+    wanted: Mapping[TopicIdIndex, tuple[int, int]]
+    committed: bool
+    max_segments: int
+    local_too: bool
+    part_bytes: int
+    offsets_only: bool
+    asked: Collection[TopicIdIndex] = ()
+
+    @property
+    def size(self) -> int:
+        """Return the approximate size of the request in bytes."""
+        return len(self.header) + _PARTITION_BYTES * len(self.wanted)
+
+    def topics(self) -> set[UUID]:
+        """Return the ids of the topics with wanted partitions."""
+        return {each.topic_id for each in self.wanted}
+
+
+def may_ask(head: RequestHead, content: bytes) -> bool:
+    """Return whether a Fetch may ask for locations, by a quick look that `location_request` must confirm."""
+    return FIRST_VERSION <= head.api_version <= NEWEST_VERSIONS[FETCH] and _ASKED in content
+
+
+def location_request(head: RequestHead, content: bytes) -> LocationRequest | None:
+    """Return the request for locations in a Fetch, or None if there is none or no supported storage format in common.
+
+    A Fetch that uses a fetch session (KIP-227) also gives None.
+
+    Raises:
+        FrameError: the content is not a Fetch.
+    """
+    try:
+        body = body_of_flexible(content)
+        header = content[: body.position]
+        message = LocationFetchRequest.decode_body(head.api_version, body)
+    except ValueError as error:
+        raise FrameError(f"not a Fetch of version {head.api_version}: {error}") from error
+    if not message.remote_log_segment_location_requested or message.session_epoch != NO_SESSION:
+        return None
+    if STORAGE_FORMAT not in message.supported_storage_format_versions:
+        return None
+    wanted = {
+        TopicIdIndex(topic.topic_id, partition.partition): (
+            partition.fetch_offset,
+            max(partition.fetch_offset, partition.remote_log_segment_end_offset),
+        )
+        for topic in message.topics
+        for partition in topic.partitions
+        if topic.topic_id is not None and partition.fetch_offset >= 0
+    }
+    return LocationRequest(
+        head,
+        header,
+        message,
+        wanted,
+        committed=message.isolation_level == _READ_COMMITTED,
+        max_segments=max(1, message.max_remote_log_segments),
+        local_too=message.local_segments_wanted,
+        part_bytes=_part_bytes(message.remote_log_segment_part_bytes),
+        offsets_only=message.offsets_only,
+    )
+
+
+def _part_bytes(asked: int) -> int:
+    """Return the requested part size, limited to what is allowed; 0: segments are not cut."""
+    return min(max(asked, LEAST_PART_BYTES), LARGEST_PART_BYTES) if asked > 0 else 0

@@ -1,0 +1,153 @@
+"""Rewriting of responses that contain brokers' addresses or API versions, for clients of the gateway. No I/O.
+
+Clients are offered only the APIs that readers use. Newer Fetch responses name the address of a leader that has moved
+(KIP-951). Fetch responses are large and are passed on unread, so only Fetch versions without that field are offered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from kafka.protocol.metadata import ApiVersionsRequest
+
+from tiered_stream.broker.wire.flexible_versions import NO_TAGS, Reader, compact_array, compact_string, tagged_fields
+from tiered_stream.broker.wire.kafka_python import api_name
+from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.gateway.protocol import broker_addresses
+from tiered_stream.gateway.protocol.endpoints import Advertise
+from tiered_stream.gateway.protocol.frames import CORRELATION_ID_BYTES, FrameError
+from tiered_stream.gateway.protocol.reader_apis import (
+    API_VERSIONS,
+    FETCH,
+    READER_APIS,
+    SASL_HANDSHAKE,
+    SHOWN_VERSIONS,
+    check_api,
+)
+
+_WITHOUT_ADDRESSES = {FETCH: 15}
+_OLDEST_SERVED = {SASL_HANDSHAKE: 1}
+"""Oldest version that is served, by API. After SaslHandshake version 0, a login has no Kafka request headers."""
+NEWEST_VERSIONS = {
+    **_WITHOUT_ADDRESSES,
+    API_VERSIONS: 4,
+    **{api_key: versions[-1] for api_key, versions in broker_addresses.VERSIONS.items()},
+}
+"""Newest version that clients are offered, for each API whose messages the gateway reads or whose newer versions name
+brokers' addresses.
+"""
+
+_UNSUPPORTED_VERSION = 35
+_FIRST_FLEXIBLE_API_VERSIONS = 3
+_FEATURES_TAG = 0
+_ERROR_CODE, _COUNT, _THROTTLE_TIME_BYTES = Struct(">h"), Struct(">i"), 4
+_API, _FLEXIBLE_API = Struct(">hhh"), Struct(">hhhx")  # API key, oldest and newest version
+_FEATURE_VERSIONS = Struct(">hh")
+_FEATURE_BYTES_LEAST = 1 + _FEATURE_VERSIONS.size + len(NO_TAGS)
+
+
+def is_rewritten(api_key: int, api_version: int) -> bool:
+    """Return whether the response to a request of this API and version must be rewritten by `rewrite_response`."""
+    return api_key == API_VERSIONS or api_version in broker_addresses.VERSIONS.get(api_key, ())
+
+
+def check_version(api_key: int, api_version: int) -> None:
+    """Raise FrameError for an API or version that the gateway does not offer.
+
+    Not offered are APIs that readers do not use, Fetch versions whose responses contain brokers' addresses, newer
+    versions than the gateway knows of responses that it rewrites, and SaslHandshake version 0.
+
+    Raises:
+        FrameError: the API or its version is not offered.
+    """
+    check_api(api_key)
+    if api_version > NEWEST_VERSIONS.get(api_key, api_version) and not is_too_new(api_key, api_version):
+        raise FrameError(f"{api_name(api_key)} was not offered in version {api_version}")
+    if api_version < (oldest := _OLDEST_SERVED.get(api_key, api_version)):
+        raise FrameError(f"{api_name(api_key)} in version {api_version}: it is served from version {oldest} on")
+
+
+def is_too_new(api_key: int, api_version: int) -> bool:
+    """Return whether a request is an ApiVersions newer than known: the response then names the version to use."""
+    return api_key == API_VERSIONS and api_version > NEWEST_VERSIONS[API_VERSIONS]
+
+
+def oldest_api_versions(correlation_id: int, client_id: str | None) -> bytes:
+    """Return an ApiVersions request of version 0, which every broker understands."""
+    request = ApiVersionsRequest(version=0)
+    request.with_header(correlation_id, client_id)
+    return bytes(request.encode(version=0, header=True))
+
+
+def rewrite_response(
+    api_key: int, api_version: int, content: bytes, advertise: Advertise, feature_version: int
+) -> bytes:
+    """Return a response's content with the gateway's addresses and versions. Thread-safe if `advertise` is.
+
+    Args:
+        content: correlation id and body of the broker's response.
+        advertise: maps a broker to the gateway's address for it.
+        feature_version: newest version of `LOCATION_FEATURE` that clients are offered.
+
+    Raises:
+        FrameError: the content is not a response of this API and version.
+        ConfigurationError: `advertise` raised it, because two brokers would share a port.
+    """
+    try:
+        if api_key != API_VERSIONS:
+            return broker_addresses.with_addresses(api_key, api_version, content, CORRELATION_ID_BYTES, advertise)
+        if is_too_new(api_key, api_version):
+            return _limited(content, 0, feature_version, _UNSUPPORTED_VERSION)
+        return _limited(content, api_version, feature_version, 0)
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        raise FrameError(f"not an answer to API {api_key} in version {api_version}: {error}") from error
+
+
+def _limited(content: bytes, version: int, feature_version: int, error_code: int) -> bytes:
+    """Return an ApiVersions response limited to what the gateway offers; a broker's error response is not changed.
+
+    Args:
+        error_code: written into the response in place of the broker's 0.
+    """
+    reader = Reader(content, CORRELATION_ID_BYTES)
+    if reader.unpack(_ERROR_CODE) != (0,):
+        return content
+    head = content[:CORRELATION_ID_BYTES] + _ERROR_CODE.pack(error_code)
+    if version < _FIRST_FLEXIBLE_API_VERSIONS:
+        (count,) = reader.unpack(_COUNT)
+        apis = [_API.pack(*api) for api in _offered(_API.iter_unpack(reader.take(max(0, count) * _API.size)))]
+        return head + _COUNT.pack(len(apis)) + b"".join(apis) + content[reader.position :]
+    apis = [_FLEXIBLE_API.pack(*api) for api in _offered(reader.structs(_FLEXIBLE_API))]
+    throttle_time = reader.take(_THROTTLE_TIME_BYTES)
+    tags = reader.tags()
+    feature = _feature(LOCATION_FEATURE, 1, feature_version)
+    others = Reader(tags.get(_FEATURES_TAG, compact_array([]))).array(_FEATURE_BYTES_LEAST, _read_feature)
+    tags[_FEATURES_TAG] = compact_array([*(_feature(*each) for each in others if each[0] != LOCATION_FEATURE), feature])
+    return head + compact_array(apis) + throttle_time + tagged_fields(tags)
+
+
+def _offered(apis: Iterable[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    limited = []
+    for key, oldest, newest in apis:
+        if key in READER_APIS:
+            least, most = _OLDEST_SERVED.get(key, 0), NEWEST_VERSIONS.get(key, newest)
+        elif key in SHOWN_VERSIONS:
+            least, most = SHOWN_VERSIONS[key]
+        else:
+            continue
+        limited.append((key, max(oldest, least), min(newest, most)))
+    return [(key, oldest, newest) for key, oldest, newest in limited if oldest <= newest]
+
+
+def _read_feature(reader: Reader) -> tuple[str, int, int]:
+    name, (oldest, newest) = reader.compact_string(), reader.unpack(_FEATURE_VERSIONS)
+    reader.tags()
+    return name, oldest, newest
+
+
+def _feature(name: str, oldest: int, newest: int) -> bytes:
+    return compact_string(name) + _FEATURE_VERSIONS.pack(oldest, newest) + NO_TAGS

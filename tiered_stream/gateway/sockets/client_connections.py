@@ -1,0 +1,129 @@
+"""Client connections, from accepting them to their end, with limits on their number."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.gateway.gateway_settings import GatewaySettings
+from tiered_stream.gateway.protocol.frames import FrameError
+from tiered_stream.gateway.sockets.frame_memory import MemoryShortError
+from tiered_stream.gateway.sockets.relay import Relay, RelayServices
+from tiered_stream.gateway.sockets.streams import StreamOpener, Streams, let_go
+from tiered_stream.gateway.sparse_log import Sparse
+
+log = logging.getLogger(__name__)
+log.addFilter(Sparse())
+
+Connect = Callable[[], Awaitable[Streams]]
+"""Function that opens a connection to a broker."""
+
+
+class ClientConnections:
+    """All client connections of a gateway, used from one event loop."""
+
+    def __init__(self, settings: GatewaySettings, services: RelayServices, opener: StreamOpener) -> None:
+        self._settings = settings
+        self._services = services
+        self._opener = opener
+        self._metrics = services.metrics
+        self._relays: dict[asyncio.Task[str], Relay | None] = {}
+        self._from: Counter[str] = Counter()
+
+    def accept(self, connect: Connect, connection: socket.socket, client: str) -> None:
+        """Serve a connection from the IP address `client`, or close it at once if there are too many connections.
+
+        Args:
+            connect: opens the connection to the broker.
+        """
+        self._metrics.accepted.inc()
+        settings = self._settings
+        if len(self._relays) >= settings.max_connections:
+            self._refuse(connection, client, f"gateway.max.connections is {settings.max_connections}")
+        elif self._from[client] >= settings.max_connections_per_ip:
+            self._refuse(connection, client, f"gateway.max.connections.per.ip is {settings.max_connections_per_ip}")
+        else:
+            self._from[client] += 1
+            task = asyncio.create_task(self._serve(connect, connection, client))
+            self._relays[task] = None
+            task.add_done_callback(partial(self._ended, connection, client))
+            self._metrics.connections.set(len(self._relays))
+
+    def _refuse(self, connection: socket.socket, client: str, reason: str) -> None:
+        log.warning("a connection from %s is refused: %s", client, reason)
+        self._metrics.closed.labels("too_many").inc()
+        connection.close()
+
+    async def close(self) -> None:
+        """Wait for outstanding responses, for at most `shutdown_seconds`, then close all connections."""
+        for relay in self._relays.values():
+            if relay is not None:
+                relay.drain()
+        if self._relays:
+            await asyncio.wait(self._relays, timeout=self._settings.shutdown_seconds)
+        for task in list(self._relays):
+            task.cancel()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+
+    async def _serve(self, connect: Connect, connection: socket.socket, client: str) -> str:
+        """Serve one connection from beginning to end; return the reason for its end, as the metric's label."""
+        settings, streams = self._settings, list[Streams]()
+        try:
+            tls = settings.listener_tls.context() if settings.listener_tls else None
+            streams.append(await self._opener.accepted(connection, tls, settings.setup_seconds))
+            streams[0].transport.pause_reading()  # until the broker is connected
+            streams.append(await connect())
+            streams[0].transport.resume_reading()
+            await self._relay(*streams).run()
+            return "shutdown"
+        except Exception as error:  # noqa: BLE001 - also what nobody expects ends this connection only
+            let_go(error)
+            if isinstance(error, MemoryShortError):
+                streams[0].transport.abort()  # a normal close would keep the unread bytes in memory
+            return _reason(error, client, len(streams))
+        finally:
+            if len(streams) == 1:
+                streams[0].transport.abort()
+            await asyncio.gather(*(each.close() for each in streams))
+
+    def _relay(self, client: Streams, broker: Streams) -> Relay:
+        task = asyncio.current_task()
+        assert task is not None
+        relay = self._relays[task] = Relay(client, broker, self._services)
+        return relay
+
+    def _ended(self, connection: socket.socket, client: str, task: asyncio.Task[str]) -> None:
+        connection.close()
+        del self._relays[task]
+        self._from[client] -= 1
+        if not self._from[client]:
+            del self._from[client]
+        self._metrics.connections.set(len(self._relays))
+        self._metrics.closed.labels("shutdown" if task.cancelled() else task.result()).inc()
+
+
+def _reason(error: Exception, client: str, streams: int) -> str:
+    """Return the reason for a connection's end, as the metric's label, and log the error.
+
+    Args:
+        streams: how many sides were connected: 0, 1 (the client), or 2 (the broker, too).
+    """
+    match error:
+        case FrameError() | MemoryShortError():
+            log.warning("connection from %s closed: %s", client, str(error))
+            return "memory" if isinstance(error, MemoryShortError) else "protocol"
+        case ConfigurationError():
+            log.error("connection from %s closed: %s", client, str(error))
+            return "configuration"
+        case EOFError():
+            return "ended"
+        case OSError():
+            log.debug("connection from %s closed: %s", client, str(error))
+            return ("handshake", "broker_unavailable", "lost")[streams]
+    log.error("connection from %s closed by an error that the gateway does not expect", client, exc_info=error)
+    return "error"

@@ -1,0 +1,73 @@
+"""Queries that the settings of an ingest job ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tiered_stream.delta.checkpoint.query_run import AVAILABLE_NOW
+from tiered_stream.delta.schema.routing import TOPIC
+from tiered_stream.delta.settings.ingest_settings import (
+    CHECKPOINT,
+    JOB_SETTINGS,
+    LANE,
+    ROUTE,
+    TABLE,
+    TOPIC_PREFIX,
+    TRIGGER,
+    check_names,
+    topic_overrides,
+    with_overrides,
+)
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.spark_options import SUBSCRIBE
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """Settings of one ingest query: the source's options, the table, the checkpoint, the trigger and the lane."""
+
+    options: Mapping[str, str]
+    table: str
+    checkpoint: str
+    trigger: str
+    lane: str = "auto"
+
+
+def plan_ingests(settings: Mapping[str, str]) -> list[Ingest]:
+    """Return the ingest queries of the settings: one, or one per topic if table and checkpoint both contain `{topic}`.
+
+    Raises:
+        ConfigurationError: a setting is missing, unknown or malformed.
+    """
+    check_names(settings, JOB_SETTINGS)
+    own = own_settings(settings)
+    missing = [name for name in (TABLE, CHECKPOINT) if not own.get(name)]
+    if missing:
+        raise ConfigurationError(f"{' and '.join(missing)} must be set, in the settings file or with --option")
+    table, checkpoint = own[TABLE], own[CHECKPOINT]
+    how = own.get(TRIGGER, AVAILABLE_NOW), own.get(LANE, "auto")
+    options = {name: value for name, value in settings.items() if name.lower() not in map(str.lower, JOB_SETTINGS)}
+    if TOPIC not in checkpoint:
+        return [Ingest(options, table, checkpoint, *how)]
+    topics = GivenOptions(options).read(SUBSCRIBE)
+    if TOPIC not in table or not topics or GivenOptions(options).read(ROUTE):
+        raise ConfigurationError(
+            f"with {TOPIC} in {CHECKPOINT}, which is a query for each topic, {TABLE} needs it too, topics come by "
+            f"subscribe, and there is no {ROUTE.name}. For one query take {TOPIC} out of {CHECKPOINT}: it is a new one"
+        )
+    return [Ingest(*_of_one(options, topic, table), checkpoint.replace(TOPIC, topic), *how) for topic in topics]
+
+
+def _of_one(options: Mapping[str, str], topic: str, table: str) -> tuple[Mapping[str, str], str]:
+    """Return the options and the table of one topic's own query."""
+    own = {SUBSCRIBE.name: topic, **topic_overrides(options).get(topic, {})}
+    table = own.pop(TABLE, table).replace(TOPIC, topic)
+    others = {name: value for name, value in options.items() if not name.lower().startswith(TOPIC_PREFIX)}
+    return with_overrides(others, own), table
+
+
+def own_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the job's own settings (`JOB_SETTINGS`), without the options of the source."""
+    return {name: each for name in JOB_SETTINGS for given, each in settings.items() if given.lower() == name.lower()}

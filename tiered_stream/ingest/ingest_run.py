@@ -1,0 +1,209 @@
+"""Run the queries of an ingest job to their ends, and print their progress."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tiered_stream.delta.landing.land import check_settings, plan_query
+from tiered_stream.delta.settings.ingest_settings import (
+    METRICS_LINES,
+    METRICS_OTLP,
+    METRICS_PROMETHEUS,
+)
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.ingest.ingest_plan import Ingest, own_settings, plan_ingests
+from tiered_stream.observe.metrics import ReadMetrics, describe
+from tiered_stream.observe.metrics_receiver import MetricsReceiver
+from tiered_stream.observe.progress import cost_of, describe_progress
+from tiered_stream.observe.standard_output import open_console
+from tiered_stream.spark.reporting import report_queries
+from tiered_stream.spark.session import forgo_source_lookup, start_pythons
+
+console = open_console()
+MOST_STARTING = max(2, min(8, len(os.sched_getaffinity(0))))
+"""Maximum number of queries that start at the same time. Each query starts a Python process on the driver, and Spark
+gives up a process that waits too long for a core."""
+_SECONDS_BETWEEN_STARTS, _SECONDS_BETWEEN_LOOKS, _SECONDS_BETWEEN_REPORTS = 0.1, 1.0, 5.0
+
+
+class IngestQuery:
+    """Running ingest query. It prints a line for each micro-batch with rows, and the progress of a long micro-batch."""
+
+    def __init__(self, spark: SparkSession, ingest: Ingest) -> None:
+        """Start the query and print its lane; a missing table is created.
+
+        Raises:
+            ConfigurationError, TableError: as `plan_query`.
+        """
+        self.name = _name(ingest)
+        host, bind = spark.conf.get("spark.driver.host", None), spark.conf.get("spark.driver.bindAddress", None)
+        self._receiver = MetricsReceiver(host or "127.0.0.1", bind)
+        self._reported = ReadMetrics()
+        self._said = time.monotonic()
+        self._said_records = 0
+        self._last_batch = -1
+        try:
+            self._query = self._start(spark, ingest)
+        except BaseException:
+            self._receiver.close()
+            raise
+        console.print(f"{self.name}: started, query id {self._query.id}", markup=False)
+
+    def _start(self, spark: SparkSession, ingest: Ingest) -> StreamingQuery:
+        landing = plan_query(
+            spark,
+            options={"remote.metrics.address": self._receiver.address, **ingest.options},
+            table=ingest.table,
+            checkpoint=ingest.checkpoint,
+            trigger=ingest.trigger,
+            lane=ingest.lane,
+            name=self.name,
+        )
+        console.print(f"{self.name}: {landing.lane.value} lane, {landing.reason}", markup=False)
+        return landing.start()
+
+    def is_starting(self) -> bool:
+        """Return true while the query's planner, a Python process, is still starting."""
+        status = self._query.status
+        under_way = status["isDataAvailable"] or status["message"].startswith("Waiting")
+        return self._query.isActive and not under_way and self._query.lastProgress is None
+
+    def has_ended(self) -> bool:
+        """Print new progress of the query, and return true if the query has ended."""
+        ended = not self._query.isActive
+        last = self._query.lastProgress
+        if last is not None and last.batchId > self._last_batch:
+            for progress in self._query.recentProgress:
+                if progress.batchId > self._last_batch and progress.numInputRows:
+                    self._report(progress)
+                    self._last_batch = progress.batchId
+        self._report_so_far()
+        return ended
+
+    def close(self) -> tuple[ReadMetrics, StreamingQueryException | None]:
+        """Stop receiving metrics, and return the total cost of reading and the query's exception (None: success)."""
+        self._receiver.close()
+        return self._receiver.total(), self._query.exception()
+
+    def _report(self, progress: StreamingQueryProgress) -> None:
+        # Tasks of the next micro-batch may report before this progress is handled, so metrics are taken by batch id.
+        counted = self._receiver.take_micro_batch((str(progress.id), progress.batchId))
+        console.print(f"{self.name}: {describe_progress(progress, cost_of(progress, counted))}", markup=False)
+        self._reported.add(counted)
+        self._said, self._said_records = time.monotonic(), 0
+
+    def _report_so_far(self) -> None:
+        spent = self._receiver.total().since(self._reported)
+        if spent.records > self._said_records and time.monotonic() - self._said > _SECONDS_BETWEEN_REPORTS:
+            console.print(f"{self.name}: so far {spent.records:,} rows, {describe(spent)}", markup=False)
+            self._said, self._said_records = time.monotonic(), spent.records
+
+
+@dataclass
+class Outcome:
+    """Result of a run: cost of reading by query name, and the reasons of failed queries by query name."""
+
+    cost: dict[str, ReadMetrics] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def total(self) -> ReadMetrics:
+        total = ReadMetrics()
+        for each in self.cost.values():
+            total.add(each)
+        return total
+
+
+def run(settings: Mapping[str, str]) -> Outcome:
+    """Run every ingest query of the settings to its end; if a query fails, the others continue.
+
+    Raises:
+        ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
+    """
+    ingests = plan_ingests(settings)
+    check_settings(ingests[0].options, ingests[0].lane)  # other queries differ only in the topic
+    start_pythons()
+    spark = SparkSession.builder.appName("ingest_to_delta").getOrCreate()
+    forgo_source_lookup(spark)
+    own = own_settings(settings)
+    if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():
+        return run_all(spark, ingests)
+    lines, prometheus, otlp = own.get(METRICS_LINES, "none"), own.get(METRICS_PROMETHEUS), own.get(METRICS_OTLP)
+    with report_queries(spark, lines=lines, prometheus=prometheus, otlp=otlp):
+        return run_all(spark, ingests)
+
+
+def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
+    """Run the ingest queries to their ends; at most `MOST_STARTING` of them start at the same time.
+
+    Raises:
+        ConfigurationError: the settings of all queries were refused, and no query was started.
+    """
+    waiting, count = deque(ingests), len(ingests)
+    running: list[IngestQuery] = []
+    outcome = Outcome()
+    refused: list[ConfigurationError] = []
+    while waiting or running:
+        while waiting and sum(query.is_starting() for query in running) < MOST_STARTING:
+            ingest = waiting.popleft()
+            try:
+                running.append(IngestQuery(spark, ingest))
+            except ConfigurationError as error:
+                if count == 1:
+                    raise
+                refused.append(error)
+                _failed(outcome, _name(ingest), error)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one table, the others are to be landed
+                _failed(outcome, _name(ingest), error)
+        _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
+        for query in [each for each in running if each.has_ended()]:
+            running.remove(query)
+            outcome.cost[query.name], error = query.close()
+            if error is not None:
+                _failed(outcome, query.name, error)
+    if len(refused) == count:
+        raise ConfigurationError(f"none of the {count} queries was started: {refused[0]}")
+    _summarize(outcome, count)
+    return outcome
+
+
+def _name(ingest: Ingest) -> str:
+    return f"ingest {ingest.table}"
+
+
+def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
+    """Wait until any query has ended, with success or failure, or the time is over."""
+    try:
+        spark.streams.awaitAnyTermination(seconds)
+    except StreamingQueryException:
+        pass  # each query's own exception is read in `close`
+    spark.streams.resetTerminated()
+
+
+def _failed(outcome: Outcome, name: str, error: Exception) -> None:
+    outcome.failed[name] = _reason(error)
+    console.print(f"{name}: failed: {outcome.failed[name]}", style="red", markup=False)
+
+
+def _reason(error: Exception) -> str:
+    """Return the error in one line: this package's error if Spark has wrapped one, else the first line of the text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    ours = [line for line in lines if line.startswith(ConfigurationError.__module__)]
+    return ours[-1].partition(": ")[2] if ours else lines[0]
+
+
+def _summarize(outcome: Outcome, count: int) -> None:
+    total = outcome.total()
+    console.print(f"{total.records:,} rows read, {describe(total)}")
+    if outcome.failed:
+        console.print(f"{len(outcome.failed)} of {count} queries failed:", style="red")
+        for name, reason in outcome.failed.items():
+            console.print(f"  {name}: {reason}", style="red", markup=False)

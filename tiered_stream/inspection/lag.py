@@ -1,0 +1,251 @@
+"""Lag of a streaming query behind its topics: in offsets, in seconds, and how many of the offsets are tiered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tiered_stream.errors import TieredStreamError
+from tiered_stream.inspection.query_checkpoint import CommittedBatch
+from tiered_stream.inspection.read_plan import cost_of
+from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.model import OffsetRange, Split, TopicPartition
+from tiered_stream.options.parsing import FetchOptions, Options
+from tiered_stream.options.positions import show_time
+from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.read_cost import PartitionCost, from_brokers
+from tiered_stream.plan.splits import splits_for
+from tiered_stream.read.split_reader import read_split
+
+_AT_ONCE = 16
+_LOOK_BYTES = 1 << 16
+"""Maximum bytes of one request for the next record of a partition, because only that record is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Timestamp (ms) of the next record to read, or the `fault` that prevents reading it.
+
+    Both are None if there is no next record.
+    """
+
+    timestamp_ms: int | None = None
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """Lag of a streaming query in one partition.
+
+    `committed` is the next offset to read, or None if the partition was added after the last micro-batch and so is read
+    from its start. `end` is the offset up to which the query can read: the last stable offset under read_committed,
+    else the high watermark. `unread` is the cost of reading up to `end`.
+    """
+
+    partition: TopicPartition
+    committed: int | None
+    log_start: int
+    end: int
+    high_watermark: int
+    unread: PartitionCost
+    next: Next
+    now_ms: int
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets that the query has still to read in this partition."""
+        return self.unread.offsets
+
+    @property
+    def tiered(self) -> int:
+        """Number of unread offsets that are read from storage."""
+        return self.offsets - self.unread.broker_offsets - self.unread.skipped
+
+    @property
+    def lost(self) -> int:
+        """Number of offsets that retention deleted before the query read them."""
+        return 0 if self.committed is None else max(0, self.log_start - self.committed)
+
+    @property
+    def seconds(self) -> float | None:
+        """Age of the next record in seconds; 0 without lag; None if it is unknown or only markers are left."""
+        if not self.offsets:
+            return 0.0
+        return None if self.next.timestamp_ms is None else max(0, self.now_ms - self.next.timestamp_ms) / 1000
+
+    def figures(self) -> dict[str, Any]:
+        """Return the partition's lag as a dictionary for JSON."""
+        return {
+            **self.partition._asdict(),
+            "committed_offset": self.committed,
+            "log_start_offset": self.log_start,
+            "end_offset": self.end,
+            "high_watermark": self.high_watermark,
+            "lag_offsets": self.offsets,
+            "lag_seconds": self.seconds,
+            "next_timestamp_ms": self.next.timestamp_ms,
+            "tiered_offsets": self.tiered,
+            "tiered_bytes": self.unread.storage_bytes,
+            "broker_reason": self.unread.broker_reason,
+            "lost_offsets": self.lost,
+            "fault": self.next.fault,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LagReport:
+    """Lag of a streaming query after micro-batch `batch_id`, its last committed one.
+
+    `gone` are partitions that are in the query's checkpoint but do not exist any more.
+    """
+
+    checkpoint: str
+    batch_id: int
+    isolation: str
+    partitions: tuple[PartitionLag, ...]
+    gone: tuple[TopicPartition, ...]
+
+    @property
+    def seconds(self) -> float | None:
+        """Largest lag of all partitions in seconds; None if the lag of a partition is unknown."""
+        known = [each.seconds for each in self.partitions if each.seconds is not None]
+        return max(known, default=0.0) if len(known) == len(self.partitions) else None
+
+    def total(self, name: str) -> int:
+        """Return the sum over all partitions of the figure (attribute of `PartitionLag`) with this name."""
+        return sum(getattr(each, name) for each in self.partitions)
+
+    @property
+    def tiered_bytes(self) -> int:
+        """Number of unread bytes of the log that will be read from storage."""
+        return sum(each.unread.storage_bytes for each in self.partitions)
+
+    @property
+    def faults(self) -> list[str]:
+        """Errors of partitions whose next record could not be read, one line for each partition."""
+        return [f"{each.partition}: {each.next.fault}" for each in self.partitions if each.next.fault]
+
+    def to_json(self) -> str:
+        """Return the whole report as JSON."""
+        found = {
+            "checkpoint": self.checkpoint,
+            "batch_id": self.batch_id,
+            "isolation_level": self.isolation,
+            "partitions": [each.figures() for each in self.partitions],
+            "gone": [each._asdict() for each in self.gone],
+            "total": {
+                "lag_offsets": self.total("offsets"),
+                "lag_seconds": self.seconds,
+                "tiered_offsets": self.total("tiered"),
+                "tiered_bytes": self.tiered_bytes,
+                "lost_offsets": self.total("lost"),
+            },
+        }
+        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+
+
+def lag_of(checkpoint: str, batch: CommittedBatch, options: Options, now_ms: int) -> LagReport:
+    """Return the lag of the query after `batch`, in the partitions that the options choose.
+
+    The next record of each partition is read to get its timestamp. `now_ms` is the current time.
+
+    Raises:
+        UnknownTopicError: a topic does not exist.
+        BrokerError, StorageError: offsets or segments cannot be looked up.
+    """
+    with closing(open_log_source(options)) as source:
+        reader, assignment = source.offset_reader, OffsetLookup.of(options, source.offset_reader).assignment()
+        partitions = sorted(assignment.partitions)
+        starts, ends = reader.earliest(partitions), reader.latest(partitions)
+        watermarks = reader.high_watermarks(partitions)
+        ranges = {each: _unread(batch.offsets.get(each), starts[each], ends[each]) for each in partitions}
+        splits = splits_for(ranges, options, source.locator, assignment.topic_ids)
+        costs = cost_of(ranges, splits, options, source)
+    following = _next_records(partitions, splits, options)
+    lags = tuple(
+        PartitionLag(
+            each, batch.offsets.get(each), starts[each], ends[each], watermarks[each], cost, following[each], now_ms
+        )
+        for each, cost in zip(partitions, costs, strict=True)
+    )
+    gone = tuple(sorted(batch.offsets.keys() - assignment.partitions))
+    return LagReport(checkpoint, batch.batch_id, str(options.isolation_level), lags, gone)
+
+
+def _unread(committed: int | None, log_start: int, end: int) -> OffsetRange:
+    start = log_start if committed is None else max(committed, log_start)
+    return OffsetRange(start, max(start, end))
+
+
+def _next_records(
+    partitions: Sequence[TopicPartition], splits: Sequence[Split], options: Options
+) -> dict[TopicPartition, Next]:
+    by_partition: dict[TopicPartition, list[Split]] = {partition: [] for partition in partitions}
+    for split in splits:
+        by_partition[split.topic_partition].append(split)
+    small = FetchOptions(request_bytes=_LOOK_BYTES, in_flight=1, memory_bytes=_LOOK_BYTES)
+    kafka = {**options.kafka, "max.partition.fetch.bytes": str(_LOOK_BYTES)}
+    looking = replace(options, fetch=small, kafka=kafka, metrics_addresses=(), max_bytes_per_second=None, columns=None)
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="next-records") as executor:
+        found = executor.map(partial(_next_record, options=looking), by_partition.values())
+        return dict(zip(by_partition, found, strict=True))
+
+
+def _next_record(splits: Sequence[Split], options: Options) -> Next:
+    try:
+        for split in splits:
+            with closing(read_split(split, options)) as batches:
+                for batch in batches:
+                    micros: int = batch.column("timestamp").cast(pa.int64())[0].as_py()
+                    return Next(micros // 1000)
+    except TieredStreamError as error:
+        return Next(fault=str(error))
+    return Next()
+
+
+def render_lag(report: LagReport) -> RenderableType:
+    """Render the lag report as a table and lines for a terminal."""
+    table = Table("partition", title=f"{report.checkpoint}, after micro-batch {report.batch_id}")
+    for column in ("committed", "log end", "lag", "seconds", "next record of", "tiered", "MiB"):
+        table.add_column(column, justify="right")
+    for each in report.partitions:
+        committed = "new" if each.committed is None else f"{each.committed:,}"
+        at = each.next.timestamp_ms
+        mib = f"{each.unread.storage_bytes / (1 << 20):,.1f}"
+        table.add_row(
+            str(each.partition), committed, f"{each.end:,}", f"{each.offsets:,}", _seconds(each.seconds),
+            "" if at is None else show_time(at), f"{each.tiered:,}", mib,
+        )  # fmt: skip
+    table.add_section()
+    sums = f"{report.total('offsets'):,}", _seconds(report.seconds), "", f"{report.total('tiered'):,}"
+    table.add_row("all", "", "", *sums, f"{report.tiered_bytes / (1 << 20):,.1f}")
+    return Group(table, *(Text(line, style) for line, style in _lines(report)))
+
+
+def _seconds(seconds: float | None) -> str:
+    return "unknown" if seconds is None else f"{seconds:,.1f}"
+
+
+def _lines(report: LagReport) -> Iterator[tuple[str, str]]:
+    for each in report.partitions:
+        if each.lost:
+            yield (
+                f"{each.partition}: {each.lost:,} offsets are gone that were not read: it begins at {each.log_start:,}",
+                "red",
+            )
+        if each.high_watermark > each.end:
+            yield f"{each.partition}: a transaction is open, the log goes on to {each.high_watermark:,}", ""
+    yield from ((line, "") for line in from_brokers(each.unread for each in report.partitions))
+    for partition in report.gone:
+        yield f"{partition} is in the checkpoint, and does not exist any more", "red"
+    yield from ((fault, "red") for fault in report.faults)

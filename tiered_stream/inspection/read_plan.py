@@ -1,0 +1,35 @@
+"""Plan of a batch query without reading it: the cost of the read."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from tiered_stream.locate.log_source import LogSource, open_log_source
+from tiered_stream.model import PartitionRanges, Split
+from tiered_stream.options.parsing import Options
+from tiered_stream.plan.batch import batch_offsets
+from tiered_stream.plan.read_cost import PartitionCost, Prices, ReadCost, add_up
+from tiered_stream.plan.splits import splits_for
+
+
+def planned_cost(options: Options, tasks: int, prices: Prices) -> ReadCost:
+    """Plan the batch query and return the cost of its read when `tasks` tasks run at the same time.
+
+    Raises: as `plan.batch.plan_batch`.
+    """
+    with closing(open_log_source(options)) as source:
+        ranges, topic_ids = batch_offsets(options, source)
+        partitions = cost_of(ranges, splits_for(ranges, options, source.locator, topic_ids), options, source)
+    most = options.max_bytes_per_second
+    return ReadCost(partitions=partitions, tasks=tasks, max_bytes_per_second=most and most * tasks, prices=prices)
+
+
+def cost_of(
+    ranges: PartitionRanges, splits: list[Split], options: Options, source: LogSource
+) -> tuple[PartitionCost, ...]:
+    """Return the cost of reading each partition's offset range with these splits, sorted by partition."""
+    costs = {
+        at: PartitionCost(at.topic, at.partition, offsets.start, offsets.end, skipped=len(offsets))
+        for at, offsets in ranges.items()
+    }
+    return add_up(costs, splits, options, source)

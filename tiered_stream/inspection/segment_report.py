@@ -1,0 +1,261 @@
+"""Report of `tiered-stream segments`: tiered segments, whether each counts for the log and why not, and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tiered_stream.inspection.tier_contents import PartitionTier, TierContents
+from tiered_stream.locate.lineage import VisibleSegment, visible_segments
+from tiered_stream.locate.metadata_topic.remote_log_metadata import RemoteLogSegmentState
+from tiered_stream.model import OffsetRange, RemoteLogSegment, TopicPartition, uuid_to_text
+from tiered_stream.options.positions import show_time
+
+
+class NotCounted(StrEnum):
+    """Reason why offsets of a segment are not read from that segment."""
+
+    COPYING = "its copy is not finished"
+    DELETING = "its deletion has begun"
+    OTHER_EPOCHS = "its leader epochs are not the log's"
+    BELOW_LOG_START = "they lie below the log start offset"
+    OVERLAPPED = "another segment has them, too"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSegment:
+    """One tiered segment in the report.
+
+    `counts` are the offset ranges that are read from this segment, and `not_counted` are the reasons why its other
+    offsets are not. `overlaps` is true if another finished segment has some of the same offsets.
+    """
+
+    segment: RemoteLogSegment
+    state: RemoteLogSegmentState
+    counts: tuple[OffsetRange, ...]
+    not_counted: tuple[NotCounted, ...]
+    overlaps: bool
+
+    @property
+    def orphan(self) -> bool:
+        """True if no offset is read from this segment."""
+        return not self.counts
+
+    def figures(self) -> dict[str, Any]:
+        """Return the segment's fields and figures as a dictionary for JSON."""
+        segment = self.segment
+        return {
+            "segment_id": uuid_to_text(segment.segment_id),
+            "base_offset": segment.base_offset,
+            "last_offset": segment.end_offset,
+            "bytes": segment.size,
+            "leader_epochs": [asdict(each) for each in segment.leader_epochs],
+            "state": self.state.name,
+            "max_timestamp_ms": None if segment.max_timestamp < 0 else segment.max_timestamp,
+            "counts": [asdict(each) for each in self.counts],
+            "not_counted": list(self.not_counted),
+            "overlaps": self.overlaps,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSums:
+    """Number and bytes of segments, of orphans among them (no offset is read from an orphan), and of overlaps."""
+
+    segments: int
+    bytes: int
+    orphans: int
+    orphan_bytes: int
+    overlapping: int
+
+    @classmethod
+    def of(cls, listed: Sequence[ListedSegment]) -> SegmentSums:
+        """Add up the listed segments."""
+        orphans = [each for each in listed if each.orphan]
+        return cls(
+            len(listed),
+            sum(each.segment.size for each in listed),
+            len(orphans),
+            sum(each.segment.size for each in orphans),
+            sum(each.overlaps for each in listed),
+        )
+
+    def __str__(self) -> str:
+        mib = f"{self.bytes / (1 << 20):,.1f} MiB"
+        orphans = f", {self.orphans:,} orphans of {self.orphan_bytes:,} bytes" if self.orphans else ""
+        overlapping = f", {self.overlapping:,} overlap" if self.overlapping else ""
+        return f"{self.segments:,} segments, {mib}{orphans}{overlapping}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """Segments of one partition, sorted by base offset; `not_tiered` are the ranges of `log` that no segment holds."""
+
+    partition: TopicPartition
+    log: OffsetRange
+    not_tiered: tuple[OffsetRange, ...]
+    segments: tuple[ListedSegment, ...]
+
+    @classmethod
+    def of(cls, partition: TopicPartition, tier: PartitionTier) -> ListedPartition:
+        """Build the list of one partition's segments from the partition's tier."""
+        return cls(partition, tier.log, tuple(_gaps(tier)), tuple(_listed(tier)))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReport:
+    """Report on the tiered segments of all chosen partitions.
+
+    `told_by` names the locator that listed the segments. If `only_what_counts` is true, that locator lists only
+    segments that are read. `faults` are the partitions that could not be listed, with the reasons.
+    """
+
+    told_by: str
+    only_what_counts: bool
+    partitions: tuple[ListedPartition, ...]
+    faults: tuple[tuple[TopicPartition, str], ...]
+
+    @classmethod
+    def of(cls, contents: TierContents) -> SegmentReport:
+        """Build the report from the contents of a tier."""
+        found, faults = contents.tiers.found, contents.tiers.faults
+        return cls(
+            str(contents.told_by),
+            contents.only_what_counts,
+            tuple(ListedPartition.of(each, found[each]) for each in sorted(found)),
+            tuple((each, str(faults[each])) for each in sorted(faults)),
+        )
+
+    def topics(self) -> Iterator[tuple[str, SegmentSums]]:
+        """Yield each topic with the sums over its segments."""
+        for topic in sorted({each.partition.topic for each in self.partitions}):
+            of_topic = [each for each in self.partitions if each.partition.topic == topic]
+            yield topic, SegmentSums.of([segment for each in of_topic for segment in each.segments])
+
+    def to_json(self) -> str:
+        """Return the whole report as JSON."""
+        found = {
+            "told_by": self.told_by,
+            "only_what_counts": self.only_what_counts,
+            "partitions": [_figures(each) for each in self.partitions],
+            "topics": [{"topic": topic, **asdict(sums)} for topic, sums in self.topics()],
+            "faults": [{**partition._asdict(), "reason": reason} for partition, reason in self.faults],
+        }
+        return orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
+
+
+def _figures(listed: ListedPartition) -> dict[str, Any]:
+    return {
+        **listed.partition._asdict(),
+        "log": asdict(listed.log),
+        "not_tiered": [asdict(each) for each in listed.not_tiered],
+        "total": asdict(SegmentSums.of(listed.segments)),
+        "segments": [each.figures() for each in listed.segments],
+    }
+
+
+def _gaps(tier: PartitionTier) -> Iterator[OffsetRange]:
+    position = tier.log.start
+    for part in tier.visible:
+        if part.offsets.start > position:
+            yield OffsetRange(position, part.offsets.start)
+        position = max(position, part.offsets.end)
+    if position < tier.log.end:
+        yield OffsetRange(position, tier.log.end)
+
+
+def _listed(tier: PartitionTier) -> Iterator[ListedSegment]:
+    counts: dict[Any, list[OffsetRange]] = {}
+    for part in tier.visible:
+        counts.setdefault(part.segment.segment_id, []).append(part.offsets)
+    overlapping = _overlapping(tier)
+    for segment, state in sorted(tier.segments, key=lambda each: (each[0].base_offset, each[0].segment_id)):
+        counted = tuple(counts.get(segment.segment_id, ()))
+        why = tuple(_not_counted(segment, state, counted, tier))
+        yield ListedSegment(segment, state, counted, why, segment.segment_id in overlapping)
+
+
+def _not_counted(
+    segment: RemoteLogSegment, state: RemoteLogSegmentState, counted: Sequence[OffsetRange], tier: PartitionTier
+) -> Iterator[NotCounted]:
+    if state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        copying = state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        yield NotCounted.COPYING if copying else NotCounted.DELETING
+        return
+    if tier.lineage is None:
+        return
+    of_log = visible_segments([segment], tier.lineage, 0)
+    readable = visible_segments([segment], tier.lineage, tier.log.start)
+    if _size(of_log) < len(segment.offsets):
+        yield NotCounted.OTHER_EPOCHS
+    if _size(readable) < _size(of_log):
+        yield NotCounted.BELOW_LOG_START
+    if sum(map(len, counted)) < _size(readable):
+        yield NotCounted.OVERLAPPED
+
+
+def _size(parts: Iterable[VisibleSegment]) -> int:
+    return sum(len(part.offsets) for part in parts)
+
+
+def _overlapping(tier: PartitionTier) -> set[Any]:
+    """Return the ids of finished segments that share offsets with another finished segment."""
+    finished = [each for each, state in tier.segments if state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+    found: set[Any] = set()
+    furthest: RemoteLogSegment | None = None
+    for segment in sorted(finished, key=lambda each: each.base_offset):
+        if furthest is not None and segment.base_offset <= furthest.end_offset:
+            found |= {segment.segment_id, furthest.segment_id}
+        if furthest is None or segment.end_offset > furthest.end_offset:
+            furthest = segment
+    return found
+
+
+def render_segments(report: SegmentReport) -> RenderableType:
+    """Render the segment report as a table and lines for a terminal."""
+    table = Table("partition", title=f"tiered segments, as told by {report.told_by}")
+    for column in ("base offset", "last offset", "MiB"):
+        table.add_column(column, justify="right")
+    for column in ("leader epochs", "newest timestamp", "segment id", "state", "counts for the log"):
+        table.add_column(column, overflow="fold")
+    for partition in report.partitions:
+        for each in partition.segments:
+            table.add_row(str(partition.partition), *_cells(each), style="yellow" if each.orphan else "")
+        table.add_section()
+    lines = [
+        *(f"{each.partition}: {SegmentSums.of(each.segments)}{_not_tiered(each)}" for each in report.partitions),
+        *(f"topic {topic}: {sums}" for topic, sums in report.topics()),
+    ]
+    if report.only_what_counts:
+        lines.append(
+            "Brokers and gateways name only segments that count, and no timestamps: remote.log.locator=metadata-topic "
+            "shows the others, too."
+        )
+    faults = [Text(f"{partition}: {reason}", "red") for partition, reason in report.faults]
+    return Group(table, *map(Text, lines), *faults)
+
+
+def _cells(listed: ListedSegment) -> Iterator[str]:
+    segment = listed.segment
+    yield f"{segment.base_offset:,}"
+    yield f"{segment.end_offset:,}"
+    yield f"{segment.size / (1 << 20):,.1f}"
+    yield ", ".join(f"{each.epoch} from {each.start_offset:,}" for each in segment.leader_epochs)
+    yield "" if segment.max_timestamp < 0 else show_time(segment.max_timestamp)
+    yield uuid_to_text(segment.segment_id)
+    yield listed.state.name.lower().replace("_segment_", " ")
+    parts = " and ".join(f"{each.start:,} to {each.end - 1:,}" for each in listed.counts)
+    whole = listed.counts == (segment.offsets,)
+    yield ("yes" if whole else parts or "no") + (f": {'; '.join(listed.not_counted)}" if listed.not_counted else "")
+
+
+def _not_tiered(listed: ListedPartition) -> str:
+    ranges = ", ".join(f"{each.start:,} to {each.end - 1:,}" for each in listed.not_tiered)
+    return f"; not tiered: {ranges}" if ranges else ""

@@ -1,0 +1,185 @@
+"""Tiered segments of the chosen partitions, and which of their offsets are read.
+
+The list comes from the locator that `remote.log.locator` chooses. The metadata topic knows every copy, including copies
+that are not finished, are being deleted, or belong to a lineage that was lost. The manifests of an archive list
+finished copies. A broker or gateway with KIP-1248 names only segments that are read. The storage itself is listed only
+for an archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import groupby
+from uuid import UUID
+
+from tiered_stream.broker.client import BrokerClient, open_client, supported_feature
+from tiered_stream.broker.cluster_metadata import TopicMetadata
+from tiered_stream.broker.list_offsets import BrokerOffsetReader
+from tiered_stream.broker.offset_reader import OffsetReader
+from tiered_stream.broker.wire.location_messages import LOCATION_FEATURE
+from tiered_stream.errors import ConfigurationError, TieredStreamError
+from tiered_stream.locate.broker_lineage import BrokerLineages
+from tiered_stream.locate.broker_locator import BrokerLocator
+from tiered_stream.locate.lineage import Lineage, VisibleSegment, visible_segments
+from tiered_stream.locate.log_source import no_location_feature
+from tiered_stream.locate.metadata_topic.metadata_log import MetadataLog, check_readable
+from tiered_stream.locate.metadata_topic.metadata_snapshots import open_snapshots
+from tiered_stream.locate.metadata_topic.remote_log_metadata import (
+    REMOTE_LOG_METADATA_TOPIC,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tiered_stream.locate.metadata_topic.segment_table import TrackedSegment
+from tiered_stream.model import OffsetRange, PartialAnswer, SegmentLocation, TopicPartition
+from tiered_stream.options.choices import IsolationLevel, LocatorName
+from tiered_stream.options.offset_json import EARLIEST, LATEST
+from tiered_stream.options.parsing import Options
+from tiered_stream.options.remote_options import LOCATOR
+from tiered_stream.plan.lookup import OffsetLookup
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_ISOLATION = IsolationLevel.READ_UNCOMMITTED  # the tier does not depend on it, and the log ends at the high watermark
+
+Partitions = Collection[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTier:
+    """Tiered segments of one partition, in no order, and the parts of them (`visible`) that are read.
+
+    `log` is the range from the log start offset to the high watermark, or in an archive to the last segment's end.
+    `lineage` is None if the locator names only segments that are read.
+    """
+
+    segments: tuple[TrackedSegment, ...]
+    visible: tuple[VisibleSegment, ...]
+    log: OffsetRange
+    lineage: Lineage | None
+
+
+@dataclass(frozen=True, slots=True)
+class TierContents:
+    """Tiered segments by partition, or the error of a partition; `told_by` is the value of `remote.log.locator`."""
+
+    told_by: str
+    tiers: PartialAnswer[TopicPartition, PartitionTier]
+
+    @property
+    def only_what_counts(self) -> bool:
+        """True if the locator names only segments that are read, because it is a broker (KIP-1248)."""
+        return self.told_by == LocatorName.BROKER
+
+
+def tier_contents(options: Options) -> TierContents:
+    """Return the tiered segments of the partitions that the options choose; start and end positions are ignored.
+
+    Raises:
+        ConfigurationError: the options name no locator that can be used.
+        UnknownTopicError: a topic that the options name does not exist.
+        BrokerError: the brokers cannot be reached.
+        StorageError: the archive cannot be read.
+    """
+    match options.locator:
+        case LocatorName.ARCHIVE:
+            return TierContents(LocatorName.ARCHIVE, PartialAnswer(_from_archive(options), {}))
+        case LocatorName.NONE:
+            raise ConfigurationError(f"option {LOCATOR.name}: nobody is to say what is tiered; take none away")
+    client = open_client(options.kafka)
+    located = options.locator is not LocatorName.METADATA_TOPIC and supported_feature(client, LOCATION_FEATURE) > 0
+    if options.locator is LocatorName.BROKER and not located:
+        raise no_location_feature()
+    partitions = _assigned(options, BrokerOffsetReader(client, _ISOLATION))
+    if located:
+        return TierContents(LocatorName.BROKER, _from_brokers(client, partitions))
+    check_readable(client)
+    return TierContents(LocatorName.METADATA_TOPIC, _from_metadata_topic(options, client, partitions))
+
+
+def _assigned(options: Options, reader: OffsetReader) -> Partitions:
+    return OffsetLookup.of(options, reader).assignment().partitions
+
+
+def _logs(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, OffsetRange]:
+    """Return the range from the log start offset to the high watermark of each partition."""
+    reader = BrokerOffsetReader(client, _ISOLATION)
+    starts = reader.each(EARLIEST, partitions, None)
+    ends = reader.each(LATEST, starts.found, None)
+    found = {each: OffsetRange(starts.found[each], max(starts.found[each], end)) for each, end in ends.found.items()}
+    return PartialAnswer(found, {**starts.faults, **ends.faults})
+
+
+def _from_metadata_topic(
+    options: Options, client: BrokerClient, partitions: Partitions
+) -> PartialAnswer[TopicPartition, PartitionTier]:
+    topics = client.metadata([*{each.topic for each in partitions}, REMOTE_LOG_METADATA_TOPIC])
+    ids = {each: topics[each.topic].topic_id for each in partitions}
+    log = MetadataLog(client, snapshots=open_snapshots(options.metadata_snapshot_dir))
+    told = _tracked(log, ids, topics[REMOTE_LOG_METADATA_TOPIC])
+    epochs = {
+        each: {entry.epoch for segment, _ in tracked for entry in segment.leader_epochs}
+        for each, tracked in told.found.items()
+    }
+    leaders = {each: (ids[each], topics[each.topic].partitions[each.partition].leader_epoch) for each in epochs}
+    lineages = BrokerLineages(client).of(epochs, leaders)
+    logs = _logs(client, lineages.found.keys())
+    tiers = {each: _tier(told.found[each], lineages.found[each], log) for each, log in logs.found.items()}
+    return PartialAnswer(tiers, {**told.faults, **lineages.faults, **logs.faults})
+
+
+def _tracked(
+    log: MetadataLog, ids: Mapping[TopicPartition, UUID], metadata_topic: TopicMetadata
+) -> PartialAnswer[TopicPartition, tuple[TrackedSegment, ...]]:
+    wanted = [TopicIdPartition(topic_id, partition) for partition, topic_id in ids.items()]
+    told = log.tracked(wanted, metadata_topic.topic_id, len(metadata_topic.partitions))
+    found = {each.topic_partition: tracked for each, tracked in told.found.items()}
+    return PartialAnswer(found, {each.topic_partition: fault for each, fault in told.faults.items()})
+
+
+def _tier(tracked: tuple[TrackedSegment, ...], lineage: Lineage, log: OffsetRange) -> PartitionTier:
+    finished = [segment for segment, state in tracked if state is _FINISHED]
+    return PartitionTier(tracked, visible_segments(finished, lineage, log.start), log, lineage)
+
+
+def _from_brokers(client: BrokerClient, partitions: Partitions) -> PartialAnswer[TopicPartition, PartitionTier]:
+    """Ask the brokers (KIP-1248) for the segments of one partition at a time, so that an error affects one only."""
+    logs = _logs(client, partitions)
+    answer: PartialAnswer[TopicPartition, PartitionTier] = PartialAnswer({}, dict(logs.faults))
+    locator = BrokerLocator(client, _ISOLATION, part_bytes=0)
+    for each, log in sorted(logs.found.items(), key=lambda item: item[0]):
+        try:
+            visible = tuple(_whole(locator.locate({each: log})[each]))
+        except TieredStreamError as error:
+            answer.faults[each] = error
+            continue
+        segments = tuple((part.segment, _FINISHED) for part in visible)
+        answer.found[each] = PartitionTier(segments, visible, log, None)
+    return answer
+
+
+def _whole(locations: tuple[SegmentLocation, ...]) -> Iterator[VisibleSegment]:
+    """Yield each segment once with the offsets that are read from it, although the broker names it in several parts."""
+    for _, parts in groupby(locations, key=lambda location: location.segment.segment_id):
+        first, *others = parts
+        last = others[-1] if others else first
+        yield VisibleSegment(first.segment, OffsetRange(first.offsets.start, last.offsets.end))
+
+
+def _from_archive(options: Options) -> dict[TopicPartition, PartitionTier]:
+    # Imported here, because a read from a cluster does not need the package `cryptography`.
+    from tiered_stream.locate.archive.archive_offsets import ArchiveOffsetReader
+    from tiered_stream.locate.archive.archived_partitions import open_archive
+    from tiered_stream.storage.open_fetcher import fetcher_for
+
+    archive = open_archive(options.storage, options.topic_ids)
+    with closing(archive):
+        reader = ArchiveOffsetReader(archive, fetcher_for(options), _ISOLATION, options.limits)
+        archived = archive.partitions(_assigned(options, reader))
+        return {
+            partition: PartitionTier(
+                tuple((segment, _FINISHED) for segment in found.segments),
+                found.visible, OffsetRange(found.log_start_offset, found.end_offset), found.lineage,
+            )
+            for partition, found in archived.items()
+        }  # fmt: skip

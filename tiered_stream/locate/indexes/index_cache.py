@@ -1,0 +1,38 @@
+"""Cache of index files, limited in bytes; the least recently used indexes are dropped first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from tiered_stream.model import RemoteLogSegment
+from tiered_stream.process.single_flight import SingleFlightCache
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+
+DEFAULT_CACHE_BYTES = 64 << 20
+
+_ENTRY_OVERHEAD = 512  # memory of an entry in addition to its data, so that the number of empty entries is bounded too
+
+_Indexes = dict[IndexType, bytes]
+
+
+class IndexCache:
+    """Cache of segments' indexes for many threads; threads that want the same indexes of a segment share one request.
+
+    An entry is a set of index types as it was requested: callers use only a few sets, and each set takes one request.
+    """
+
+    def __init__(self, fetcher: RemoteStorageFetcher, max_bytes: int = DEFAULT_CACHE_BYTES) -> None:
+        self._fetcher = fetcher
+        self._cache: SingleFlightCache[tuple[UUID, frozenset[IndexType]], _Indexes] = SingleFlightCache(
+            max_bytes, _cost
+        )
+
+    def get(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> _Indexes:
+        """Return the wanted indexes that exist. Raises: the errors of `RemoteStorageFetcher.fetch_indexes`."""
+        wanted = frozenset(types)
+        return self._cache.get((segment.segment_id, wanted), lambda: self._fetcher.fetch_indexes(segment, wanted))
+
+
+def _cost(indexes: _Indexes) -> int:
+    return _ENTRY_OVERHEAD + sum(len(data) for data in indexes.values())

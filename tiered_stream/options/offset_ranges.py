@@ -1,0 +1,27 @@
+"""Offset ranges of partitions, and the source's options that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options import spark_options as spark
+from tiered_stream.options.offset_json import offsets_to_json
+
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+def starting_at(ranges: Ranges) -> dict[str, str]:
+    """Return the options of a query that reads exactly the partitions of the ranges, from the ranges' starts on."""
+    assigned: dict[str, list[int]] = {}
+    for partition in sorted(ranges):
+        assigned.setdefault(partition.topic, []).append(partition.partition)
+    starts = {partition: offsets.start for partition, offsets in ranges.items()}
+    return {spark.ASSIGN.name: orjson.dumps(assigned).decode(), spark.STARTING_OFFSETS.name: offsets_to_json(starts)}
+
+
+def ends_of(ranges: Ranges) -> dict[TopicPartition, int]:
+    """Return the end offset (exclusive) of each range, by partition."""
+    return {partition: offsets.end for partition, offsets in ranges.items()}

@@ -1,0 +1,218 @@
+"""Estimate of the cost of a read before anything is read: splits, segments, bytes, GETs, time and money.
+
+The figures are sums over the splits of the real planner, so a run then fetches the same bytes with the same GETs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tiered_stream.locate.log_source import LogSource
+from tiered_stream.model import ASSUMED_RECORD_BYTES, Split, TopicPartition
+from tiered_stream.options.choices import Prefer
+from tiered_stream.options.parsing import Options
+from tiered_stream.plan.copy_lag import copy_lags
+from tiered_stream.read.task_storage import split_fetcher
+from tiered_stream.storage.read_ahead import requests_of
+
+STORAGE_BYTES_PER_SECOND = 60 << 20
+"""Assumed rate at which one task reads, decodes and writes data from storage: half of the rate on an idle machine, so
+that the estimate of the time is rarely too short."""
+BROKER_BYTES_PER_SECOND = 15 << 20
+
+NOT_TIERED_YET = "not tiered yet: the active segment, or one that waits for it"
+NO_LOCATOR = "nothing says where segments are (remote.log.locator)"
+KEPT_LOCALLY = "still on the brokers' own disks (remote.prefer=local)"
+NO_SEGMENT = "no tiered segment holds them"
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of the storage in US dollars, for 1,000 GETs and for a GiB read.
+
+    The defaults are the prices of S3 Standard in us-east-1 on the day `as_of`, where reading within the region costs
+    only the requests.
+    """
+
+    per_1000_gets: float = 0.0004
+    per_gib: float = 0.0
+    as_of: str = "2025-06-01"
+
+
+def priced(per_1000_gets: float | None, per_gib: float | None) -> Prices:
+    """Return the given prices; a price that is None has the default of `Prices`."""
+    prices = {"per_1000_gets": per_1000_gets, "per_gib": per_gib}
+    given = {name: price for name, price in prices.items() if price is not None}
+    return replace(Prices(), **given, as_of="the command line") if given else Prices()
+
+
+@dataclass(slots=True)
+class PartitionCost:
+    """Cost of reading one partition, added up split by split.
+
+    `storage_bytes` are bytes of the log. `broker_offsets` are read from the brokers for `broker_reason`. `skipped`
+    offsets are in segments that need not be read.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    splits: int = 0
+    segments: int = 0
+    storage_bytes: int = 0
+    gets: int = 0
+    broker_offsets: int = 0
+    broker_reason: str | None = None
+    skipped: int = 0
+
+    @property
+    def offsets(self) -> int:
+        """Number of offsets in the partition's range, which is an upper bound of its number of records."""
+        return self.end_offset - self.start_offset
+
+    def add(self, split: Split, options: Options, source: LogSource, known: set[UUID]) -> None:
+        """Add the cost of one split, and subtract its offsets from `skipped`.
+
+        `known` are the ids of segments that were counted before; this call adds the split's segments to it.
+        """
+        self.splits += 1
+        self.skipped -= len(split.offsets)
+        if not split.locations:
+            self.broker_offsets += len(split.offsets)
+            self.broker_reason = _why_brokers(split, self.end_offset, options, source)
+            return
+        parts = [(location.segment, location.bytes) for location in split.locations]
+        new = {segment.segment_id for segment, _ in parts} - known
+        known |= new
+        self.segments += len(new)
+        self.storage_bytes += split.storage_bytes
+        fetcher = split_fetcher(split.locations, options)
+        self.gets += sum(1 for _ in requests_of(fetcher, parts, options.fetch))
+
+
+Cost = TypeVar("Cost", bound=PartitionCost)
+
+
+def add_up(
+    costs: Mapping[TopicPartition, Cost], splits: Iterable[Split], options: Options, source: LogSource
+) -> tuple[Cost, ...]:
+    """Add the splits to the costs of their partitions, and return the costs sorted by partition.
+
+    `costs` start with all their offsets as `skipped`.
+    """
+    segments: set[UUID] = set()
+    for split in splits:
+        costs[split.topic_partition].add(split, options, source, segments)
+    waiting = {partition.topic for partition, cost in costs.items() if cost.broker_reason == NOT_TIERED_YET}
+    lags = copy_lags(source.offset_reader, waiting) if waiting else {}
+    for partition, cost in costs.items():
+        if cost.broker_reason == NOT_TIERED_YET and partition.topic in lags:
+            cost.broker_reason = f"{NOT_TIERED_YET}; {lags[partition.topic]}"
+    return tuple(costs[each] for each in sorted(costs))
+
+
+def from_brokers(costs: Iterable[PartitionCost]) -> list[str]:
+    """Return one line for each reason why offsets are read from brokers, with their number and share."""
+    total = 0
+    reasons: Counter[str] = Counter()
+    for each in costs:
+        total += each.offsets
+        if each.broker_reason and each.broker_offsets:
+            reasons[each.broker_reason] += each.broker_offsets
+    return [
+        f"From brokers: {count:,} of {total:,} offsets ({count / total:.1%}): {reason}."
+        for reason, count in sorted(reasons.items())
+    ]
+
+
+def _why_brokers(split: Split, end_offset: int, options: Options, source: LogSource) -> str:
+    if source.locator is None:
+        return NO_LOCATOR
+    if options.prefer is Prefer.LOCAL:
+        return KEPT_LOCALLY
+    return NOT_TIERED_YET if split.offsets.end == end_offset else NO_SEGMENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCost:
+    """Cost of a whole read. `tasks` run at the same time, and together fetch at most `max_bytes_per_second`."""
+
+    partitions: Sequence[PartitionCost]
+    tasks: int
+    max_bytes_per_second: int | None
+    prices: Prices
+    TOTALS: ClassVar[tuple[str, ...]] = (
+        "offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets", "skipped",
+    )  # fmt: skip
+
+    def total(self, name: str) -> int:
+        """Return the sum over all partitions of the figure (attribute of `PartitionCost`) with this name."""
+        return sum(getattr(each, name) for each in self.partitions)
+
+    @property
+    def seconds(self) -> float:
+        """Estimated duration of the read in seconds."""
+        storage = self.total("storage_bytes")
+        located = self.total("offsets") - self.total("broker_offsets") - self.total("skipped")
+        record_bytes = storage / located if located > 0 else ASSUMED_RECORD_BYTES
+        brokers = self.total("broker_offsets") * record_bytes
+        busy = (storage / STORAGE_BYTES_PER_SECOND + brokers / BROKER_BYTES_PER_SECOND) / self.tasks
+        return max(busy, storage / self.max_bytes_per_second if self.max_bytes_per_second else 0.0)
+
+    @property
+    def dollars(self) -> float:
+        """Estimated charge of the storage in US dollars."""
+        per_get = self.prices.per_1000_gets / 1000
+        return self.total("gets") * per_get + self.total("storage_bytes") / (1 << 30) * self.prices.per_gib
+
+    def figures(self) -> dict[str, Any]:
+        """Return the whole estimate as a dictionary for JSON."""
+        return {
+            "partitions": [asdict(each) | {"offsets": each.offsets} for each in self.partitions],
+            "total": {name: self.total(name) for name in self.TOTALS},
+            "tasks": self.tasks,
+            "seconds": round(self.seconds, 1),
+            "dollars": round(self.dollars, 6),
+            "prices": asdict(self.prices),
+        }
+
+    def to_json(self) -> str:
+        """Return the whole estimate as JSON."""
+        return orjson.dumps(self.figures(), option=orjson.OPT_INDENT_2).decode()
+
+
+def render_cost(cost: ReadCost, title: str, notes: Iterable[str] = ()) -> RenderableType:
+    """Render the cost of each partition, the sums, the notes, and the estimated time and price for a terminal."""
+    table = Table("partition", title=title)
+    for column in ("offsets", "records at most", "splits", "segments", "MiB", "GETs", "from brokers"):
+        table.add_column(column, justify="right")
+
+    def add_row(name: str, offsets: str, records: int, splits: int, segments: int, size: int, *others: int) -> None:
+        mib = f"{size / (1 << 20):,.1f}"
+        table.add_row(name, offsets, f"{records:,}", f"{splits:,}", f"{segments:,}", mib, *map("{:,}".format, others))
+
+    for each in cost.partitions:
+        offsets = f"{each.start_offset:,} to {each.end_offset - 1:,}" if each.offsets else "none"
+        figures = each.offsets - each.skipped, each.splits, each.segments, each.storage_bytes, each.gets
+        add_row(f"{each.topic}-{each.partition}", offsets, *figures, each.broker_offsets)
+    table.add_section()
+    add_row("all", "", *map(cost.total, ("offsets", "splits", "segments", "storage_bytes", "gets", "broker_offsets")))
+    prices = cost.prices
+    lines = [
+        *from_brokers(cost.partitions),
+        *(f"{note}." for note in notes),
+        f"About {cost.seconds:,.0f} s with {cost.tasks} tasks at once.",
+        f"The storage charges about ${cost.dollars:,.4f}: ${prices.per_1000_gets} for 1,000 GETs and "
+        f"${prices.per_gib} a GiB (prices of {prices.as_of}).",
+    ]
+    return Group(table, *map(Text, lines))

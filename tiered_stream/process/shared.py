@@ -1,0 +1,71 @@
+"""State and settings of a whole process: objects that its tasks share, logging, garbage collection and the heap.
+
+Spark gives a Python worker one task after another, and connections should outlive a task. (The compiled kernels are
+kept in `records/compiled.py`.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+from typing import Generic, TypeVar
+
+from tiered_stream.process.single_flight import SingleFlightCache
+
+T = TypeVar("T")
+
+MOST_KEPT = 16
+"""Maximum number of objects that one `PerProcess` keeps; beyond it, the least recently used object is evicted."""
+
+_DIGEST_KEY = os.urandom(32)
+_FILES = (".location", ".file")
+"""Suffixes of the names of options whose value is the path of a file with keys or certificates."""
+
+
+class PerProcess(Generic[T]):
+    """A process-wide cache of shared objects, one per distinct set of options.
+
+    An evicted object is not closed here, because a task may still use it. The objects close themselves when nothing
+    refers to them any more, so a caller has nothing to release.
+    """
+
+    def __init__(self) -> None:
+        # By process id, because a fork must use neither its parent's connections nor a lock that a thread there holds.
+        self._kept: dict[int, SingleFlightCache[bytes, T]] = {}
+
+    def get(self, given: object, make: Callable[[], T]) -> T:
+        """Return this process's shared object for the options `given`; call `make` if it does not exist yet.
+
+        Options are values, mappings, and dataclasses of them. If an option names a file of keys or certificates, the
+        file's inode, size and time are part of the cache key, because the file may be replaced by new credentials.
+
+        Raises: as `make`.
+        """
+        return self._kept.setdefault(os.getpid(), SingleFlightCache(MOST_KEPT)).get(_digest(given), make)
+
+
+def _digest(given: object) -> bytes:
+    """Return a cache key for the options: a keyed hash, which does not reveal secrets among them."""
+    return blake2b(repr(_comparable("", given)).encode(), key=_DIGEST_KEY).digest()
+
+
+def _comparable(name: str, value: object) -> object:
+    """Return the option in a form whose repr differs whenever the options differ.
+
+    A dataclass's own repr is not used, because it leaves out secret fields.
+    """
+    if is_dataclass(value):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return [(key, _comparable(key, value[key])) for key in sorted(value)]
+    return (value, _state(value)) if isinstance(value, str) and name.endswith(_FILES) else value
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):  # the code that reads the file reports the error
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns

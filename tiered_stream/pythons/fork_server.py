@@ -1,0 +1,320 @@
+"""Fork server for the driver's Pythons: `python -m tiered_stream.pythons.fork_server …`.
+
+Its arguments are DESCRIPTOR, FOLDER and, for tasks too, `tasks`.
+
+Spark starts a Python process on the driver to look at a source's options, one to plan batch queries, and one for each
+streaming query. Tasks of a local master start more. Each process imports pyspark, pyarrow, kafka-python, boto3 and this
+package, which takes 0.4 to 1.5 s of a core. This server imports them once, and forks itself for each process that
+`fork_client.py` asks for.
+
+DESCRIPTOR is the listening socket. FOLDER contains the socket, and the server removes FOLDER when it ends. The server
+ends when its standard input, a pipe from the driver, is closed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import gc
+import logging
+import os
+import runpy
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tiered_stream.process.heap_and_gc import share_heap_with_arrow
+from tiered_stream.pythons.fork_client import FORKED, GO, REFUSED, STANDARD_DESCRIPTORS
+from tiered_stream.pythons.forks import may_fork, settle_for_forks
+from tiered_stream.worker_daemon import import_ahead
+
+log = logging.getLogger(__name__)
+
+MAX_REQUEST_BYTES = 8 << 20
+"""Maximum bytes of one request. Arguments and environment together have at most 6 MiB (execve(2))."""
+TASKS = "tasks"
+_DRIVER = 0
+"""Descriptor of standard input, the pipe from the driver."""
+_BEFORE_TASKS = "pyspark.sql.worker.plan_data_source_read"
+_F_SETSIG = 10
+"""Command F_SETSIG of fcntl(2): choose the signal that is sent when the descriptor becomes ready."""
+_SECONDS_FOR_A_REQUEST = 2.0
+_READ_AT_START = ("LD_", "LC_", "MALLOC_", "MIMALLOC_", "OPENBLAS_", "MKL_", "NUMBA_", "ARROW_")
+"""Prefixes of environment variables that a process, or a library that it imports, reads only once."""
+_THREADS = b"OMP_NUM_THREADS"
+_OF_FORKS = b"1"
+"""Number of threads for libraries (OMP_NUM_THREADS). Spark sets 1 for tasks, and planners need no more."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Request to run a Python process: its working folder, its arguments (`-m MODULE …`) and its environment."""
+
+    folder: bytes
+    arguments: tuple[str, ...]
+    environment: Mapping[bytes, bytes]
+
+    def suits(self, started_with: Mapping[bytes, bytes]) -> bool:
+        """Return true if a fork of a Python that started with these environment variables can run this request."""
+        runs_module = self.arguments[:1] == ("-m",) and len(self.arguments) > 1
+        threads = self.environment.get(_THREADS, _OF_FORKS)
+        return runs_module and threads == _OF_FORKS and read_at_start(self.environment) == started_with
+
+
+def parse_request(fields: bytes) -> Request:
+    """Parse a request's fields, in the layout that `fork_client.py` documents.
+
+    Raises:
+        ValueError: the fields are malformed.
+    """
+    count, folder, *words = fields.split(b"\0")
+    arguments, variables = words[: int(count)], words[int(count) :]
+    if len(arguments) != int(count):
+        raise ValueError("arguments are missing")
+    environment = dict(variable.partition(b"=")[::2] for variable in variables)
+    return Request(folder, tuple(map(os.fsdecode, arguments)), environment)
+
+
+def receive_request(client: socket.socket) -> Request:
+    """Read one request from a client's socket.
+
+    Raises:
+        OSError: the request does not come in time.
+        ValueError: the request is malformed or too long.
+    """
+    client.settimeout(_SECONDS_FOR_A_REQUEST)
+    length = int.from_bytes(_receive(client, 4), "little")
+    if length > MAX_REQUEST_BYTES:
+        raise ValueError(f"a request of {length} bytes")
+    return parse_request(_receive(client, length))
+
+
+def _receive(client: socket.socket, length: int) -> bytes:
+    fields = bytearray()
+    while len(fields) < length:
+        received = client.recv(length - len(fields))
+        if not received:
+            raise ValueError(f"what should have {length} bytes ends after {len(fields)}")
+        fields += received
+    return bytes(fields)
+
+
+def read_at_start(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Return the environment variables that have no effect any more once a Python has started and imported."""
+    return {name: value for name, value in environment.items() if _is_read_at_start(os.fsdecode(name))}
+
+
+def _is_read_at_start(name: str) -> bool:
+    # Names of Python's own variables begin with PYTHON; names with PYTHON_ belong to Spark.
+    return name == "LANG" or (name.startswith("PYTHON") and name[6:7] != "_") or name.startswith(_READ_AT_START)
+
+
+def import_planners() -> None:
+    """Import the modules that Spark's Python processes on the driver import, Spark's own and this package's."""
+    import pyspark.daemon
+    import pyspark.sql.streaming.python_streaming_source_runner
+    import pyspark.sql.worker.create_data_source
+    import pyspark.sql.worker.plan_data_source_read  # noqa: F401
+
+    from tiered_stream.delta.landing import data_files_readers  # noqa: F401
+    from tiered_stream.locate import log_source  # noqa: F401
+    from tiered_stream.observe import driver_log  # noqa: F401
+    from tiered_stream.plan import batch, splits, stream  # noqa: F401
+    from tiered_stream.storage.s3_store import load_models
+
+    load_models()
+
+
+def import_for_forks(what: Callable[[], None]) -> None:
+    """Call `what`, which imports modules, and prepare this process for forks.
+
+    If an import fails, the log has a warning, and the forks import the modules themselves and report the error better.
+
+    Raises:
+        SystemExit: this process cannot be forked, because an import has started threads.
+    """
+    gc.disable()
+    try:
+        what()
+    except Exception as error:  # noqa: BLE001
+        log.warning("Python processes import for themselves: %s", error)
+    if not may_fork():
+        sys.exit("no Python processes are forked: what was imported has started threads")
+    gc.enable()
+    settle_for_forks()
+
+
+class ForkServer:
+    """Server that forks its process for each request that comes to `listener`.
+
+    `tasks` imports the modules that tasks need. It is called once, after the first request that plans a read. None:
+    those modules are not imported ahead.
+    """
+
+    def __init__(
+        self, listener: socket.socket, started_with: Mapping[bytes, bytes], tasks: Callable[[], None] | None
+    ) -> None:
+        self._listener = listener
+        self._started_with = started_with
+        self._tasks = tasks
+
+    def serve(self) -> tuple[Request, socket.socket] | None:
+        """Fork a process for each request until the driver has closed the pipe.
+
+        Returns:
+            In a fork: the request to run, and the client's socket, which gets the exit code. In the server: None.
+        """
+        events = select.poll()  # select() would fail if a descriptor's number is above 1023
+        for each in (_DRIVER, self._listener.fileno()):
+            events.register(each, select.POLLIN)
+        while True:
+            if self._listener.fileno() not in dict(events.poll()):
+                return None
+            client, _ = self._listener.accept()
+            try:
+                request = receive_request(client)
+            except (OSError, ValueError) as error:
+                log.warning("no Python process was forked: %s", error)
+                client.close()
+                continue
+            if self._fork(request, client):
+                return request, client
+            client.close()
+            if self._tasks and _BEFORE_TASKS in request.arguments:
+                import_for_forks(self._tasks)
+                self._tasks = None
+
+    def _fork(self, request: Request, client: socket.socket) -> bool:
+        """Fork this process for the request if possible, and return true in the fork, false in the server.
+
+        The server sends the client b"+" if there is a fork, else b"-".
+        """
+        child = None
+        if request.suits(self._started_with):
+            try:
+                with warnings.catch_warnings():
+                    # Python 3.12 and later warn of a fork with threads; `may_fork` has checked the threads.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    child = os.fork()
+            except OSError as error:
+                log.warning("no Python process was forked: %s", error)
+        if child == 0:
+            self._listener.close()
+            return True
+        with suppress(OSError):  # the client has ended
+            client.sendall(FORKED if child else REFUSED)
+        return False
+
+
+def run(request: Request, client: socket.socket) -> None:
+    """Run the requested module in this fork as `python -m` would; this process ends when `client` ends.
+
+    Raises:
+        SystemExit: the client has ended, or has given up and runs the module itself.
+    """
+    descriptors = _wait_for_go(client)
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _end_with(client)
+    os.environ.clear()
+    os.environb.update(request.environment)
+    time.tzset()
+    os.chdir(request.folder)
+    if not sys.flags.safe_path:
+        sys.path[0] = os.fsdecode(request.folder)
+    module = request.arguments[1]
+    sys.argv = list(request.arguments[1:])
+    _show_as(["python", *request.arguments])
+    sys.modules.pop(module, None)  # it runs again, as __main__
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _wait_for_go(client: socket.socket) -> list[int]:
+    """Wait for the client's b"!" and return the three standard descriptors that come with it.
+
+    Raises:
+        SystemExit: the client has ended or given up, so no module is run.
+    """
+    client.settimeout(None)  # the client sends b"!", or ends and closes the connection
+    try:
+        answer, descriptors, _, _ = socket.recv_fds(client, 1, len(STANDARD_DESCRIPTORS))
+    except OSError:
+        sys.exit(0)
+    if answer != GO or len(descriptors) != len(STANDARD_DESCRIPTORS):
+        sys.exit(0)
+    return descriptors
+
+
+def _end_with(client: socket.socket) -> None:
+    """Make the kernel send SIGTERM to this process when the client closes the connection (fcntl(2)).
+
+    A program that replaces this process (exec) inherits the connection, so the client waits for that program's end too.
+
+    Raises:
+        SystemExit: the client has already closed the connection.
+    """
+    client.set_inheritable(True)
+    fcntl.fcntl(client, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(client, _F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(client, fcntl.F_SETFL, fcntl.fcntl(client, fcntl.F_GETFL) | os.O_ASYNC)
+    with suppress(BlockingIOError):
+        if not client.recv(1, socket.MSG_DONTWAIT):
+            sys.exit(0)
+
+
+def _show_as(words: Sequence[str]) -> None:
+    """Make `ps` show these words instead of the server's command line, cut to its length (proc(5): `arg_start`)."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = map(int, fields[45:47])
+    title = "\0".join(words).encode(errors="replace")[: end - start - 1]
+    ctypes.memmove(start, title.ljust(end - start, b"\0"), end - start)
+
+
+def _run_and_tell(request: Request, client: socket.socket) -> None:
+    code = 1
+    try:
+        run(request, client)
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        raise
+    finally:
+        with suppress(OSError):
+            client.sendall(bytes([code & 0xFF]))
+
+
+def _bury(*_: object) -> None:
+    """Reap forks that have ended (waitpid); their CPU time is then counted as time of this process's children."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def main() -> None:
+    """Import the planners' modules, and serve requests until the driver has ended."""
+    descriptor, folder, *more = sys.argv[1:]
+    started_with = read_at_start(os.environb)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # otherwise OpenBLAS starts threads when it is imported
+    share_heap_with_arrow()  # before a library's thread gets its own heap, which each fork would keep
+    signal.signal(signal.SIGCHLD, _bury)
+    listener = socket.socket(fileno=int(descriptor))
+    import_for_forks(import_planners)
+    found = ForkServer(listener, started_with, import_ahead if TASKS in more else None).serve()
+    if found:
+        _run_and_tell(*found)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

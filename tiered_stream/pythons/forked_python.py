@@ -1,0 +1,153 @@
+"""Program that Spark runs as Python on the driver: it asks a fork server for a process with all imports done.
+
+The server (`fork_server.py`) lives as long as the driver. Its socket is in a folder that only the user can read. The
+program is a shell script that runs `fork_client.py`. If the client or the server is missing, stuck or killed, the
+program starts a normal Python, which imports for itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+
+_SERVER = "tiered_stream.pythons.fork_server"
+_CLIENT = Path(__file__).with_name("fork_client.py")
+_TASKS = ("tasks",)
+_TRIAL = "--trial"
+_MFD_EXEC = 0x10
+"""Flag MFD_EXEC of linux/memfd.h: the file in memory may be executed, whatever vm.memfd_noexec is."""
+
+log = logging.getLogger(__name__)
+
+
+class ServedPython:
+    """Fork server, and the program that Spark runs instead of Python, for Pythons that start with given variables.
+
+    The program takes the arguments of a Python. It is a file in memory (memfd_create(2)), because Spark runs it by its
+    path as long as the driver lives, and a cleanup might remove a file on disk.
+    """
+
+    def __init__(self, environment: Mapping[str, str], *, tasks: bool) -> None:
+        """Start the fork server with these environment variables added; with `tasks`, the server forks tasks too.
+
+        Raises:
+            OSError: the socket, the program or the server's process cannot be created.
+        """
+        self._started_with = dict(environment)
+        self._owner = os.getpid()
+        self._folder = Path(tempfile.mkdtemp(prefix="tiered-stream-"))
+        self._descriptors: list[int] = []
+        try:
+            self.program = self._write_program()
+            self._process = self._start({**os.environ, **environment}, _TASKS if tasks else ())
+        except BaseException:
+            shutil.rmtree(self._folder)
+            self._remove_program()
+            raise
+        atexit.register(self.close)
+
+    def _start(self, environment: Mapping[str, str], more: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(self._address))
+            listener.listen()
+            return subprocess.Popen(
+                [sys.executable, "-m", _SERVER, str(listener.fileno()), str(self._folder), *more],
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=[listener.fileno()], env=environment,
+                process_group=0,  # Ctrl-C must reach only the driver
+            )  # fmt: skip
+
+    def _write_program(self) -> Path:
+        client, python = map(shlex.quote, (str(_CLIENT), sys.executable))
+        asks = shlex.join(["-I", "-S", str(_CLIENT), str(self._address), str(self._in_memory("told")), sys.executable])
+        lines = [
+            "#!/bin/sh",
+            f'[ "$1" != {_TRIAL} ] || exit 0',
+            f'[ -f {client} ] || exec {python} "$@"',
+            f'exec {python} {asks} "$@"',
+        ]
+        text = "\n".join([*lines, ""])
+        program = self._in_memory("python", text.encode())
+        if subprocess.run([str(program), _TRIAL], check=False).returncode:
+            raise PermissionError("programs in memory may not be run")
+        return program
+
+    def _in_memory(self, name: str, text: bytes = b"") -> Path:
+        """Create a file in memory, and return a path at which the user's processes find it until the driver ends."""
+        try:
+            descriptor = os.memfd_create(f"tiered-stream-{name}", os.MFD_CLOEXEC | _MFD_EXEC)
+        except OSError:  # Linux before 6.3 has no such flag: all files in memory may be executed
+            descriptor = os.memfd_create(f"tiered-stream-{name}", os.MFD_CLOEXEC)
+        self._descriptors.append(descriptor)
+        os.write(descriptor, text)
+        return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+
+    @property
+    def _address(self) -> Path:
+        return self._folder / "socket"
+
+    def is_for(self, environment: Mapping[str, str]) -> bool:
+        """Return true if this process started the server, and with exactly these environment variables."""
+        return self._owner == os.getpid() and self._started_with == environment
+
+    @property
+    def runs(self) -> bool:
+        """True if the server's process runs. The server ends by itself if it cannot be forked after its imports."""
+        return self._process.poll() is None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """True if the server runs, but its socket was removed, so no client can reach it."""
+        return self.runs and not self._address.exists()
+
+    def stop(self) -> None:
+        """Kill the server and remove its socket. Its forks keep running; the program then starts normal Pythons."""
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Kill the server and remove the program, if this process started them."""
+        if self._owner == os.getpid():
+            self.stop()
+            self._remove_program()
+
+    def _remove_program(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+_served: ServedPython | None = None
+_starting = Lock()
+
+
+def forked_python(environment: Mapping[str, str], *, tasks: bool) -> str | None:
+    """Return the path of a program that runs like this process's Python but starts sooner; None if that is impossible.
+
+    The program's fork server is started if it does not run yet.
+
+    Args:
+        environment: variables with which Spark starts the program, in addition to the variables of this process.
+        tasks: true if the program runs tasks too.
+    """
+    global _served
+    with _starting:
+        if _served is not None and _served.is_for(environment) and _served.is_cut_off:
+            log.warning("somebody has removed the fork server's socket: another server is started")
+            _served.stop()
+            _served = None
+        if _served is None or not _served.is_for(environment):
+            try:
+                _served = ServedPython(environment, tasks=tasks)
+            except OSError:
+                return None
+        return str(_served.program) if _served.runs else None  # a server that has ended would end again

@@ -1,0 +1,186 @@
+"""`scan`: return the records that a batch query would read as Arrow batches, without Spark.
+
+Threads of this process read the splits. They run in parallel, because fetching waits for the storage, and the kernels
+decode without the GIL.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.model import PartitionOffsets, Split
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.plan.batch import plan_batch
+from tiered_stream.plan.splits import splits_for
+from tiered_stream.plan.stream import StreamPlanner
+from tiered_stream.process.cores import usable_cores
+from tiered_stream.read.split_reader import read_split
+from tiered_stream.records.arrow import record_schema
+
+WAITING_BYTES = 256 << 20
+"""Default maximum bytes of all decoded records that wait for the consumer; a single larger batch is allowed."""
+
+THREAD_NAME = "tiered-stream-scan"
+
+
+def scan(
+    options: Mapping[str, str], *, threads: int | None = None, ordered: bool = True, waiting_bytes: int = WAITING_BYTES
+) -> pa.RecordBatchReader:
+    """Read topics as a batch query of `format("tiered_stream")` does, and return a reader with the same columns.
+
+    The reader can be read once. Its threads end when it is read to the end, or when nothing refers to it any more
+    (`del reader`). pyarrow's `reader.close()` does not end the threads: they wait, and keep the decoded records.
+
+    Args:
+        options: options of the source, with the same names as in Spark.
+        threads: number of splits that are read at the same time; None: the number of cores that this process may use,
+            limited by a container's CPU quota.
+        ordered: if true, partitions come one after another, each in offset order. If false, batches come as soon as
+            they are decoded, so no batch waits for a slower split; the records within a batch are in offset order.
+        waiting_bytes: maximum bytes that are decoded ahead of the consumer. If `ordered`, all threads stay busy with
+            `remote.split.bytes` for each thread.
+
+    Raises:
+        ConfigurationError: an option is missing, unknown or malformed.
+        TieredStreamError: the topics cannot be planned. While the reader is read: as `read_split`.
+    """
+    parsed = parse_options(options, streaming=False)
+    with closing(open_log_source(parsed)) as source:
+        splits = plan_batch(parsed, source)
+    ahead = _Ahead(splits, partial(read_split, options=parsed), threads or usable_cores(), waiting_bytes)
+    return pa.RecordBatchReader.from_batches(
+        record_schema(parsed.include_headers, parsed.columns), ahead.batches(ordered=ordered)
+    )
+
+
+def follow(options: Mapping[str, str], *, pause_ms: int = 1000) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the records that a streaming query with these options would read, and new records as they come, forever.
+
+    The topics are checked again and again. New records of one check come in the order of `scan`. After a check without
+    new records, the function waits `pause_ms`.
+
+    Raises: as `scan`, while it reads.
+    """
+    parsed = parse_options(options, streaming=True)
+    with closing(open_log_source(parsed)) as source:
+        planner = StreamPlanner(parsed, source.offset_reader, source.locator)
+        start: PartitionOffsets = planner.initial()
+        while True:
+            end = planner.next_end(start, limited=True)
+            splits = splits_for(planner.ranges(start, end), parsed, source.locator, planner.topic_ids)
+            ahead = _Ahead(splits, partial(read_split, options=parsed), usable_cores(), WAITING_BYTES)
+            yield from ahead.batches(ordered=True)
+            if end == start:
+                time.sleep(pause_ms / 1000)
+            start = end
+
+
+@dataclass(slots=True)
+class _Channel:
+    """Queue of decoded batches that the consumer has not taken; `open` is the number of its splits still being read."""
+
+    open: int
+    waiting: deque[pa.RecordBatch] = field(default_factory=deque)
+
+
+class _Ahead:
+    """Reader of splits in threads, ahead of the consumer; at most `most` bytes of batches wait for the consumer."""
+
+    def __init__(
+        self,
+        splits: Sequence[Split],
+        read: Callable[[Split], Generator[pa.RecordBatch, None, None]],
+        threads: int,
+        most: int,
+    ) -> None:
+        self._splits = splits
+        self._read = read
+        self._threads = threads
+        self._most = most
+        self._changed = threading.Condition()
+        self._upcoming = iter(range(len(splits)))
+        self._channels: list[_Channel] = []
+        self._consumed = 0  # the channel that the consumer is at
+        self._held = 0
+        self._error: BaseException | None = None
+        self._stopped = False
+
+    def batches(self, *, ordered: bool) -> Generator[pa.RecordBatch, None, None]:
+        """Yield all batches; if `ordered`, in the order of the splits.
+
+        Raises: an error of any thread, as soon as it occurs.
+        """
+        count = len(self._splits)
+        self._channels = [_Channel(1) for _ in range(count)] if ordered else [_Channel(count)]
+        for _ in range(min(self._threads, count)):
+            threading.Thread(target=self._work, name=THREAD_NAME, daemon=True).start()
+        try:
+            for number in range(len(self._channels)):
+                while (batch := self._take(number)) is not None:
+                    yield batch
+        finally:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+
+    def _take(self, number: int) -> pa.RecordBatch | None:
+        """Wait for the channel's next batch and return it; None if the channel has no more batches."""
+        channel = self._channels[number]
+        with self._changed:
+            self._consumed = number
+            self._changed.notify_all()  # a thread may wait for the consumer to come to this channel
+            self._changed.wait_for(lambda: channel.waiting or not channel.open or self._error)
+            if self._error is not None:
+                raise self._error
+            if not channel.waiting:
+                return None
+            batch = channel.waiting.popleft()
+            self._held -= batch.nbytes
+            self._changed.notify_all()
+            return batch
+
+    def _work(self) -> None:
+        """Read split after split in this thread, until there are no more splits or the consumer has stopped."""
+        try:
+            while (number := self._next()) is not None:
+                channel = min(number, len(self._channels) - 1)
+                with closing(self._read(self._splits[number])) as batches:
+                    for batch in batches:
+                        if not self._put(channel, batch):
+                            return
+                with self._changed:
+                    self._channels[channel].open -= 1
+                    self._changed.notify_all()
+        except BaseException as error:  # noqa: BLE001 - the consumer raises it
+            with self._changed:
+                self._error = self._error or error
+                self._changed.notify_all()
+
+    def _next(self) -> int | None:
+        with self._changed:
+            return None if self._stopped or self._error else next(self._upcoming, None)
+
+    def _put(self, channel: int, batch: pa.RecordBatch) -> bool:
+        """Wait for room, then queue the batch for the consumer; return false if the consumer has stopped or failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._error or self._has_room(channel, batch.nbytes))
+            if self._stopped or self._error:
+                return False
+            self._channels[channel].waiting.append(batch)
+            self._held += batch.nbytes
+            self._changed.notify_all()
+            return True
+
+    def _has_room(self, channel: int, size: int) -> bool:
+        # The batch that the consumer waits for always has room; otherwise other channels could take all the room.
+        at_hand = channel == self._consumed and not self._channels[channel].waiting
+        return at_hand or self._held + size <= self._most

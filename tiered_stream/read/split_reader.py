@@ -1,0 +1,247 @@
+"""Read one split into Arrow on an executor: fetch, decode, filter, and fall back to the broker if storage fails.
+
+The modules that talk to brokers and that read signed URLs are imported only for a split that needs them, because their
+imports take long.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from tiered_stream.errors import (
+    DataLossError,
+    OffsetOutOfRangeError,
+    StorageError,
+    StorageFormatError,
+    TopicRecreatedError,
+    naming,
+)
+from tiered_stream.model import (
+    STORAGE_FORMAT,
+    AbortedTransaction,
+    OffsetRange,
+    SegmentLocation,
+    Split,
+)
+from tiered_stream.observe.metrics import ReadMetrics, send
+from tiered_stream.options.choices import Fallback, IsolationLevel
+from tiered_stream.options.parsing import Options
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.read.task_storage import TaskStorage
+from tiered_stream.records.checks import PartBounds, PartCheck
+from tiered_stream.records.compiled import release_compiler
+from tiered_stream.records.decoder import MAX_ROWS, RecordBatchDecoder
+from tiered_stream.records.transactions import aborted_in_fetched
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.throttle import pace_of
+
+log = logging.getLogger(__name__)
+
+_INT64_MAX = (1 << 63) - 1
+
+
+def read_split(split: Split, options: Options) -> Generator[pa.RecordBatch, None, None]:
+    """Yield the split's records in offset order, a few thousand rows at a time, and report what reading cost.
+
+    Raises:
+        CorruptDataError: the fetched bytes are malformed.
+        DataLossError: records of the split no longer exist, and `failOnDataLoss` is true.
+        StorageError: storage failed, and `remote.fallback` is `fail` or there is no broker.
+        BrokerError: the broker failed.
+        FetchTimeoutError: the broker sent no record for `kafkaConsumer.pollTimeoutMs`.
+    """
+    reader = SplitReader(split, options, columns=options.columns)
+    yield from reader.batches()
+    send(reader.metrics, options.metrics_addresses)
+
+
+class SplitReader:
+    """Reader of one split, at most `max_rows` rows at a time; `metrics` counts what reading costs.
+
+    `columns` are the columns to return, None for all. `storage` is the shared storage access of a task that reads
+    several splits; if it is None, the reader makes its own.
+    """
+
+    def __init__(
+        self, split: Split, options: Options, max_rows: int = MAX_ROWS, columns: Sequence[str] | None = None,
+        storage: TaskStorage | None = None,
+    ) -> None:  # fmt: skip
+        self._split = split
+        self._storage = storage
+        self._options = options
+        self._max_rows = max_rows
+        self._columns = columns
+        self._position = split.offsets.start
+        self._pace = pace_of("fetch", options.max_bytes_per_second)
+        self.metrics = ReadMetrics()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the split's records in offset order. Raises: as `read_split`."""
+        for batch in within_times(self._uncounted(), self._options.times):
+            self.metrics.records += batch.num_rows
+            self.metrics.record_bytes += batch.nbytes
+            last = batch.column("timestamp")[-1].value // 1000
+            self.metrics.record_timestamp_max = max(self.metrics.record_timestamp_max, last)
+            yield batch if self._columns is None else batch.select(self._columns)
+
+    def _uncounted(self) -> Iterator[pa.RecordBatch]:
+        if self._split.locations:
+            try:
+                yield from self._from_storage()
+            except StorageError as error:
+                self._fall_back(error)
+        yield from self._from_broker()
+
+    def _from_storage(self) -> Iterator[pa.RecordBatch]:
+        locations = self._split.locations
+        _check_formats(locations)
+        current, decoder = 0, self._location_decoder(locations[0])
+        storage = self._storage or TaskStorage((self._split,), self._options)
+        fetcher = storage.fetcher
+        for index, data in storage.bytes_of(self._split, self.metrics.on_remote_fetch):
+            while current < index:
+                self._finish(fetcher, locations[current], decoder)
+                current += 1
+                decoder = self._location_decoder(locations[current])
+            with naming(partial(fetcher.describe, locations[current].segment)):
+                yield from self._timed(decoder.feed(data))
+            self._position = max(self._position, min(decoder.next_offset, locations[current].offsets.end))
+            del data  # otherwise these bytes stay in memory while the next ones are awaited
+        self._finish(fetcher, locations[current], decoder)
+        self._position = self._split.offsets.end
+
+    def _timed(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        while True:
+            began = time.perf_counter()
+            batch = next(decoded, None)
+            self.metrics.decode_seconds += time.perf_counter() - began
+            if batch is None:
+                return
+            yield batch
+            release_compiler()  # now the consumer of the batch has loaded its kernels too
+
+    def _finish(self, fetcher: RemoteStorageFetcher, location: SegmentLocation, decoder: RecordBatchDecoder) -> None:
+        with naming(partial(fetcher.describe, location.segment)):
+            decoder.finish()
+        self._position = location.offsets.end
+
+    def _fall_back(self, error: StorageError) -> None:
+        """Log and count that the rest of the split is read from the broker (KIP-1254).
+
+        Raises: `error`, if `remote.fallback` is `fail` or there is no broker.
+        """
+        self.metrics.remote_fetch_errors += 1
+        if self._options.fallback is Fallback.FAIL or "bootstrap.servers" not in self._options.kafka:
+            raise error
+        self.metrics.on_fallback(error.fallback_reason)
+        log.warning(
+            "%s: offsets %d to %d are read from the broker, because storage failed: %s",
+            self._split.topic_partition, self._position, self._split.offsets.end, error,
+        )  # fmt: skip
+
+    def _from_broker(self) -> Iterator[pa.RecordBatch]:
+        """Yield the records of the split that are still to read, from the broker through raw Fetch requests."""
+        while self._position < self._split.offsets.end:
+            try:
+                yield from self._fetched(OffsetRange(self._position, self._split.offsets.end))
+            except (OffsetOutOfRangeError, TopicRecreatedError) as error:
+                self._skip_lost(error)
+
+    def _fetched(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.broker.range_reader import read_range
+
+        client = open_client(self._options.kafka)
+        partition, isolation = self._split.topic_partition, self._options.isolation_level
+        for fetched in read_range(
+            client, partition, wanted, isolation,
+            poll_timeout_ms=self._options.poll_timeout_ms, topic_id=self._split.topic_id,
+        ):  # fmt: skip
+            self.metrics.on_broker_fetch(len(fetched.records))
+            # The size of a Fetch is known only afterwards, so the rate limit delays the next Fetch.
+            self._pace(len(fetched.records))
+            aborted = aborted_in_fetched(fetched.records, fetched.aborted_transactions, wanted.end)
+            decoder = self._decoder(OffsetRange(self._position, wanted.end), aborted)
+            yield from self._timed(decoder.feed(fetched.records))
+            self._position = max(self._position, min(decoder.next_offset, wanted.end))
+        if self._position < wanted.end:
+            raise OffsetOutOfRangeError(f"the log ends at offset {self._position}")
+
+    def _skip_lost(self, error: OffsetOutOfRangeError | TopicRecreatedError) -> None:
+        """Continue at the log start offset, or after the split, if records are lost and `failOnDataLoss` is false.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
+        """
+        partition, start, end = self._split.topic_partition, self._position, self._split.offsets.end
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {partition}: offsets {start} to {end} "
+                f"cannot all be read: {error}. Set failOnDataLoss to false to go on without them."
+            ) from error
+        log_start = end if isinstance(error, TopicRecreatedError) else self._log_start()
+        self._position = log_start if start < log_start < end else end
+        self.metrics.lost_offsets += self._position - start
+        log.warning("%s: offsets %d to %d are lost: %s", partition, start, self._position, error)
+
+    def _log_start(self) -> int:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.broker.list_offsets import BrokerOffsetReader
+
+        partition = self._split.topic_partition
+        reader = BrokerOffsetReader(open_client(self._options.kafka), self._options.isolation_level)
+        return reader.earliest([partition])[partition]
+
+    def _location_decoder(self, location: SegmentLocation) -> RecordBatchDecoder:
+        committed = self._options.isolation_level is IsolationLevel.READ_COMMITTED
+        aborted = location.aborted_transactions
+        offsets = location.offsets.start, location.offsets.end
+        check = PartCheck(_bounds(location), offsets, aborted if committed else None)
+        return self._decoder(location.offsets, aborted, check)
+
+    def _decoder(
+        self, offsets: OffsetRange, aborted: tuple[AbortedTransaction, ...], check: PartCheck | None = None
+    ) -> RecordBatchDecoder:
+        partition = self._split.topic_partition
+        return RecordBatchDecoder(
+            partition.topic, partition.partition, offsets.start, offsets.end, aborted=aborted,
+            include_headers=self._options.include_headers, check_crcs=self._options.check_crcs, part_check=check,
+            max_rows=self._max_rows, limits=self._options.limits,
+            columns=None if self._columns is None else tuple({**dict.fromkeys(self._columns), "timestamp": None}),
+        )  # fmt: skip
+
+
+def within_times(batches: Iterator[pa.RecordBatch], times: TimeRange | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows whose timestamps lie in the range (None: all rows), without empty batches."""
+    for batch in batches:
+        kept = batch if times is None else batch.filter(_in(batch.column("timestamp"), times))
+        if kept.num_rows:
+            yield kept
+
+
+def _in(timestamps: pa.Array, times: TimeRange) -> pa.Array:
+    import pyarrow.compute as pc  # imported here, because it takes 0.05 s and few queries need it
+
+    micros = timestamps.cast(pa.int64())
+    inside = pc.greater_equal(micros, min(times.from_ms * 1000, _INT64_MAX))
+    return inside if times.to_ms is None else pc.and_(inside, pc.less(micros, min(times.to_ms * 1000, _INT64_MAX)))
+
+
+def _bounds(location: SegmentLocation) -> PartBounds:
+    segment = location.segment
+    first = location.offsets.start if location.bytes.start else None
+    return PartBounds(segment.base_offset, segment.end_offset, first, location.following)
+
+
+def _check_formats(locations: Sequence[SegmentLocation]) -> None:
+    for location in locations:
+        if location.storage_format != STORAGE_FORMAT:
+            raise StorageFormatError(
+                f"segment {location.segment.segment_id} is stored as {location.storage_format!r}; known here: "
+                f"{STORAGE_FORMAT}"
+            )

@@ -1,0 +1,115 @@
+"""Ranged GETs for the splits of one task, by one read-ahead, and the fetcher that sends them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from functools import cached_property
+
+from tiered_stream.model import STORAGE_FORMAT, RemoteLogSegment, SegmentLocation, Split
+from tiered_stream.options.parsing import Options
+from tiered_stream.storage.fetcher import RemoteStorageFetcher
+from tiered_stream.storage.open_fetcher import fetcher_for
+from tiered_stream.storage.read_ahead import read_ahead
+from tiered_stream.storage.request_window import window_for
+from tiered_stream.storage.throttle import pace_of
+
+
+class TaskStorage:
+    """Reader of the bytes of all splits of a task from storage, in the order of the splits, with one read-ahead.
+
+    Requests for a split are sent while the split before it is decoded. If a split fails, or is not read to its end, the
+    other splits can still be read.
+    """
+
+    def __init__(self, splits: Sequence[Split], options: Options) -> None:
+        self._splits = deque(split for split in splits if split.locations and _has_known_formats(split.locations))
+        self._options = options
+        self._pieces: Generator[tuple[int, bytes], None, None] | None = None
+        self._part = 0
+        self._on_fetch: Callable[[int, float], None] = lambda size, seconds: None
+        self._locations = [location for split in self._splits for location in split.locations]
+
+    @cached_property
+    def fetcher(self) -> RemoteStorageFetcher:
+        """Fetcher for the locations of all splits. Raises: as `split_fetcher`."""
+        return split_fetcher(self._locations, self._options)
+
+    def bytes_of(
+        self, split: Split, on_fetch: Callable[[int, float], None]
+    ) -> Generator[tuple[int, bytes], None, None]:
+        """Yield the bytes of one split as pairs: the index of the location within the split, and the bytes.
+
+        Splits must be read in the task's order; splits before this one that were not read are dropped.
+
+        Raises: as `read_ahead`.
+        """
+        while self._splits[0] is not split:
+            self._splits.popleft()
+            self.close()
+        self._on_fetch = on_fetch
+        pieces = self._pieces or self._begun()
+        self._splits.popleft()
+        first, missing = self._part, split.storage_bytes
+        self._part += len(split.locations)
+        try:
+            while missing:
+                part, data = next(pieces)
+                missing -= len(data)
+                yield part - first, data
+                del data
+        except BaseException:
+            self.close()
+            raise
+        if not self._splits:
+            self.close()
+
+    def close(self) -> None:
+        """Cancel the read-ahead and drop the bytes that it has fetched."""
+        if self._pieces is not None:
+            self._pieces.close()
+            self._pieces = None
+
+    def _begun(self) -> Generator[tuple[int, bytes], None, None]:
+        """Start a read-ahead of all splits that are not read yet."""
+        options = self._options
+        parts = [(location.segment, location.bytes) for split in self._splits for location in split.locations]
+        self._part = 0
+        self._pieces = read_ahead(
+            self.fetcher, parts, options.fetch, lambda size, seconds: self._on_fetch(size, seconds),
+            pace_of("fetch", options.max_bytes_per_second), may_stop=not options.streaming, window=window_for(options),
+        )  # fmt: skip
+        return self._pieces
+
+
+def split_fetcher(locations: Sequence[SegmentLocation], options: Options) -> RemoteStorageFetcher:
+    """Return a fetcher for these locations: for signed URLs if there are any, else for the configured storage.
+
+    A fetcher class that the user has configured takes precedence over signed URLs (KIP-1254).
+
+    Raises:
+        ConfigurationError: as `fetcher_for`.
+    """
+    signed = {each.segment.segment_id: each for each in locations if each.signed_url is not None}
+    if not signed or options.fetcher_class is not None:
+        return fetcher_for(options)
+
+    from tiered_stream.storage.signed.presigned import PresignedFetcher, signed_requests
+
+    def renew(segment: RemoteLogSegment) -> str | None:
+        from tiered_stream.broker.client import open_client
+        from tiered_stream.locate.broker_locator import BrokerLocator
+
+        locator = BrokerLocator(open_client(options.kafka), options.isolation_level, part_bytes=0)
+        return locator.signed_url(signed[segment.segment_id])
+
+    return PresignedFetcher(
+        {segment_id: each.signed_url or "" for segment_id, each in signed.items()},
+        renew,
+        signed_requests(options.storage),
+        fetcher_for(options) if options.storage.uri is not None else None,
+    )
+
+
+def _has_known_formats(locations: Sequence[SegmentLocation]) -> bool:
+    return all(location.storage_format == STORAGE_FORMAT for location in locations)

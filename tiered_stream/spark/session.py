@@ -1,0 +1,167 @@
+"""Choose the Pythons for the session's planners and tasks, and detect sessions of Spark Connect.
+
+A Python source is planned on the driver and read in tasks, but Spark has one path of a Python for both (Spark:
+`PythonFunction.pythonExec`). The Python of an environment that is shipped with `--archives` exists only in tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import PurePosixPath
+from shutil import which
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.pythons.forked_python import forked_python
+
+TASKS_PYTHON = "spark.sql.execution.pyspark.python"
+"""Session setting with the path of the tasks' Python (Spark: `SQLConf.PYSPARK_PYTHON`); it may be changed at any time,
+and takes precedence over `pythonExec`."""
+FORK_SERVER = "spark.tiered_stream.fork.server.enabled"
+"""Setting that turns the fork server on or off: if it is `false`, each Python on the driver imports for itself."""
+ENVIRONMENT = "environment"
+"""Folder name (after `#` in `--archives`) that marks an archive as a packed environment, whatever the file's name."""
+ARCHIVE = "tiered-stream-"
+_OF_EXECUTORS, _HASH_SEED = "spark.executorEnv.", "PYTHONHASHSEED"
+_ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
+_registering = Lock()
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Return true if the session is a client of Spark Connect, which has no JVM and no SparkContext of its own."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def refuse_connect(spark: SparkSession, what: str) -> None:
+    """Raise ConfigurationError if the session is one of Spark Connect, which does not allow `what`."""
+    if is_connect(spark):
+        raise ConfigurationError(
+            f"{what} needs the driver's own SparkContext and JVM, which Spark Connect does not give: run it with "
+            "spark-submit, or with a session that is made without .remote(…) and SPARK_REMOTE"
+        )
+
+
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a Python source in the session, to be planned by the driver's Python and read by the tasks' Python."""
+    if is_connect(spark):
+        spark.dataSource.register(source)  # the server has one Python for planning and for tasks
+        return
+    context = spark.sparkContext
+    with _registering:
+        of_tasks = context.pythonExec
+        forked = _forked(spark)
+        if not spark.conf.get(TASKS_PYTHON, None):
+            own = tasks_python(spark)
+            spark.conf.set(TASKS_PYTHON, forked if forked and is_local(context) and _is_this(own) else own)
+        try:
+            # The Python of this process has the package, so it plans.
+            context.pythonExec = forked or sys.executable
+            spark.dataSource.register(source)
+        finally:
+            context.pythonExec = of_tasks
+
+
+def start_pythons() -> None:
+    """Start the fork server before Spark starts, so that its imports run while Spark starts.
+
+    This only works under spark-submit. Otherwise it is not known yet how Spark will start its Pythons, and
+    `register_source` starts the server later.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return
+    SparkContext._ensure_initialized()  # otherwise SparkConf lacks the settings of spark-submit
+    conf = dict(SparkConf().getAll())
+    of_executors = {name: value for name, value in conf.items() if name.startswith(_OF_EXECUTORS)}
+    given = {name.removeprefix(_OF_EXECUTORS): value for name, value in of_executors.items()}
+    given[_HASH_SEED] = os.environ.get(_HASH_SEED, "0")  # the same variables as in SparkContext
+    if conf.get(FORK_SERVER) != "false":
+        variables = _variables(given, os.environ.get("PYTHONPATH", ""))
+        forked_python(variables, tasks=_is_local(conf.get("spark.master", "")))
+
+
+def forgo_source_lookup(spark: SparkSession) -> None:
+    """Make Spark skip the Python process in which it looks for installed Python sources.
+
+    Only a program that uses no other Python sources may call this; it then starts sooner. Registered sources work as
+    before (Spark: `DataSourceManager`).
+    """
+    jvm: Any = spark.sparkContext._jvm
+    with suppress(Py4JError, TypeError):  # it is not part of Spark's public interface, and only saves time
+        manager = _scala_object(jvm.org.apache.spark.sql.execution.datasources, "DataSourceManager")
+        if manager.dataSourceBuilders().isEmpty():
+            none = _scala_object(jvm.scala.collection.immutable, "Map").empty()
+            getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(none))
+
+
+def _scala_object(package: Any, name: str) -> Any:
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def _forked(spark: SparkSession) -> str | None:
+    """Return the path of a program that starts this Python with all imports done; None if there can be none."""
+    if spark.conf.get(FORK_SERVER, "true") == "false":
+        return None
+    context = spark.sparkContext
+    jvm: Any = context._jvm
+    of_spark = jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
+    given = {name: str(value) for name, value in context.environment.items()}
+    paths = of_spark, given.get("PYTHONPATH"), jvm.java.lang.System.getenv("PYTHONPATH")
+    return forked_python(_variables(given, os.pathsep.join(filter(None, paths))), tasks=is_local(context))
+
+
+def _variables(given: Mapping[str, str], path: str) -> dict[str, str]:
+    """Return the variables that Spark adds to its environment for a Python on the driver (`PythonWorkerFactory`)."""
+    return {**given, "PYTHONPATH": path, "PYTHONUNBUFFERED": "YES"}
+
+
+def is_local(context: SparkContext) -> bool:
+    """Return true if tasks run in the driver's JVM, which is so with a local master."""
+    return _is_local(str(context.master))
+
+
+def _is_local(master: str) -> bool:
+    return master.partition("[")[0] == "local"
+
+
+def _is_this(python: str) -> bool:
+    """Return true if the path or command is this process's Python.
+
+    Symbolic links are not resolved, because the Python of a virtual environment is a link.
+    """
+    return os.path.abspath(which(python) or python) == os.path.abspath(sys.executable)
+
+
+def tasks_python(spark: SparkSession) -> str:
+    """Return the Python that tasks run: of a shipped packed environment, else as Spark itself chooses it.
+
+    Spark chooses by `PYSPARK_PYTHON` or `spark.pyspark.python`. With a local master and without `PYSPARK_PYTHON`, it is
+    this process's Python.
+    """
+    context = spark.sparkContext
+    if is_local(context):
+        return context.pythonExec if os.environ.get("PYSPARK_PYTHON") else sys.executable
+    shipped = (each for name in _ARCHIVES for each in (spark.conf.get(name, None) or "").split(","))
+    folder = next(filter(None, map(environment_folder, shipped)), None)
+    return f"./{folder}/bin/python" if folder else context.pythonExec
+
+
+def environment_folder(archive: str) -> str | None:
+    """Return the folder in a task's working directory into which Spark unpacks the archive.
+
+    The folder is the text after `#`, or without it the archive's file name (Spark: `SparkContext.addArchive`). The
+    result is None if neither the folder nor the file name is that of a packed environment.
+    """
+    parts = urlsplit(archive.strip())
+    name = PurePosixPath(parts.path).name
+    folder = parts.fragment or name
+    return folder if folder == ENVIRONMENT or name.startswith(ARCHIVE) else None

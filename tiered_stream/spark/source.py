@@ -1,0 +1,354 @@
+"""Data source `tiered_stream` for Spark, with its batch reader and its stream reader.
+
+This module only implements Spark's interfaces; other packages do the work. Planning runs in one Python process of the
+driver. Reading runs in the executors' workers, which get the pickled reader with its options. Each side imports its
+modules when it needs them, so that Spark's lookup of the source stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.observe.behind import behind
+from tiered_stream.observe.metrics import REPORT_TO
+from tiered_stream.options.given import GivenOptions
+from tiered_stream.options.offset_json import LastOffsets
+from tiered_stream.options.parsing import Options, check_for_any_query, parse_options
+from tiered_stream.options.remote_options import COLUMNS, METRICS_ADDRESS
+from tiered_stream.process.heap_and_gc import collect_old_rarely, collection_paused, settle_worker, share_heap
+from tiered_stream.process.logs import show_log
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from tiered_stream.locate.log_source import LogSource
+    from tiered_stream.model import Split
+    from tiered_stream.observe.driver_log import BatchLog
+    from tiered_stream.plan.group_follower import GroupFollower
+    from tiered_stream.plan.pruning import Pruning
+    from tiered_stream.plan.stream import StreamPlanner
+
+_NO_LIMIT = 2**63 - 1
+_OF_A_TABLE = {"path", "serialization.format"}
+"""Options that Spark itself adds for a table of its catalog."""
+
+_FIELDS = [
+    StructField("key", BinaryType()),
+    StructField("value", BinaryType()),
+    StructField("topic", StringType()),
+    StructField("partition", IntegerType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("timestampType", IntegerType()),
+]
+_HEADERS = StructField(
+    "headers", ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+)
+
+
+def spark_schema(include_headers: bool, columns: Sequence[str] | None = None) -> StructType:
+    """Return the schema of Spark's `kafka` source, with `headers` last if wanted, reduced to `columns` if given."""
+    whole = StructType([*_FIELDS, _HEADERS] if include_headers else list(_FIELDS))
+    return whole if columns is None else StructType([whole[name] for name in columns])
+
+
+class SplitPartition(InputPartition):
+    """Input partition for Spark with one `Split`, and more addresses to which its task reports what reading cost.
+
+    The addresses are here and not in the reader, because Spark pickles the reader in another process, which does not
+    have the planner's state. Only input partitions carry the planner's state to tasks.
+    """
+
+    def __init__(self, split: Split, batch_log: tuple[str, ...] = ()) -> None:
+        super().__init__(split)
+        self.split = split
+        self.batch_log = batch_log
+
+
+class TieredStreamDataSource(DataSource):
+    """Data source like Spark's `kafka` that reads tiered segments from their storage (KIP-1248, KIP-1254, KIP-405)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tiered_stream"
+
+    def schema(self) -> StructType:
+        if self.options.keys() - _OF_A_TABLE:
+            check_for_any_query(self.options)  # at `load()`, like Spark's source; more checks follow in `_parsed`
+        columns = GivenOptions(self.options).read(COLUMNS)
+        headers = self.options.get("includeHeaders", "false").lower() == "true" or "headers" in (columns or ())
+        return spark_schema(headers, columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = self._parsed(schema, streaming=False)
+        return PruningBatchReader(options) if options.filter_pushdown else BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        try:
+            return StreamReader(self._parsed(schema, streaming=True))
+        except ConfigurationError as error:
+            return RefusedStreamReader(error)
+
+    def _parsed(self, schema: StructType, *, streaming: bool) -> Options:
+        if not self.options.keys() - _OF_A_TABLE:
+            raise ConfigurationError(
+                "tiered_stream was given no options. Spark loses those of CREATE TABLE … USING tiered_stream OPTIONS "
+                "(…): write CREATE TEMPORARY VIEW … USING tiered_stream OPTIONS (…), which keeps them"
+            )
+        return _checked(schema, parse_options(self.options, streaming=streaming))
+
+
+def register(spark: SparkSession) -> None:
+    """Register `format("tiered_stream")` in the session; calling this again is harmless.
+
+    The driver then plans with the Python that runs this program. Tasks use the Python of an environment that was packed
+    by `make dist` and shipped with `--archives`, else the Python that `PYSPARK_PYTHON` names. If
+    `spark.sql.execution.pyspark.python` is set, tasks use that Python.
+
+    Without this call, Spark looks up sources itself, once per driver. That lookup fails for the driver's whole life if
+    its Python process takes longer than 10 s to start (Spark: `DataSourceManager`, `PythonWorkerFactory`).
+    """
+    from tiered_stream.spark.session import register_source
+
+    report_to = reports_address(spark)
+    register_source(spark, _reporting_to(report_to) if report_to else TieredStreamDataSource)
+
+
+def reports_address(spark: SparkSession) -> str:
+    """Return the address at which `report_queries` of this session receives metrics; empty if it was not called."""
+    return spark.conf.get(REPORT_TO, "") or ""
+
+
+def reporting_to(address: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the source's options with `address` added to the addresses to which tasks report metrics."""
+    others = {name: value for name, value in options.items() if name.lower() != METRICS_ADDRESS.name}
+    given = [value for name, value in options.items() if name.lower() == METRICS_ADDRESS.name]
+    return others | {METRICS_ADDRESS.name: ",".join([*given, address])} if address else dict(options)
+
+
+def _reporting_to(address: str) -> type[DataSource]:
+    """Return a subclass of the data source whose tasks also report metrics to `address`.
+
+    Spark pickles the class by value, because it is defined inside a function and not found in a module.
+    """
+
+    class ReportingDataSource(TieredStreamDataSource):
+        def __init__(self, options: dict[str, str]) -> None:
+            super().__init__(CaseInsensitiveDict(reporting_to(address, options)))
+
+    return ReportingDataSource
+
+
+def _checked(schema: StructType, options: Options) -> Options:
+    """Check that the user has set no schema of their own, and return the options.
+
+    As an exception, the schema of a batch query may name some of the source's columns; they become `options.columns`.
+
+    Raises:
+        ConfigurationError: the schema is another one.
+    """
+    own = spark_schema(options.include_headers, options.columns)
+    if schema == own:
+        return options
+    if not options.streaming and _names_some_of(schema, own):
+        return replace(options, columns=tuple(schema.names))
+    mend = "name columns in the option columns" if options.streaming else "name some of its columns, as they are there"
+    raise ConfigurationError(
+        f"tiered_stream has a schema of its own, {own.simpleString()}; take .schema(…) away, or {mend}"
+    )
+
+
+def _names_some_of(schema: StructType, own: StructType) -> bool:
+    fields = {field.name: field for field in own}
+    distinct = 0 < len(schema.names) == len(set(schema.names))
+    return distinct and all(fields.get(field.name) == field for field in schema)
+
+
+def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    with collection_paused():
+        from tiered_stream.read.split_reader import read_split
+
+    show_log()
+    share_heap()
+    assert isinstance(partition, SplitPartition)
+    addresses = (*options.metrics_addresses, *partition.batch_log)
+    yield from read_split(partition.split, replace(options, metrics_addresses=addresses))
+    settle_worker()
+
+
+class BatchReader(DataSourceReader):
+    """Spark's reader of one batch query: plans the input partitions, and reads one of them in a task."""
+
+    pruning: Pruning | None = None
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with collection_paused():
+            from tiered_stream.locate.log_source import open_log_source
+            from tiered_stream.plan.batch import plan_batch
+
+            show_log()
+            source = open_log_source(self.options)
+        try:
+            splits = plan_batch(self.options, source, self.pruning)
+            # Without any input partition, Spark would make up one and read it.
+            return [SplitPartition(split) for split in splits] or [InputPartition(None)]
+        finally:
+            source.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self.options) if isinstance(partition, SplitPartition) else iter(())
+
+
+class PruningBatchReader(BatchReader):
+    """Batch reader that uses the query's filters to leave out topics, partitions, offsets and times."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options}  # executors need no planner
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Use the filters for planning, and return all of them, because Spark must still remove other rows itself."""
+        from tiered_stream.spark.pushdown import pruning_of
+
+        self.pruning = pruning_of(filters).within(self.options.times)
+        self.options = replace(self.options, times=self.pruning.times)
+        return filters
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark's stream reader of one streaming query: plans micro-batches, and reads one input partition in a task."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._opened: tuple[LogSource, StreamPlanner] | None = None
+        self._batch_log: BatchLog | None = None
+        self._group: GroupFollower | None = None
+        self._offsets = LastOffsets()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors need no planner, and its connections cannot be pickled.
+        return {"options": self.options, "_opened": None, "_batch_log": None, "_group": None, "_offsets": None}
+
+    def _open(self) -> tuple[LogSource, StreamPlanner]:
+        if self._opened is None:
+            with collection_paused():
+                from tiered_stream.locate.log_source import open_log_source
+                from tiered_stream.observe.driver_log import BatchLog
+                from tiered_stream.plan.stream import StreamPlanner
+
+                show_log()
+                collect_old_rarely()
+                source = open_log_source(self.options)
+                self._opened = source, StreamPlanner(self.options, source.offset_reader, source.locator)
+                self._batch_log = BatchLog()
+                self._group = self._opened_group()
+        return self._opened
+
+    def _opened_group(self) -> GroupFollower | None:
+        if self.options.commit_group_id is None:
+            return None
+        from tiered_stream.plan.group_follower import open_group
+
+        return open_group(self.options.kafka, self.options.commit_group_id)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        initial = self._open()[1].initial()
+        if self._group is not None:
+            self._group.begin(initial)
+        return self._offsets.to_dict(initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        # Always a limit, so that Spark asks for all available data only if it ignores limits (`Trigger.Once`).
+        most = self.options.max_offsets_per_trigger
+        return ReadMaxRows(_NO_LIMIT if most is None else most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._open()[1].prepare_for_available_now()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        # The planner applies the limits itself, including `minOffsetsPerTrigger`.
+        planner, done = self._open()[1], self._offsets.from_dict(start)
+        if self._batch_log is not None:
+            self._batch_log.lag = behind(done, planner.latest() or {})
+        end = planner.next_end(done, limited=not isinstance(limit, ReadAllAvailable))
+        if self._group is not None:
+            # Spark calls `commit` only when it plans the next batch, so never for the last batch of a run.
+            self._group.follow(done)
+            if end == done and planner.available_now:
+                self._group.settle()
+        return self._offsets.to_dict(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        latest = self._opened[1].latest() if self._opened else None
+        return self._offsets.to_dict(latest) if latest else None
+
+    @property
+    def batch_log(self) -> tuple[str, ...]:
+        """Addresses at which the planner receives what tasks report about their reads; empty before the first plan."""
+        return () if self._batch_log is None else (self._batch_log.address,)
+
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
+        """Return the splits of the micro-batch from offsets `start` (inclusive) to `end` (exclusive)."""
+        from tiered_stream.plan.splits import splits_for
+
+        log, planner = self._open()
+        ranges = planner.ranges(self._offsets.from_dict(start), self._offsets.from_dict(end))
+        return splits_for(ranges, self.options, log.locator, planner.topic_ids)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [SplitPartition(split, self.batch_log) for split in self.splits(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self.options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._batch_log is not None:
+            self._batch_log.tell()
+
+    def stop(self) -> None:
+        if self._opened is not None:
+            self._opened[0].close()
+        if self._batch_log is not None:
+            self._batch_log.close()
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Stream reader that raises the error in the user's options when Spark first calls it.
+
+    If the error were raised when the reader is made, pyspark's runner would try to stop the missing reader, and its
+    UnboundLocalError would hide the reason.
+    """
+
+    def __init__(self, error: ConfigurationError) -> None:
+        self._error = error
+
+    def _refuse(self, *_args: Any, **_named: Any) -> Any:
+        raise self._error
+
+    initialOffset = latestOffset = partitions = read = _refuse  # noqa: N815 - Spark's names

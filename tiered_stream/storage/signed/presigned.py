@@ -1,0 +1,224 @@
+"""Fetcher that reads segments by signed URLs (KIP-1254's preferred way): ranged GETs without a storage credential.
+
+Only logs have signed URLs, not indexes. A signed URL is a credential: messages show only its host and path. urllib3's
+own messages show the URL, so they are not chained to our errors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from threading import Lock
+from uuid import UUID
+
+import urllib3
+from urllib3 import exceptions as http
+
+from tiered_stream.errors import (
+    BrokerError,
+    SignedLocationError,
+    StorageAccessError,
+    StorageConnectTimeoutError,
+    StorageError,
+    StorageObjectNotFoundError,
+    StorageReadTimeoutError,
+    StorageUnavailableError,
+)
+from tiered_stream.model import ByteRange, RemoteLogSegment
+from tiered_stream.options.parsing import StorageOptions
+from tiered_stream.process.logs import muted
+from tiered_stream.process.shared import PerProcess
+from tiered_stream.storage.fetcher import IndexType, RemoteStorageFetcher
+from tiered_stream.storage.object_store import ATTEMPTS, SLOW_DOWN, too_short
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts
+from tiered_stream.storage.signed.signed_connections import BUSY, open_connections
+from tiered_stream.storage.signed.signed_hosts import SignedHosts, parse_signed_url, signed_hosts
+
+_MAX_DIGITS = 19  # of a Content-Length
+_REFUSED = (400, 401, 403)  # S3 answers 400 to temporary credentials that have expired
+
+
+class _RefusedError(Exception):
+    """The service does not accept the signed URL, or no longer accepts it."""
+
+
+class SignedRequests:
+    """Ranged GETs of signed URLs that lead to `hosts`, by `connections` that keep to `request_time`."""
+
+    def __init__(self, hosts: SignedHosts, connections: urllib3.PoolManager, request_time: RequestTime) -> None:
+        self._hosts = hosts
+        self._connections = connections
+        self._time = request_time
+        self.busy_answers = 0
+
+    def get(self, url: str, wanted: ByteRange) -> bytes:
+        """Return exactly the bytes of `wanted`. Raises _RefusedError, StorageError and CorruptDataError."""
+        self._hosts.check(parse_signed_url(url))
+        self._time.begin()
+        broken = 0
+        with muted("urllib3"):  # urllib3 logs URLs
+            while True:
+                try:
+                    return self._get_once(url, wanted)
+                except (StorageConnectTimeoutError, StorageReadTimeoutError):
+                    if not self._time.repeats_after_timeout():
+                        raise
+                except http.ProtocolError as error:
+                    # The connection may break in the body, and urllib3's own retries do not cover bodies.
+                    broken += 1
+                    if broken == ATTEMPTS or self._time.is_over:
+                        raise StorageUnavailableError(f"{_shown(url)}: the connection broke {broken} times") from error
+
+    def _get_once(self, url: str, wanted: ByteRange) -> bytes:
+        """Send one GET and return the bytes. Raises _RefusedError, ProtocolError, StorageError and CorruptDataError."""
+        try:
+            response = self._connections.request(
+                "GET", url, headers={"Range": f"bytes={wanted.start}-{wanted.end - 1}"}, preload_content=False,
+                decode_content=False, redirect=False,
+            )  # fmt: skip
+            tried = response.retries.history if response.retries else ()
+            self.busy_answers += sum(each.status in SLOW_DOWN for each in tried)
+            try:
+                _check(url, wanted, response)
+                data = response.read()  # `_check` has compared the length
+            except BaseException:
+                response.close()
+                raise
+            response.release_conn()
+        except http.HTTPError as error:
+            raise self._mapped(error, url) from None
+        if len(data) != len(wanted):
+            raise too_short(_shown(url), wanted, wanted.start + len(data))
+        return data
+
+    def _mapped(self, error: http.HTTPError, url: str) -> Exception:
+        reason = error.reason if isinstance(error, http.MaxRetryError) else error
+        name = _shown(url)
+        if isinstance(reason, http.ConnectTimeoutError):
+            return StorageConnectTimeoutError(f"no connection for {name} within kafka.fetch.remote.connect.timeout.ms")
+        if isinstance(reason, http.ReadTimeoutError):
+            return StorageReadTimeoutError(f"{name} {self._time.describe_timeout()}")
+        if isinstance(reason, http.ProtocolError):
+            return http.ProtocolError(type(reason).__name__)
+        return StorageUnavailableError(f"{name} cannot be reached: {type(reason).__name__}")
+
+
+_requests: PerProcess[SignedRequests] = PerProcess()
+
+
+def signed_requests(options: StorageOptions) -> SignedRequests:
+    """Return the process's shared requests to the hosts that these options allow for signed locations."""
+    hosts, timeouts = signed_hosts(options), RequestTimeouts.of(options)
+    return _requests.get({"hosts": hosts, "timeouts": timeouts}, lambda: open_requests(hosts, timeouts))
+
+
+def open_requests(
+    hosts: SignedHosts, timeouts: RequestTimeouts, now: Callable[[], float] = time.monotonic
+) -> SignedRequests:
+    """Return requests with new connections that no other caller shares. `now` returns seconds."""
+    request_time = RequestTime(timeouts, now)
+    return SignedRequests(hosts, open_connections(hosts, timeouts, request_time), request_time)
+
+
+class PresignedFetcher(RemoteStorageFetcher):
+    """Fetcher that reads the logs of the segments in `urls` by their signed URLs.
+
+    Indexes have no signed URLs: `others` reads them.
+
+    Args:
+        renew: returns a newly signed URL of a segment, or None if there is none; raises BrokerError. It is called when
+            a URL is refused, because the URL may have expired.
+        others: fetcher for segments that have no URL, and for indexes.
+    """
+
+    def __init__(
+        self,
+        urls: Mapping[UUID, str],
+        renew: Callable[[RemoteLogSegment], str | None],
+        requests: SignedRequests,
+        others: RemoteStorageFetcher | None = None,
+    ) -> None:
+        self._urls = dict(urls)
+        self._renew = renew
+        self._lock = Lock()
+        self._requests = requests
+        self._others = others
+
+    def fetch_log_segment(self, segment: RemoteLogSegment, start: int, end: int = -1) -> bytes:
+        url = self._urls.get(segment.segment_id)
+        if url is None:
+            return self._fetcher_without_url(segment).fetch_log_segment(segment, start, end)
+        wanted = ByteRange(start, segment.size if end == -1 else end)
+        if not wanted:
+            return b""
+        try:
+            return self._requests.get(url, wanted)
+        except _RefusedError:
+            url = self._renewed(segment, url)
+        try:
+            return self._requests.get(url, wanted)
+        except _RefusedError as error:
+            raise StorageAccessError(
+                f"{_shown(url)} is refused, though its location was just signed: {error}"
+            ) from None
+
+    def fetch_indexes(self, segment: RemoteLogSegment, types: Collection[IndexType]) -> dict[IndexType, bytes]:
+        return self._fetcher_without_url(segment).fetch_indexes(segment, types)
+
+    def busy_answers(self) -> int:
+        return self._requests.busy_answers + (self._others.busy_answers() if self._others else 0)
+
+    def describe(self, segment: RemoteLogSegment) -> str:
+        url = self._urls.get(segment.segment_id)
+        return _shown(url) if url is not None else self._fetcher_without_url(segment).describe(segment)
+
+    def _fetcher_without_url(self, segment: RemoteLogSegment) -> RemoteStorageFetcher:
+        if self._others is None:
+            raise StorageAccessError(
+                f"segment {segment.segment_id} of {segment.topic_partition} has no signed location, and no "
+                "remote.storage.uri says how to read it"
+            )
+        return self._others
+
+    def _renewed(self, segment: RemoteLogSegment, refused: str) -> str:
+        """Return a URL other than the refused one; threads that need it at the same time share one request."""
+        with self._lock:
+            if self._urls[segment.segment_id] == refused:
+                try:
+                    url = self._renew(segment)
+                except BrokerError as error:
+                    reason = f"{_shown(refused)} has expired and was not signed anew: {error}"
+                    raise StorageAccessError(reason) from error
+                if url is None:
+                    raise StorageObjectNotFoundError(f"{_shown(refused)}: the segment has no signed location any more")
+                self._urls[segment.segment_id] = url
+            return self._urls[segment.segment_id]
+
+
+def _check(url: str, wanted: ByteRange, response: urllib3.BaseHTTPResponse) -> None:
+    status, name = response.status, _shown(url)
+    if status in _REFUSED:
+        raise _RefusedError(f"status {status}")
+    if status == 404:
+        raise StorageObjectNotFoundError(f"{name} does not exist")
+    if status == 416:
+        raise too_short(name, wanted, wanted.start)
+    if status in BUSY:
+        raise StorageUnavailableError(f"{name}: status {status} to each of {ATTEMPTS} requests")
+    if status != 206 or not response.headers.get("Content-Range", "").startswith(f"bytes {wanted.start}-"):
+        raise StorageError(f"{name}: status {status} to a request for {wanted}: the service does not honour ranges")
+    length = response.headers.get("Content-Length", "")
+    if not length.isdecimal() or len(length) > _MAX_DIGITS:
+        raise StorageError(f"{name}: the service did not give the length of its answer")
+    if "Transfer-Encoding" in response.headers:  # a chunked response may be longer than Content-Length
+        raise StorageError(f"{name}: the service sends an answer in chunks, whose length it does not say")
+    if int(length) != len(wanted):
+        raise too_short(name, wanted, wanted.start + int(length))
+
+
+def _shown(url: str) -> str:
+    """Return host and path of the URL, because its query holds the credential."""
+    try:
+        return str(parse_signed_url(url))
+    except SignedLocationError:
+        return "a signed location that is no URL"

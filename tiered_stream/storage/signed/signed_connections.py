@@ -1,0 +1,78 @@
+"""HTTP connections for signed locations: they connect only to checked addresses, and each response is bounded in time.
+
+A host name is resolved once, and its addresses are both checked and connected to. So no second DNS look-up can give
+another address.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import ClassVar
+
+import urllib3
+from urllib3.connection import HTTPSConnection
+from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.util.ssl_ import create_urllib3_context
+
+from tiered_stream.storage.object_store import ATTEMPTS, MAX_CONNECTIONS
+from tiered_stream.storage.request_time import RequestTime, RequestTimeouts, TimedConnection, timed_pools
+from tiered_stream.storage.signed.signed_hosts import SignedHosts
+
+BUSY = (429, 500, 502, 503, 504)
+_RETRIES = urllib3.Retry(
+    total=ATTEMPTS - 1, connect=0, read=0, other=0, redirect=False, status_forcelist=BUSY, raise_on_status=False,
+    backoff_factor=0.1, backoff_jitter=0.2, respect_retry_after_header=False,
+)  # fmt: skip
+_MOST_ADDRESSES = 4
+"""Maximum number of addresses tried for one host name; each may take `kafka.fetch.remote.connect.timeout.ms`."""
+
+
+def open_connections(hosts: SignedHosts, timeouts: RequestTimeouts, request_time: RequestTime) -> urllib3.PoolManager:
+    """Open a pool of connections to these hosts alone; urllib3 closes it when no reference to it is left.
+
+    Requests raise urllib3's errors, and SignedLocationError if an address is refused.
+    """
+    context = create_urllib3_context()
+    context.load_default_certs()
+    pools = urllib3.PoolManager(
+        maxsize=MAX_CONNECTIONS, retries=_RETRIES, ssl_context=context,
+        timeout=urllib3.Timeout(connect=timeouts.connect_ms / 1000, read=timeouts.read_ms / 1000),
+    )  # fmt: skip
+    pools.pool_classes_by_scheme = timed_pools(request_time, _Connection, _TlsConnection, hosts=hosts)
+    return pools
+
+
+class _Connection(TimedConnection):
+    """HTTP connection that checks an address against the allowed hosts before it connects to the address."""
+
+    hosts: ClassVar[SignedHosts]
+
+    def _new_conn(self) -> socket.socket:
+        name, failure = self.host, None
+        try:
+            for address in self._addresses():
+                self.host = address
+                try:
+                    return super()._new_conn()
+                except HTTPError as error:
+                    failure = error
+        finally:
+            self.host = name  # TLS and the Host header need the name
+        raise failure or NameResolutionError(name, self, socket.gaierror("no address"))
+
+    def _addresses(self) -> Iterator[str]:
+        """Return the addresses of the host's name. Raises SignedLocationError if one of them is not allowed."""
+        host = self.host.strip("[]")
+        try:
+            found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)[:_MOST_ADDRESSES]
+        except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long
+            raise NameResolutionError(host, self, socket.gaierror(str(error))) from error
+        addresses = [str(address[0]) for *_, address in found]
+        for address in addresses:
+            self.hosts.check_address(host, address)
+        return iter(addresses)
+
+
+class _TlsConnection(_Connection, HTTPSConnection):
+    """HTTPS connection that checks an address against the allowed hosts before it connects to the address."""

@@ -1,0 +1,323 @@
+"""Comparison of topic and table by sums of row hashes: all records are read once, and none leaves its task.
+
+For a partition that differs, the first differing bucket of offsets is read again row by row, and then one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sql
+
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.offset_ranges import Ranges
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.records.hashed_columns import BUCKET, BUCKET_BITS, row_hash_sql
+from tiered_stream.verification.hashing import HASHES, HASHING, SUMS, Hashing
+from tiered_stream.verification.scope import Bounds, Scope, VerifiedTable, narrowed
+from tiered_stream.verification.sums_source import SOURCE
+from tiered_stream.verification.verify_report import ColumnDifference, Difference, Kind
+
+MOST_CONDITIONS = 200
+"""Maximum number of partitions for which a filter has each partition's offsets, so that Delta can skip files.
+
+For more partitions, the filter has one offset range for all of them.
+"""
+AT_ONCE = 32
+"""Number of partitions whose differing buckets are read again in one Spark query."""
+
+OWN_NAMES = {name: name for name in ("topic", "partition", "offset", "timestamp")}
+"""Names of Kafka's columns in a table that names them as the source does."""
+_KEYS = list(SUMS[:3])
+_FIGURES = SUMS[3:]
+_ROW_KEYS = list(HASHES[:3])
+_KIND = """CASE
+    WHEN copies IS NULL OR copies < topic_copies THEN 'missing'
+    WHEN topic_copies IS NULL THEN 'extra'
+    WHEN copies > topic_copies THEN 'doubled'
+    WHEN least_hash <> topic_least_hash OR greatest_hash <> topic_greatest_hash THEN 'different'
+END"""
+_WINDOW = 64
+"""Number of a value's bytes that are sent to the driver, around the first differing byte."""
+_SHOWN = 24
+_TEXTS = {
+    "timestamp": "CAST(CAST(unix_micros(timestamp) AS STRING) AS BINARY)",
+    "key": "key",
+    "value": "value",
+    "headers": "CASE WHEN size(headers) > 0 THEN CAST(to_json(headers) AS BINARY) END",
+}
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The two sides of a comparison, topic and table, as DataFrames of records, hashes or sums.
+
+    `times`: compare only records with these timestamps; None: all.
+    """
+
+    spark: SparkSession
+    settings: Mapping[str, str]
+    table: VerifiedTable
+    times: TimeRange | None
+
+    def topic_rows(self, source: str, ranges: Ranges, **options: str) -> DataFrame:
+        """Return the topic's rows in the ranges, as one of our Spark sources (`source`) gives them."""
+        headers = {"includeHeaders": str("headers" in self.table.columns).lower()}
+        given = {**narrowed(self.settings, ranges), **headers, **options}
+        return self.spark.read.format(source).options(**given).load()
+
+    def topic_hashed(self, ranges: Ranges, *, each_row: bool) -> DataFrame:
+        """Return the topic's sums of row hashes, or its row hashes if `each_row`; a bucket may have several sums."""
+        hashing = Hashing(self.table.columns, self.times, each_row)
+        return self.topic_rows(SOURCE, ranges, **{HASHING: hashing.to_json()})
+
+    def table_rows(self, condition: str) -> DataFrame:
+        """Return the table's rows for which an SQL condition holds and whose timestamps are within the times."""
+        rows = self.table.rows.where(condition)
+        return rows if self.times is None else rows.where(timestamps_within(self.times))
+
+    def table_sums(self, scope: Scope) -> DataFrame:
+        """Return the table's sums of row hashes by bucket, each with its `lowest` and `highest` offset.
+
+        If the scope depends on the table, sums of rows outside of the scope are included, with a null bucket.
+        """
+        bounds = scope.table_bounds()
+        condition = _of_topics(bounds) if scope.needs_table else within(bounds)
+        rows = self.table_rows(condition).join(
+            sql.broadcast(_bounds_frame(self.spark, bounds)),
+            ["topic", "partition"],
+            "left" if scope.needs_table and not scope.assigned else "inner",
+        )
+        bucket = f"CASE WHEN offset >= start AND offset < end THEN shiftright(offset, {BUCKET_BITS}) END AS bucket"
+        hashed = rows.selectExpr(*_KEYS[:2], bucket, "offset", f"{row_hash_sql(self.table.columns)} AS hash")
+        return hashed.groupBy(*_KEYS).agg(
+            sql.expr("count(*) AS records"),
+            sql.expr("sum(shiftrightunsigned(hash, 32)) AS high"),
+            sql.expr("sum(hash & 4294967295) AS low"),
+            sql.expr("min(offset) AS lowest"),
+            sql.expr("max(offset) AS highest"),
+        )
+
+
+def within(bounds: Bounds) -> str:
+    """Return an SQL condition for rows within the bounds; with many partitions, it also holds for some other rows."""
+    if len(bounds) <= MOST_CONDITIONS:
+        return exactly_within(bounds)
+    low, high = min(start for start, _ in bounds.values()), max(end for _, end in bounds.values())
+    return f"{_of_topics(bounds)} AND offset >= {low} AND offset < {high}"
+
+
+def exactly_within(bounds: Bounds, names: Mapping[str, str] = OWN_NAMES) -> str:
+    """Return an SQL condition that holds exactly for the rows within the bounds.
+
+    Args:
+        names: the table's names of Kafka's columns.
+    """
+    number, offset = (_identifier(names[name]) for name in ("partition", "offset"))
+    topics: dict[str, list[str]] = {}
+    for partition, (start, end) in sorted(bounds.items()):
+        condition = f"({number} = {partition.partition} AND {offset} >= {start} AND {offset} < {end})"
+        topics.setdefault(partition.topic, []).append(condition)
+    topic = _identifier(names["topic"])
+    return " OR ".join(f"({topic} = {_quoted(each)} AND ({' OR '.join(some)}))" for each, some in topics.items())
+
+
+def timestamps_within(times: TimeRange, names: Mapping[str, str] = OWN_NAMES) -> str:
+    """Return an SQL condition that holds for the rows with timestamps within the times.
+
+    Args:
+        names: the table's names of Kafka's columns.
+    """
+    timestamp = _identifier(names["timestamp"])
+    end = "" if times.to_ms is None else f" AND {timestamp} < timestamp_millis({times.to_ms})"
+    return f"{timestamp} >= timestamp_millis({times.from_ms}){end}"
+
+
+def _of_topics(partitions: Iterable[TopicPartition]) -> str:
+    return f"topic IN ({', '.join(_quoted(topic) for topic in sorted({each.topic for each in partitions}))})"
+
+
+def _identifier(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _bounds_frame(spark: SparkSession, bounds: Bounds) -> DataFrame:
+    rows = [{"topic": at.topic, "partition": at.partition, "start": a, "end": b} for at, (a, b) in bounds.items()]
+    kind = "array<struct<topic: string, partition: int, start: bigint, end: bigint>>"
+    return spark.range(1).select(sql.inline(sql.from_json(sql.lit(orjson.dumps(rows).decode()), kind)))
+
+
+def table_ends(sums: DataFrame) -> dict[TopicPartition, OffsetRange]:
+    """Return the range from the lowest to the highest offset in the sums of a table, by partition."""
+    rows = sums.where("bucket IS NOT NULL").groupBy(*_KEYS[:2]).agg(sql.min("lowest"), sql.max("highest")).collect()
+    return {_partition(row): OffsetRange(max(0, row[2]), max(0, row[3]) + 1) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Result for one partition: numbers of compared records, of table rows outside of the scope, and differing buckets.
+
+    `first` and `last` are the first and the last bucket that differ; None: no bucket differs.
+    """
+
+    topic_records: int = 0
+    table_records: int = 0
+    table_outside: int = 0
+    differing: int = 0
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def differing_offsets(self) -> OffsetRange | None:
+        """Return the offsets from the first to the last bucket that differs, or None if no bucket differs."""
+        if self.first is None or self.last is None:
+            return None
+        return OffsetRange(max(0, self.first * BUCKET), max(0, (self.last + 1) * BUCKET))
+
+
+def compare(topic: DataFrame, table: DataFrame) -> dict[TopicPartition, Compared]:
+    """Compare the sums of topic and table; return the result by partition, also for partitions of one side only."""
+    added = [sql.sum(name).alias(f"topic_{name}") for name in _FIGURES]
+    joined = topic.groupBy(*_KEYS).agg(*added).join(table, _KEYS, "full_outer")
+    equal = " AND ".join(f"topic_{name} <=> {name}" for name in _FIGURES)
+    differs = joined.withColumn("differs", sql.expr(f"bucket IS NOT NULL AND NOT ({equal})"))
+    figures = (
+        "coalesce(sum(topic_records), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NOT NULL), 0)",
+        "coalesce(sum(records) FILTER (WHERE bucket IS NULL), 0)",
+        "count_if(differs)",
+        "min(bucket) FILTER (WHERE differs)",
+        "max(bucket) FILTER (WHERE differs)",
+    )
+    rows = differs.groupBy(*_KEYS[:2]).agg(*map(sql.expr, figures)).collect()
+    return {_partition(row): Compared(*row[2:]) for row in rows}
+
+
+def _partition(row: Row) -> TopicPartition:
+    """Return the partition that a row's columns `topic` and `partition` name."""
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def first_differences(
+    sides: Sides, bounds: Bounds, sums: Mapping[TopicPartition, Compared], offsets: Ranges
+) -> dict[TopicPartition, Difference]:
+    """Return the first difference of each partition whose sums differ.
+
+    It reads the first differing bucket of each partition again on both sides, within the table's `bounds` and the
+    topic's `offsets`. A partition is left out if nothing differs any more.
+    """
+    firsts = {each: compared.first * BUCKET for each, compared in sums.items() if compared.first is not None}
+    table, topic = {}, {}
+    for partition, first in firsts.items():
+        start, stop = bounds[partition]
+        table[partition] = max(first, start), min(first + BUCKET, stop)
+        topic[partition] = offsets[partition].intersect(OffsetRange(max(0, first), max(0, first + BUCKET)))
+    found: dict[TopicPartition, Difference] = {}
+    partitions = sorted(firsts)
+    for at in range(0, len(partitions), AT_ONCE):
+        some = partitions[at : at + AT_ONCE]
+        found |= _differences(sides, {each: topic[each] for each in some}, {each: table[each] for each in some})
+    return found
+
+
+def _differences(sides: Sides, topic: Ranges, table: Bounds) -> dict[TopicPartition, Difference]:
+    ours = _by_offset(sides.topic_hashed(topic, each_row=True), "topic_")
+    hashed = sides.table_rows(within(table)).selectExpr(*_ROW_KEYS, f"{row_hash_sql(sides.table.columns)} AS hash")
+    joined = ours.join(_by_offset(hashed, ""), _ROW_KEYS, "full_outer")
+    differing = joined.withColumn("kind", sql.expr(_KIND)).where("kind IS NOT NULL")
+    counts = [sql.expr(f"count_if(kind = '{kind.value}') AS {kind.value}") for kind in Kind]
+    first = sql.expr("min_by(struct(offset, kind, coalesce(copies, 0) AS copies), offset) AS first")
+    rows = differing.groupBy(*_ROW_KEYS[:2]).agg(first, *counts).collect()
+    firsts = {_partition(row): row["first"] for row in rows}
+    different = {each: found["offset"] for each, found in firsts.items() if found["kind"] == Kind.DIFFERENT.value}
+    columns = _column_differences(sides, different) if different else {}
+    return {
+        partition: Difference(
+            found["offset"],
+            Kind(found["kind"]),
+            found["copies"],
+            columns.get(partition, ()),
+            tuple((kind, row[kind.value]) for kind in Kind if row[kind.value]),
+        )
+        for row, (partition, found) in zip(rows, firsts.items(), strict=True)
+    }
+
+
+def _by_offset(rows: DataFrame, prefix: str) -> DataFrame:
+    return rows.groupBy(*_ROW_KEYS).agg(
+        sql.count("*").alias(f"{prefix}copies"),
+        sql.min("hash").alias(f"{prefix}least_hash"),
+        sql.max("hash").alias(f"{prefix}greatest_hash"),
+    )
+
+
+def _column_differences(
+    sides: Sides, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[ColumnDifference, ...]]:
+    """Return the columns that differ in one record of each partition.
+
+    Args:
+        offsets: offset of the record by partition; topic and table have one row each of it.
+    """
+    columns = sides.table.columns
+    ranges = {partition: OffsetRange(offset, offset + 1) for partition, offset in offsets.items()}
+    bounds = {partition: (offset, offset + 1) for partition, offset in offsets.items()}
+    ours = _texts(sides.topic_rows("tiered_stream", ranges), columns, "topic_")
+    theirs = _texts(sides.table_rows(within(bounds)), columns, "table_")
+    rows = ours.join(theirs, _ROW_KEYS).selectExpr(*_ROW_KEYS, *map(_window, columns)).collect()
+    return {_partition(row): tuple(_shown(name, row[name]) for name in columns if row[name]) for row in rows}
+
+
+def _texts(rows: DataFrame, columns: tuple[str, ...], prefix: str) -> DataFrame:
+    return rows.selectExpr(*_ROW_KEYS, *(f"{_TEXTS[name]} AS {prefix}{name}" for name in columns))
+
+
+def _window(column: str) -> str:
+    """Return an SQL expression: null if a column is equal on both sides, else the sizes and first differing bytes."""
+    ours, theirs = f"topic_{column}", f"table_{column}"
+    longest = f"greatest(octet_length({ours}), octet_length({theirs}))"
+    topic, table = (f"substring({text}, start + 1, {_WINDOW})" for text in (ours, theirs))
+    at = f"try_element_at(filter(sequence(0, {longest}, {_WINDOW}), start -> NOT {topic} <=> {table}), 1)"
+    there = f"transform(array({at}), start -> struct(start, {topic} AS topic, {table} AS table))[0]"
+    sizes = f"octet_length({ours}) AS topic_size, octet_length({theirs}) AS table_size"
+    return f"CASE WHEN NOT {ours} <=> {theirs} THEN struct({there} AS there, {sizes}) END AS {column}"
+
+
+def _shown(column: str, found: Row) -> ColumnDifference:
+    there = found["there"]
+    topic, table = (None if window is None else bytes(window) for window in (there["topic"], there["table"]))
+    if column == "timestamp":
+        return ColumnDifference(column, _time(topic), _time(table))
+    pairs = enumerate(zip(topic or b"", table or b"", strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(topic or b""), len(table or b"")))
+    topic_value = _bytes(topic, found["topic_size"], there["start"], same)
+    return ColumnDifference(column, topic_value, _bytes(table, found["table_size"], there["start"], same))
+
+
+def _time(text: bytes | None) -> str:
+    return "null" if text is None else f"{np.datetime64(int(text), 'us')}Z"
+
+
+def _bytes(window: bytes | None, size: int | None, start: int, same: int) -> str:
+    """Return a short text for a value: the whole value, or its bytes from the first difference on.
+
+    Args:
+        window: bytes of the value around the first difference; None: the value is null.
+        size: size of the whole value.
+        start: position of the window in the value.
+        same: number of equal bytes at the beginning of the window.
+    """
+    if window is None:
+        return "null"
+    if size is not None and size <= _SHOWN:
+        return repr(window)
+    return f"{window[same : same + _SHOWN]!r} at byte {start + same:,} of {size:,}"

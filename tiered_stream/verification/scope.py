@@ -1,0 +1,210 @@
+"""Scope of a comparison: the table at one version, and the offset range of each partition.
+
+Without starting and ending options, a partition is compared from the table's lowest to its highest offset, wherever the
+table begins and ends. With these options, all records between them must be in the table. Offsets below the log start
+offset are never compared, because the topic no longer has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType
+
+from tiered_stream.delta.catalog.address import TableAddress, find_address
+from tiered_stream.delta.catalog.java_errors import spark_errors
+from tiered_stream.delta.catalog.session_checks import check_delta, check_table
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.locate.log_source import open_log_source
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options import spark_options as spark
+from tiered_stream.options.choices import LocatorName
+from tiered_stream.options.command_settings import ENDS, POSITIONS, STARTS, gives, without
+from tiered_stream.options.offset_json import offsets_to_json
+from tiered_stream.options.offset_ranges import Ranges, ends_of, starting_at
+from tiered_stream.options.parsing import parse_options
+from tiered_stream.options.tables import OPTIONS
+from tiered_stream.options.types import Queries
+from tiered_stream.plan.lookup import OffsetLookup
+from tiered_stream.plan.starting import batch_ranges
+from tiered_stream.records.hashed_columns import HASHED
+from tiered_stream.spark.source import spark_schema
+
+NO_END = 2**63 - 1
+
+_FAIL = spark.FAIL_ON_DATA_LOSS.name
+_OF_STREAMS = tuple(option.name for option in OPTIONS if option.queries is Queries.STREAMING)
+
+Bounds = Mapping[TopicPartition, tuple[int, int]]
+"""Start and end offset (exclusive) by partition. They may be negative, because a table may have any offsets."""
+
+_NEEDED = ("topic", "partition", "offset")
+_TYPES: Mapping[str, type[DataType]] = {
+    "partition": LongType, "offset": IntegerType, "key": StringType, "value": StringType,
+}  # fmt: skip
+"""Other type that a table's column may have than the source's column of that name."""
+
+
+@dataclass(frozen=True)
+class VerifiedTable:
+    """Delta table at one `version`, with columns as the source names and types them.
+
+    `rows` has the columns `topic`, `partition` and `offset`, and `columns`: the columns of `HASHED` that the table has.
+    """
+
+    name: str
+    version: int
+    columns: tuple[str, ...]
+    rows: DataFrame
+
+
+def open_verified(spark: SparkSession, table: str, names: Mapping[str, str]) -> VerifiedTable:
+    """Return a table, pinned to its latest version so that later commits are not seen.
+
+    Args:
+        table: a path (it has a slash in it), or a name in the catalog.
+        names: the table's names of Kafka's columns (see `record_columns`); a column without a name is not compared.
+
+    Raises:
+        ConfigurationError: there is no Delta table, its columns are not those of records, or the Spark session cannot
+            read Delta tables.
+        TableError: Spark cannot reach the table.
+    """
+    check_delta(spark)
+    address = find_address(spark, table)
+    check_table(spark, address.path)
+    with spark_errors(table, "read"):
+        version, rows = _latest(spark, address)
+        columns = {column.lower(): column for column in rows.columns}
+    found = {name: columns[own.lower()] for name, own in names.items() if own.lower() in columns}
+    present = [name for name in (*_NEEDED, *HASHED) if name in found]
+    types = {name: _cast(table, name, rows.schema[found[name]].dataType) for name in present}
+    missing = [name for name in _NEEDED if name not in present]
+    if missing or len(present) == len(_NEEDED):
+        raise ConfigurationError(
+            f"the table {table} cannot be compared: it has no column {' and '.join(missing) or ' or '.join(HASHED)}; "
+            "it must have the name that it has in the source, or that ingest.kafkaColumns gives it"
+        )
+    named = [rows[f"`{found[name]}`"].cast(kind).alias(name) for name, kind in types.items()]
+    return VerifiedTable(str(address), version, tuple(present[len(_NEEDED) :]), rows.select(*named))
+
+
+def _latest(spark: SparkSession, address: TableAddress) -> tuple[int, DataFrame]:
+    """Return the number of the table's latest version, and the rows of this version."""
+    try:
+        latest = spark.sql(f"DESCRIBE HISTORY {address.sql_name} LIMIT 1").first()
+        assert latest is not None
+        rows = spark.sql(f"SELECT * FROM {address.sql_name} VERSION AS OF {latest['version']}")
+    except AnalysisException as error:
+        raise ConfigurationError(f"there is no Delta table {address}: {str(error).splitlines()[0]}") from error
+    return latest["version"], rows
+
+
+def _cast(table: str, name: str, kind: DataType) -> DataType:
+    """Return the source's type, to which a table's column is cast; the table may have key and value as text.
+
+    Text becomes bytes without a change, because Spark keeps bytes in a text even if they are not UTF-8.
+
+    Raises:
+        ConfigurationError: a column of this type may differ from what the record had.
+    """
+    wanted = spark_schema(include_headers=True)[name].dataType
+    allowed = (type(wanted), _TYPES.get(name, type(wanted)))
+    if not isinstance(kind, allowed) or (name == "headers" and kind.simpleString() != wanted.simpleString()):
+        raise ConfigurationError(
+            f"the table {table} cannot be compared: it has {name} as {kind.simpleString()}, "
+            f"and records have it as {wanted.simpleString()}"
+        )
+    return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Offset ranges of the partitions' logs, and the `given` ranges to compare, by default the whole logs."""
+
+    logs: Ranges
+    given: Ranges
+    start_is_given: bool
+    end_is_given: bool
+    assigned: bool
+    """True if the partitions are given by `assign`, so that the topics' other partitions are ignored."""
+    archive: bool
+    """True if the logs come from an archive, which may end before the table does."""
+
+    def table_bounds(self) -> Bounds:
+        """Return start and end offset, by partition, of the table's rows that are compared."""
+        # The logs' ends were looked up after the table's version, so rows beyond them are in no log: they are extra.
+        ends = self.end_is_given or self.archive
+        return {partition: (given.start, given.end if ends else NO_END) for partition, given in self.given.items()}
+
+    @property
+    def needs_table(self) -> bool:
+        """Return whether the ranges to compare depend on which offsets the table has."""
+        return not (self.start_is_given and self.end_is_given)
+
+    def compared(self, table: Ranges) -> dict[TopicPartition, OffsetRange]:
+        """Return the offset ranges to compare, by partition.
+
+        Args:
+            table: lowest to highest offset of each partition that the table has within `table_bounds`.
+        """
+        return {partition: self._compared(given, table.get(partition)) for partition, given in self.given.items()}
+
+    def _compared(self, given: OffsetRange, table: OffsetRange | None) -> OffsetRange:
+        if table is None:
+            # The table has no row of the partition. With a given start, that means that all rows are missing.
+            return given if self.start_is_given else OffsetRange(given.end, given.end)
+        start = given.start if self.start_is_given else max(given.start, min(table.start, given.end))
+        end = given.end if self.end_is_given else max(start, min(table.end, given.end))
+        return OffsetRange(start, end)
+
+
+def look_up_scope(settings: Mapping[str, str], ranges: Ranges | None) -> Scope:
+    """Look up the offset ranges to compare at the brokers or in the archive.
+
+    Args:
+        ranges: the offset ranges to compare, limited to what the logs still hold; None: use the options' positions.
+
+    Raises:
+        ConfigurationError: an option is wrong, or `ranges` names a partition that does not exist.
+        BrokerError, StorageError: offsets cannot be looked up.
+    """
+    if ranges is not None:
+        settings = narrowed(settings, ranges)
+    elif _start_has_moved(settings):
+        settings = without(settings, [spark.STARTING_OFFSETS.name])
+    # Offsets that the logs no longer hold are left out with a warning. Offsets that are lost later fail the read.
+    batch = {**without(settings, (*_OF_STREAMS, _FAIL)), _FAIL: "false"}
+    options = parse_options(batch, streaming=False)
+    with closing(open_log_source(options)) as source:
+        lookup = OffsetLookup.of(options, source.offset_reader)
+        wanted, bounds = batch_ranges(options, lookup), lookup.bounds({}, {})
+    logs = {each: OffsetRange(first, max(first, bounds.latest[each])) for each, first in bounds.earliest.items()}
+    return Scope(
+        logs,
+        {partition: offsets for partition, offsets in wanted.items() if partition in logs},
+        start_is_given=gives(settings, STARTS),
+        end_is_given=gives(settings, ENDS),
+        assigned=gives(settings, [spark.ASSIGN.name]),
+        archive=options.locator is LocatorName.ARCHIVE,
+    )
+
+
+def narrowed(settings: Mapping[str, str], ranges: Ranges) -> dict[str, str]:
+    """Return the options of a batch query that reads exactly these ranges, and fails if a record is lost."""
+    ends = {spark.ENDING_OFFSETS.name: offsets_to_json(ends_of(ranges))}
+    return without(settings, (*POSITIONS, *_OF_STREAMS, _FAIL)) | starting_at(ranges) | ends
+
+
+def _start_has_moved(settings: Mapping[str, str]) -> bool:
+    """Return whether the options start at a position that has moved since the stream began: `latest` or a group's.
+
+    In that case the table shows where the stream began.
+    """
+    given = {name.lower(): value for name, value in settings.items()}
+    start = given.get(spark.STARTING_OFFSETS.name.lower(), "").strip().lower()
+    return start == "latest" or start.startswith(spark.GROUP)

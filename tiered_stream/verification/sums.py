@@ -1,0 +1,49 @@
+"""Row hashes of one split, computed in its task: sums by buckets of offsets, or one hash for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tiered_stream.model import Split
+from tiered_stream.observe.metrics import send
+from tiered_stream.options.parsing import Options
+from tiered_stream.read.split_reader import SplitReader, within_times
+from tiered_stream.records.arrow import repeated_int32, repeated_text
+from tiered_stream.records.row_hash import BATCH_ROWS, Numbers, bucket_sums, numbers, row_hashes
+from tiered_stream.verification.hashing import Hashing
+
+MOST_WAITING = 65_536
+"""Number of sums that are collected before they are yielded. In a log that is nearly all gaps, a sum is of one row."""
+
+
+def hashed_split(split: Split, options: Options, hashing: Hashing) -> Iterator[pa.RecordBatch]:
+    """Read a split and yield batches with the columns `hashing.answer`: sums of row hashes, or a hash for each row.
+
+    Raises:
+        TieredStreamError: the split cannot be read (see `read.read_split`).
+    """
+    reader, partition = SplitReader(split, options, BATCH_ROWS), split.topic_partition
+    batches = within_times(reader.batches(), hashing.times)
+    found = ((numbers(batch["offset"]), row_hashes(batch, hashing.columns)) for batch in batches)
+    for columns in found if hashing.each_row else together(bucket_sums(*each) for each in found):
+        count = len(columns[0])
+        same = repeated_text(partition.topic, count), repeated_int32(partition.partition, count)
+        yield pa.RecordBatch.from_arrays([*same, *map(pa.array, columns)], names=list(hashing.answer))
+    send(reader.metrics, options.metrics_addresses)
+
+
+def together(parts: Iterator[tuple[Numbers, ...]]) -> Iterator[tuple[Numbers, ...]]:
+    """Join `parts` (tuples of columns) into few large ones, because each batch costs a transfer to the JVM."""
+    waiting: list[tuple[Numbers, ...]] = []
+    size = 0
+    for part in parts:
+        waiting.append(part)
+        size += len(part[0])
+        if size >= MOST_WAITING:
+            yield tuple(map(np.concatenate, zip(*waiting, strict=True)))
+            waiting, size = [], 0
+    if size:
+        yield tuple(map(np.concatenate, zip(*waiting, strict=True)))

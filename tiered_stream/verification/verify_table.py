@@ -1,0 +1,125 @@
+"""`verify`: check that a Delta table has each record of its topics once, and find the first differences if not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from tiered_stream.delta.schema.row_schema import record_columns
+from tiered_stream.delta.settings.ingest_settings import (
+    TOPIC_PREFIX,
+    settings_of_topics,
+    shared_settings,
+    source_options,
+    topic_overrides,
+)
+from tiered_stream.errors import ConfigurationError
+from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.options.offset_ranges import Ranges
+from tiered_stream.options.parsing import parse_subscription
+from tiered_stream.options.positions import TimeRange
+from tiered_stream.records.hashed_columns import HASHED
+from tiered_stream.spark.session import register_source
+from tiered_stream.spark.source import register
+from tiered_stream.verification.comparison import Compared, Sides, compare, first_differences, table_ends
+from tiered_stream.verification.scope import Scope, look_up_scope, open_verified
+from tiered_stream.verification.sums_source import SumsDataSource
+from tiered_stream.verification.verify_report import PartitionReport, VerifyReport
+
+
+def verify(
+    spark: SparkSession,
+    *,
+    options: Mapping[str, str],
+    table: str,
+    ranges: Ranges | None = None,
+    times: TimeRange | None = None,
+) -> VerifyReport:
+    """Compare a Delta table with the topics that it was ingested from, whatever tool ingested it.
+
+    Topic and table are each read once, in parallel, into sums of row hashes for every 65,536 offsets of a partition.
+    Rows are read again only where the sums differ. A row hash covers offset, timestamp, key, value and headers, as far
+    as the table has these columns.
+
+    Args:
+        options: options of `format("tiered_stream")`, as the ingest had them. `ingest.kafkaColumns` and the formats of
+            keys and values define which of the table's columns hold the record; other `ingest.*` settings are ignored.
+            All records between starting and ending options must be in the table. Without these options, a partition is
+            compared from the table's lowest to its highest offset. `startingOffsets=latest` counts as not given.
+        table: a path (it has a slash in it), or a name in the catalog.
+        ranges: the offset ranges to compare, in place of the options' positions.
+        times: compare only records with these timestamps.
+
+    Raises:
+        ConfigurationError: an option is wrong, the table does not exist, or it lacks columns.
+        BrokerError, StorageError: the topics' offsets cannot be looked up.
+        PySparkException: reading the topic or the table failed in Spark.
+    """
+    verified = open_verified(spark, table, _record_columns(options, _topics(options, ranges)))
+    if times is not None and "timestamp" not in verified.columns:
+        raise ConfigurationError(
+            f"the table {table} has no column with the records' timestamp, by which records are to be chosen"
+        )
+    settings = source_options(options)
+    scope = look_up_scope(settings, ranges)
+    register(spark)
+    register_source(spark, SumsDataSource)
+    sides = Sides(spark, settings, verified, times)
+    sums, offsets = _compared(sides, scope) if scope.given else ({}, {})
+    firsts = first_differences(sides, scope.table_bounds(), sums, offsets)
+
+    def report(partition: TopicPartition) -> PartitionReport:
+        found, log, compared = sums.get(partition, Compared()), scope.logs[partition], offsets[partition]
+        counts = found.topic_records, found.table_records, found.table_outside, found.differing
+        return PartitionReport(partition, log, compared, *counts, found.differing_offsets, firsts.get(partition))
+
+    return VerifyReport(
+        table=verified.name,
+        version=verified.version,
+        columns=verified.columns,
+        left_out=tuple(name for name in HASHED if name not in verified.columns),
+        partitions=tuple(map(report, sorted(scope.given))),
+        not_read=tuple((each, sums[each].table_outside) for each in sorted(sums.keys() - scope.given.keys())),
+    )
+
+
+def _topics(options: Mapping[str, str], ranges: Ranges | None) -> set[str]:
+    """Return the topics to compare; for a `subscribePattern`, only the matching topics with settings of their own."""
+    if ranges is not None:
+        return {partition.topic for partition in ranges}
+    subscription = parse_subscription(options)
+    return {
+        *subscription.topics,
+        *(partition.topic for partition in subscription.assigned),
+        *filter(subscription.names, topic_overrides(options)),
+    }
+
+
+def _record_columns(options: Mapping[str, str], topics: set[str]) -> dict[str, str]:
+    """Return the table's columns that hold a record's parts, by Kafka's name (see `row_schema.record_columns`).
+
+    Raises:
+        ConfigurationError: the settings of two topics name different columns.
+    """
+    found = {topic: record_columns(settings_of_topics(options, [topic])) for topic in sorted(topics)}
+    first = next(iter(found), None)
+    other = next((topic for topic, columns in found.items() if columns != found[first or ""]), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"topics {first} and {other} have records in columns of different names ({TOPIC_PREFIX}NAME.*): verify "
+            "each topic by itself"
+        )
+    return record_columns(shared_settings(options)) if first is None else found[first]
+
+
+def _compared(sides: Sides, scope: Scope) -> tuple[dict[TopicPartition, Compared], dict[TopicPartition, OffsetRange]]:
+    """Compare the sums of topic and table; return the results and the topics' offset ranges that were read."""
+    table = sides.table_sums(scope)
+    if scope.needs_table:
+        table.persist()  # the few sums are needed twice, but the table is read only once
+    try:
+        offsets = scope.compared(table_ends(table) if scope.needs_table else {})
+        return compare(sides.topic_hashed(offsets, each_row=False), table), offsets
+    finally:
+        table.unpersist()
