@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.replay.topics import ReplayedTopics
     from tests.stack.tiered_stack import TieredStack
     from tests.stack.versitygw import VersityGateway
 
@@ -42,6 +43,14 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TieredStack]:
 
     with TieredStack(tmp_path_factory.mktemp("stack")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def topics(stack: TieredStack) -> ReplayedTopics:
+    """Topics of every kind that a replay and a verification read."""
+    from tests.replay.topics import fill_topics
+
+    return fill_topics(stack, seed=1)
 
 
 @pytest.fixture(scope="session")
