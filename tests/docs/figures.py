@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.docs.docs_tables import DOCS
 from tests.svg import LEFT, page, text
-from tiered_stream.cli.docs_tables import DOCS
 
 PICTURE = DOCS / "figures.svg"
 SOURCES = {"tiered_stream": "#0969da", "Spark's kafka source": "#bc4c00"}

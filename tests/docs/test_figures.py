@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.docs.docs_tables import DOCS
 from tests.docs.figures import PICTURE, draw
-from tiered_stream.cli.docs_tables import DOCS
 
 
 def test_the_picture_is_that_of_the_pages_table() -> None:

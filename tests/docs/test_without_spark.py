@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.archives import COMMITTED, PLAIN, archive_options, consumed
-from tiered_stream.cli.docs_tables import DOCS
+from tests.docs.docs_tables import DOCS
 
 EXPECTED = {(at.topic, at.partition): rows for at, rows in consumed(PLAIN, COMMITTED).items() if rows}
 COUNTED = sorted((*at, len(rows), rows[-1].offset) for at, rows in EXPECTED.items())

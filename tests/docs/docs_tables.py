@@ -1,6 +1,6 @@
 """Write the documentation's tables of options, metrics and requirements from their declarations in the code.
 
-Run it as `python -m tiered_stream.cli.docs_tables`.
+Run it as `python -m tests.docs.docs_tables`.
 """
 
 from __future__ import annotations
