@@ -270,8 +270,8 @@ def _compare(job: Job, positions: Positions, ranges: PartitionRanges, source: Lo
     lost = {each: at for each, at in positions.items() if each in ranges and at < ranges[each].start}
     beyond = {each: at for each, at in positions.items() if each in ranges and at > ranges[each].end}
     if beyond:  # Spark's own source plans up to the high watermark, above the last stable offset
-        marks = source.offset_reader.high_watermarks(beyond)
-        beyond = {each: at for each, at in beyond.items() if at > marks[each]}
+        high_watermarks = source.offset_reader.high_watermarks(beyond)
+        beyond = {each: at for each, at in beyond.items() if at > high_watermarks[each]}
     gone = sorted(positions.keys() - ranges.keys())
     if lost:
         each, at = min(lost.items())
@@ -286,11 +286,11 @@ def _compare(job: Job, positions: Positions, ranges: PartitionRanges, source: Lo
     if beyond:
         each, at = min(beyond.items())
         raise FaultError(
-            f"{each} goes on at offset {at}, but its log ends at {ranges[each].end}",
+            f"{each} goes on at offset {at}, but its log ends at {high_watermarks[each]}",
             "see whether the topic was deleted and made again: then begin with a new checkpoint (and a new table)",
         )
     if gone:
         return Seen(True, f"partitions of the checkpoint are not read any more: {', '.join(map(str, gone[:5]))}",
                     "see whether a topic was deleted, or is missing in subscribe")  # fmt: skip
-    behind = sum(ranges[each].end - at for each, at in positions.items())
+    behind = sum(max(ranges[each].end - at, 0) for each, at in positions.items())
     return Seen(True, f"within the logs; {behind:,} offsets are to be read" if positions else "none yet")

@@ -25,8 +25,10 @@ class TextDecoder:
         reasons = dict(_malformed(values, 0))
         if not reasons:
             return Decoded(values.cast(pa.string()), reasons)
+        import pyarrow.compute as pc  # late, because few workers need it
+
         good = pa.array([slot not in reasons for slot in range(len(values))])
-        return Decoded(pa.compute.if_else(good, values, None).cast(pa.string()), reasons)
+        return Decoded(pc.if_else(good, values, None).cast(pa.string()), reasons)
 
 
 def _malformed(values: pa.BinaryArray, first: int) -> Iterator[tuple[int, str]]:
