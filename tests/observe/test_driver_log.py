@@ -66,7 +66,7 @@ def test_the_last_micro_batch_is_told_when_the_query_stops(caplog: pytest.LogCap
 def test_our_lines_go_to_stderr_once_where_nobody_set_logging_up(set_up: str, lines: int) -> None:
     program = f"""
 import logging
-from tiered_stream.process.shared import show_log
+from tiered_stream.process.logs import show_log
 {set_up}
 show_log()
 show_log()

@@ -388,10 +388,11 @@ def test_planners_and_a_local_masters_tasks_are_forked_and_every_row_is_read(ena
 
 _HARMED = """
 import sys
-from tests import test_fork_server
+from tests.pythons import test_fork_server
 from tests.delta.archive import ODD, options
 from tests.stack.spark import spark_session
-from tiered_stream import forked_python, register
+from tiered_stream import register
+from tiered_stream.pythons import forked_python
 
 spark = spark_session("harm", (), {})
 register(spark)
@@ -422,7 +423,8 @@ def test_whatever_becomes_of_the_server_no_query_fails(harm: str) -> None:
 
 _SUBMITTED = """
 from pyspark.sql import SparkSession
-from tiered_stream import forked_python, register
+from tiered_stream import register
+from tiered_stream.pythons import forked_python
 from tiered_stream.spark.session import forgo_source_lookup, start_pythons
 
 start_pythons()

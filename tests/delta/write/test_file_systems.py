@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tiered_stream.delta.catalog.address import path_uri
 from tiered_stream.delta.settings.ingest_settings import TableFiles
-from tiered_stream.delta.write import file_systems
+from tiered_stream.delta.write import data_folders
 from tiered_stream.delta.write.data_folders import open_data_folder
 from tiered_stream.delta.write.file_systems import local_uri, normal_path, uri_of
 from tiered_stream.delta.write.upload_threads import UploadThreads
@@ -29,7 +29,7 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         asked.append((offset, length))
 
     monkeypatch.setattr(os, "posix_fadvise", fadvise)
-    monkeypatch.setattr(file_systems, "_CACHED_BYTES", 100)
+    monkeypatch.setattr(data_folders, "_CACHED_BYTES", 100)
     return asked
 
 
@@ -58,7 +58,7 @@ def test_a_disk_that_cannot_keep_up_is_left_to_the_kernel(
     tmp_path: Path, dropped: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter([0, 1, 1, 2, 3, 10, 11])  # the task begins; too small; takes a second; a third of all; a tenth
-    monkeypatch.setattr(file_systems, "perf_counter", lambda: next(seconds))
+    monkeypatch.setattr(data_folders, "perf_counter", lambda: next(seconds))
     grow(tmp_path, 4)
     assert dropped == [(0, 20), (0, 140)]
 
@@ -74,7 +74,7 @@ def test_a_file_system_that_takes_no_advice_is_written_to_as_any_other(
 
 
 def test_a_file_whose_pages_are_dropped_keeps_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_systems, "_CACHED_BYTES", 100)
+    monkeypatch.setattr(data_folders, "_CACHED_BYTES", 100)
     grow(tmp_path, 3)
 
 

@@ -30,7 +30,7 @@ from tiered_stream.locate.log_source import open_log_source
 from tiered_stream.model import Split, TopicPartition
 from tiered_stream.options.parsing import Options, parse_options
 from tiered_stream.plan.batch import plan_batch
-from tiered_stream.read import split_reader as read_module
+from tiered_stream.read import split_reader, task_storage
 
 HEADERS = {"includeHeaders": "true"}
 
@@ -121,7 +121,8 @@ def test_what_a_task_fetches_and_what_it_writes_is_paced(folder: Path, monkeypat
         assert rate == 1 << 20
         return partial(count, side)
 
-    monkeypatch.setattr(read_module, "pace_of", pace_of)
+    monkeypatch.setattr(task_storage, "pace_of", pace_of)
+    monkeypatch.setattr(split_reader, "pace_of", pace_of)
     monkeypatch.setattr(task_writer, "pace_of", pace_of)
     monkeypatch.setattr("tiered_stream.delta.write.table_writer.ROW_GROUP_BYTES", 1000)
     parsed = parse_options(options(ODD, {"remote.max.bytes.per.second": "1m"}), streaming=False)

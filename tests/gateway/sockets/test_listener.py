@@ -6,7 +6,7 @@ import sys
 # The clients' ends of connections need descriptors too, so the limit is lowered when all have connected.
 PROGRAM = """
 import asyncio, logging, resource, socket, sys
-from tiered_stream.gateway import listener
+from tiered_stream.gateway.sockets import listener
 logging.basicConfig(format="%(levelname)s %(message)s", stream=sys.stdout)
 listener._RETRY_SECONDS = 0.01
 

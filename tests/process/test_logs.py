@@ -1,0 +1,26 @@
+"""Loggers of libraries that one thread mutes."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tiered_stream.process.logs import muted
+
+
+def test_a_library_is_muted_in_one_thread_and_heard_in_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    log, other = logging.getLogger("a_library.a_module"), logging.getLogger("a_library_of_the_user")
+    with muted("a_library"), ThreadPoolExecutor(1) as pool:
+        log.error("muted")
+        other.error("of the user's library")
+        pool.submit(log.error, "of the user's thread").result()
+        with muted("another"):
+            log.error("muted")
+        log.error("muted")
+    log.error("afterwards")
+    # py4j, where another test of this process had a session, says at any time which of its objects are gone.
+    said = [record.getMessage() for record in caplog.records if record.name in (log.name, other.name)]
+    assert said == ["of the user's library", "of the user's thread", "afterwards"]
