@@ -49,8 +49,8 @@ demo: venv java ## Tier a topic, read it straight from the object store, and lan
 test: venv java ## Run the tests, those that start the broker, the S3 endpoint and Spark included; with SLOW=1 all there are
 	$(PYTEST) $(TWO_AT_ONCE) $(if $(SLOW),-m "slow or not slow")
 
-test-unit: venv ## Run the tests that start no service and need no network
-	$(PYTEST) $(TWO_AT_ONCE) -m "not stack and not slow"
+test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves some out
+	$(PYTEST) $(TWO_AT_ONCE) -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))
 
 dist: venv ## Build the wheel, and pack an environment without PySpark for a cluster's workers, into dist/
 	@$(BIN)/python conf/pack.py dist
