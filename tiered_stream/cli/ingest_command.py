@@ -9,12 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tiered_stream.delta.settings.ingest_settings import (
-    CHECKPOINT,
-    LANE,
-    TABLE,
-    TRIGGER,
-)
+from tiered_stream.cli.arguments import PropertiesFile, SparkConf
+from tiered_stream.delta.settings.ingest_settings import CHECKPOINT, LANE, TABLE, TRIGGER
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.properties_files import parse_assignments, read_settings
 
@@ -31,15 +27,23 @@ def ingest(
     lane: Annotated[str | None, typer.Option(help="auto, direct (tasks write the table's files) or spark.")] = None,
     option: Annotated[list[str] | None, typer.Option(help="name=value, any setting; may be repeated.")] = None,
     metrics_file: Annotated[Path | None, typer.Option(help="Write what reading cost to this file, as JSON.")] = None,
+    properties_file: PropertiesFile = None,
+    spark_conf: SparkConf = None,
 ) -> None:
-    """Ingest Kafka topics into Delta tables."""
-    from tiered_stream.ingest.ingest_run import console, run  # late, because other commands need no Spark
+    """Ingest Kafka topics into Delta tables.
+
+    Outside of spark-submit the command starts a local Spark.
+    """
+    # Imported late, because other commands need no Spark.
+    from tiered_stream.delta.catalog.session_builder import session_builder
+    from tiered_stream.ingest.ingest_run import console, run
 
     try:
         given = {TABLE: table, CHECKPOINT: checkpoint, TRIGGER: trigger, LANE: lane}
         from_file = read_settings(settings) if settings else {}
         from_options = parse_assignments(option, "--option")
-        outcome = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}})
+        builder = session_builder("ingest_to_delta", properties_file, spark_conf)
+        outcome = run({**from_file, **from_options, **{name: value for name, value in given.items() if value}}, builder)
     except ConfigurationError as error:
         console.print(str(error), style="red", markup=False)
         raise typer.Exit(2) from None

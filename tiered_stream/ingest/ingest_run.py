@@ -122,8 +122,10 @@ class Outcome:
         return total
 
 
-def run(settings: Mapping[str, str]) -> Outcome:
+def run(settings: Mapping[str, str], builder: SparkSession.Builder = SparkSession.builder) -> Outcome:
     """Run every ingest query of the settings to its end; if a query fails, the others continue.
+
+    The builder makes the session, or finds the session of the process.
 
     Raises:
         ConfigurationError: a setting is wrong, or Spark lacks something that the tables need; no query was started.
@@ -131,7 +133,7 @@ def run(settings: Mapping[str, str]) -> Outcome:
     ingests = plan_ingests(settings)
     check_settings(ingests[0].options, ingests[0].lane)  # other queries differ only in the topic
     start_pythons()
-    spark = SparkSession.builder.appName("ingest_to_delta").getOrCreate()
+    spark = builder.getOrCreate()
     forgo_source_lookup(spark)
     own = own_settings(settings)
     if not {METRICS_LINES, METRICS_PROMETHEUS, METRICS_OTLP} & own.keys():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from tiered_stream import errors
-from tiered_stream.delta.catalog.session_checks import CATALOG, EXTENSION
+from tiered_stream.delta.catalog.session_builder import session_builder
 from tiered_stream.delta.landing.landing_by_topic import lands_in
 from tiered_stream.delta.settings.ingest_settings import JOB_SETTINGS
 from tiered_stream.errors import ConfigurationError
@@ -26,7 +25,6 @@ from tiered_stream.observe.metrics import describe
 from tiered_stream.observe.standard_output import open_console, write_bytes
 from tiered_stream.options.command_settings import command_settings, without
 from tiered_stream.options.given import GivenOptions
-from tiered_stream.options.properties_files import parse_assignments, read_spark_properties
 from tiered_stream.plan.read_cost import priced
 from tiered_stream.replay.estimate import render
 from tiered_stream.replay.follow import follower
@@ -47,13 +45,6 @@ WRONG_INPUT = (
 """Errors that mean, before anything runs, that the command cannot be run as it was given."""
 
 _JOB = "ingest."
-_LOCAL = {
-    "spark.master": "local[*]",
-    **dict([EXTENSION, CATALOG]),
-    "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "ERROR",
-    "spark.ui.showConsoleProgress": "false",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,21 +79,9 @@ class Command:
         """Open a Spark session and stop it in the end: spark-submit's session, or else a local one with Delta.
 
         Raises:
-            ConfigurationError: a local session is needed, but Delta for Spark is not installed; or the file of Spark's
-                settings cannot be read, or is given although spark-submit has already started the JVM without it.
+            ConfigurationError: as `session_builder`.
         """
-        from_file = read_spark_properties(self.properties_file) if self.properties_file else {}
-        conf = {**from_file, **parse_assignments(self.spark_conf, "--spark-conf")}
-        builder = SparkSession.builder.appName(name)
-        if "PYSPARK_GATEWAY_PORT" not in os.environ:
-            conf = {**_LOCAL, **conf}
-            if not {"spark.jars", "spark.jars.packages"} & conf.keys():
-                builder = _with_delta(builder)
-        elif self.properties_file:
-            raise ConfigurationError("--properties-file is spark-submit's: write it before the job, not behind it")
-        for key, value in conf.items():
-            builder = builder.config(key, value)
-        spark = builder.getOrCreate()
+        spark = session_builder(name, self.properties_file, self.spark_conf).getOrCreate()
         try:
             yield spark
         finally:
@@ -250,17 +229,6 @@ def _run(replay: Replay, command: ReplayCommand) -> int:
     verified = replay.verify()
     console.print(render_verified(verified))
     return DONE if verified.equal else DIFFERS
-
-
-def _with_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    try:
-        from delta import configure_spark_with_delta_pip
-    except ImportError as error:
-        raise ConfigurationError(
-            "Delta for Spark is not installed: pip install 'tiered-stream[delta]', or run the job by spark-submit"
-        ) from error
-    configured: SparkSession.Builder = configure_spark_with_delta_pip(builder)
-    return configured
 
 
 def of_the_source(settings: Mapping[str, str]) -> dict[str, str]:
