@@ -168,9 +168,9 @@ def run_all(spark: SparkSession, ingests: Sequence[Ingest]) -> Outcome:
         _wait_for_an_end(spark, _SECONDS_BETWEEN_STARTS if waiting else _SECONDS_BETWEEN_LOOKS)
         for query in [each for each in running if each.has_ended()]:
             running.remove(query)
-            outcome.cost[query.name], error = query.close()
-            if error is not None:
-                _failed(outcome, query.name, error)
+            outcome.cost[query.name], exception = query.close()
+            if exception is not None:
+                _failed(outcome, query.name, exception)
     if len(refused) == count:
         raise ConfigurationError(f"none of the {count} queries was started: {refused[0]}")
     _summarize(outcome, count)
@@ -184,9 +184,9 @@ def _name(ingest: Ingest) -> str:
 def _wait_for_an_end(spark: SparkSession, seconds: float) -> None:
     """Wait until any query has ended, with success or failure, or the time is over."""
     try:
-        spark.streams.awaitAnyTermination(seconds)
+        spark.streams.awaitAnyTermination(seconds)  # type: ignore[arg-type]  # Spark takes fractions of a second, too
     except StreamingQueryException:
-        pass  # each query's own exception is read in `close`
+        pass  # `close` reads each query's own exception
     spark.streams.resetTerminated()
 
 
