@@ -144,6 +144,13 @@ def test_rules_are_asked_of_columns_by_the_names_that_these_have() -> None:
     RowRules(found, schema)
 
 
+def test_a_row_with_a_null_where_none_may_be_breaks_the_rule_of_that_field() -> None:
+    kind = pa.struct([("a", pa.int32()), ("b", pa.int32())])
+    rows = pa.record_batch([pa.array([{"a": 1}, {"b": 1}, None], kind)], names=["s"])
+    rules = RowRules(TableRules(nested_not_null=(("s", "a"),)), rows.schema)
+    assert rules.apply(rows)[1] == dict.fromkeys((1, 2), "the field s.a is NOT NULL")
+
+
 def test_a_rule_of_a_field_that_is_not_written_cannot_be_asked() -> None:
     schema = pa.schema([("c", pa.struct([("a", pa.string())]))])
     with pytest.raises(UncertainCheckError, match=r"c.b is not written"):
