@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -83,6 +85,22 @@ def test_only_days_with_many_small_files_are_compacted(tmp_path: Path) -> None:
     version = table(files).version()
     compact_crowded(files)
     assert table(files).version() == version
+
+
+def test_a_table_is_made_and_compacted_under_the_lock(tmp_path: Path) -> None:
+    files = TableFiles((tmp_path / "table").as_uri())
+    versions: list[int] = []
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        before = table(files).version() if versions else -1
+        yield
+        versions.extend((before, table(files).version()))
+
+    make_table(files, table_schema(True, None), {}, lock)
+    commit_batches(files, Compaction(files.uri, 99, lambda: None), range(MANY))
+    compact_crowded(files, lock)
+    assert versions == [-1, 0, MANY, MANY + 1]
 
 
 def table_of_days(files: TableFiles) -> LandingTable:
