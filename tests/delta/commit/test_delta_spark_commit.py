@@ -263,7 +263,7 @@ def test_in_a_local_folder_deltalake_and_delta_spark_exclude_each_other(
         by_deltalake(spark, files)
         done.set()
 
-    threads = [threading.Thread(target=each) for each in (hold, commit)]
+    threads = [threading.Thread(target=each, daemon=True) for each in (hold, commit)]
     threads[0].start()
     held.wait()
     threads[1].start()
