@@ -57,6 +57,7 @@ def in_the_lake(file: Path, lake: VersityGateway) -> str:
     return re.sub(r"\bKEY\b", lake.access_key, re.sub(r"\bSECRET\b", lake.secret_key, text))
 
 
+@pytest.mark.slow
 def test_table_checkpoint_and_tier_are_in_another_s3_service(lake: VersityGateway, tmp_path: Path) -> None:
     from tests.delta.test_s3 import landed_in
 

@@ -373,7 +373,7 @@ print("found", forked, rows)
     ("enabled", "forked"),
     [
         ("true", ["create_data_source", "plan_data_source_read", "worker"]),
-        ("false", []),
+        pytest.param("false", [], marks=pytest.mark.slow),
     ],
 )
 def test_planners_and_a_local_masters_tasks_are_forked_and_every_row_is_read(enabled: str, forked: list[str]) -> None:
