@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -86,8 +87,21 @@ class LocationWorkers:
         loop = asyncio.get_running_loop()
         if size >= _LARGE_BYTES:
             return await loop.run_in_executor(self._large_executor, work)
+        seconds = 0.0
+
+        def metered() -> T:
+            nonlocal seconds
+            began = time.thread_time()
+            try:
+                return work()
+            finally:
+                seconds = time.thread_time() - began
+
         async with self._turns.turn(spent):
-            return await loop.run_in_executor(self._executor, work)
+            try:
+                return await loop.run_in_executor(self._executor, metered)
+            finally:
+                spent.add(seconds)
 
     def _authorization(
         self, request: LocationRequest, may_read: Sequence[TopicIdIndex]

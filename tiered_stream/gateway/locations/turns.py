@@ -21,21 +21,25 @@ _HALF_LIFE_SECONDS = 1.0
 
 
 class Spent:
-    """Seconds of recent work for one client, with a half-life of 1 s."""
+    """CPU seconds of recent work for one client, with a half-life of 1 s.
+
+    Time in which the work waits, for a broker or for the interpreter's lock, does not count: while others attack, an
+    honest client's work waits for most of its turn.
+    """
 
     def __init__(self) -> None:
         self._seconds = 0.0
         self._at = time.monotonic()
 
     def seconds(self) -> float:
-        """Return the seconds of recent work, decayed up to now."""
+        """Return the CPU seconds of recent work, decayed up to now."""
         now = time.monotonic()
         self._seconds *= 0.5 ** ((now - self._at) / _HALF_LIFE_SECONDS)
         self._at = now
         return self._seconds
 
     def add(self, seconds: float) -> None:
-        """Add seconds of work that the client has just had."""
+        """Add CPU seconds of work that the client has just had."""
         self._seconds = self.seconds() + seconds
 
 
@@ -44,7 +48,7 @@ class Turns:
 
     Args:
         at_once: how many turns may run at the same time.
-        heavy: how many of these turns may go to clients with more than 0.2 s of recent work.
+        heavy: how many of these turns may go to clients with more than 0.2 CPU seconds of recent work.
     """
 
     def __init__(self, at_once: int, heavy: int) -> None:
@@ -59,7 +63,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, spent: Spent) -> AsyncIterator[None]:
-        """Wait for a turn, and add its duration to the client's `spent` when the context ends."""
+        """Wait for a turn, which lasts until the context ends; the caller adds its work to the client's `spent`."""
         seconds = spent.seconds()
         heavy = seconds > _HEAVY_SECONDS
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -67,11 +71,7 @@ class Turns:
         self._grant()
         try:
             await granted
-            began = time.monotonic()
-            try:
-                yield
-            finally:
-                spent.add(time.monotonic() - began)
+            yield
         finally:
             if granted.done() and not granted.cancelled():
                 self._free += 1
