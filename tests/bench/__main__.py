@@ -1,8 +1,8 @@
 """`make bench`: run the workloads and say what came of them, as a table, in build/bench.json and as build/bench.svg.
 
 `make bench ONLY=A,H` runs those whose names begin so: a noop workload by its letter, `H` all that land, `H-A` one of
-them, and F, I, J, L, O, P, S, T, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs of
-each.
+them, and F, I, J, L, O, P, S, T, W, scan, verify, decode. `SCALE=0.1` takes a tenth of the records, `RUNS=5` five runs
+of each.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from tests.bench import (
     straight,
     typed_rows,
     verify,
+    ways,
 )
 from tests.bench.figures import Row, drawn, kept, printed
 from tests.bench.rig import Rig, machine, running
@@ -63,6 +64,7 @@ def workloads() -> dict[str, Measure]:
         "S-noop": straight.measure,
         "S-plan": locating.measure_growth,
         **{claim.workload: _of(typed_rows.measure, claim.workload) for claim in typed_rows.CLAIMS},
+        "W": ways.measure,
         "scan": scanning.measure,
         "verify": verify.measure,
     }

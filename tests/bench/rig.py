@@ -15,7 +15,9 @@ from pyspark.sql import SparkSession
 from tests.bench.lakes import Lake, serving
 from tests.bench.shapes import Shape, Topics, scaled
 from tests.stack.broker import JVM_OPTIONS
+from tests.stack.broker_counters import Counters, jmx_options, read_counters
 from tests.stack.build import ROOT, build_folder
+from tests.stack.processes import free_ports
 from tests.stack.spark import UNCHECKED_ARROW, spark_session
 from tests.stack.tiered_stack import TieredStack
 from tests.stack.versitygw import VersityGateway
@@ -41,6 +43,7 @@ class Rig:
     shapes: Mapping[str, Shape]
     scale: float
     _topics: Topics
+    _jmx_port: int
     _lighter: VersityGateway
     """It serves the tier as the stack's S3Proxy does, for fewer of the core seconds that a run of ours has."""
 
@@ -49,6 +52,10 @@ class Rig:
 
     def made(self, shape: Shape) -> Shape:
         return self._topics.ensure(shape)
+
+    def broker_counters(self, topic: str) -> Counters:
+        """What the broker has sent of the topic since it started."""
+        return read_counters(self.stack.broker, self._jmx_port, topic)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -98,14 +105,15 @@ class Rig:
 def running(scale: float) -> Iterator[Rig]:
     """A rig, while its services run."""
     KEPT.mkdir(parents=True, exist_ok=True)
+    (jmx_port,) = free_ports(1)
     with (
         _held_alone(KEPT / "lock"),
         build_folder("bench") as folder,
-        TieredStack(KEPT / "stack", jvm_options=(*JVM_OPTIONS, "-Xmx1g")) as stack,
+        TieredStack(KEPT / "stack", jvm_options=(*JVM_OPTIONS, *jmx_options(jmx_port), "-Xmx1g")) as stack,
         serving(folder) as lakes,
     ):
         lighter = VersityGateway(folder / "versitygw-tier", stack.tier_dir.parent)
-        rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT), lighter)
+        rig = Rig(folder, stack, lakes, scaled(scale), scale, Topics(stack, KEPT), jmx_port, lighter)
         lighter.start()
         try:
             yield rig
