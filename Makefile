@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS := build/docs-venv
+RELEASE := build/release-venv
+ACTIONLINT := v1.7.12
 PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
 # Most tests of services wait; a file's tests stay together, and each process has a stack of its own. A process that
 # ends in a test ends the run, so that the test's name is the last that is said.
@@ -13,7 +15,7 @@ TWO_AT_ONCE := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock java stack demo test test-unit test-slow dist lint docs chaos soak race topics fuzz differential model bench clean
+.PHONY: help venv lock audit java stack demo test test-unit test-slow dist release lint prose actionlint docs chaos soak race topics fuzz differential model bench clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +35,9 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/pip check
 	$(BIN)/tiered-stream warm --pyspark
 	@touch $@
+
+audit: ## Look for known vulnerabilities of the pinned packages
+	@sh conf/audit.sh
 
 lock: ## Write the hashes of the lock files anew, for the versions that they name
 	@sh conf/lock.sh
@@ -55,10 +60,30 @@ test-unit: venv ## Run the tests that start no service and need no network; WITH
 dist: venv ## Build the wheel, and pack an environment without PySpark for a cluster's workers, into dist/
 	@$(BIN)/python conf/pack.py dist
 
-lint: venv docs ## Check style, format and types, and build the documentation
+release: venv $(RELEASE)/.installed ## Make the release VERSION=1.2.3: version, changelog, sdist and wheel in dist/, checks, commit and tag; no upload
+	@$(BIN)/python -m conf.release "$(VERSION)" $(RELEASE)/bin/twine
+
+$(RELEASE)/.installed: requirements-release.lock
+	python=$${PYTHON:-$$(sh conf/python.sh)} && "$$python" -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-release.lock
+	@touch $@
+
+lint: venv docs prose ## Check style, format, types and prose, and build the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Texts of generated tables are in the package's declarations. Docstrings are read with `--docstrings tiered_stream`.
+prose: venv ## Check the English of the documentation by the rules of CONTRIBUTING.md
+	$(BIN)/python conf/prose.py $(wildcard *.md) .github docs --skip docs/figures.md --skip-tables \
+		options limits "client properties" "plugin properties" "ingest options" "row options" "writer requirements" \
+		"gateway options" "gateway metrics"
+
+actionlint: build/actionlint/$(ACTIONLINT) ## Check the workflows of GitHub; needs Go
+	$</actionlint
+
+build/actionlint/$(ACTIONLINT):
+	GOBIN=$(CURDIR)/$@ go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT)
 
 docs: $(DOCS)/.installed ## Build the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet

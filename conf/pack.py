@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 EXTRAS = ("delta", "formats", "kafka-sink", "otel")
 OF_SPARK = {"pyspark", "py4j"}
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"

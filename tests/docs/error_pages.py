@@ -66,7 +66,7 @@ def _page(error: type[TieredStreamError], messages: dict[str, list[str]]) -> str
     if issubclass(error, StorageError):
         rows.append(("Reason of a fallback, in metrics", f"`{error.fallback_reason}`"))
     return "\n".join((
-        f"# {error.__name__}", "", _meaning(error), "", f"**What to do.** {_fix(error)}", "", "| | |", "|---|---|",
+        f"# {error.__name__}", "", _meaning(error), "", f"**Fix.** {_fix(error)}", "", "| | |", "|---|---|",
         *(f"| {name} | {value} |" for name, value in rows), *_list(messages),
     )).rstrip() + "\n"  # fmt: skip
 
