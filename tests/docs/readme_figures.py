@@ -1,7 +1,7 @@
 """Write the README's table of figures from a run of the bench.
 
 Run it as `python -m tests.docs.readme_figures` after `make bench`. It reads `build/bench.json`, and fails if the file
-lacks a figure.
+lacks a figure. It keeps the file as `docs/bench.json`, with which a test compares the table.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tiered_stream.options.tables import with_table
 
 README = ROOT / "README.md"
 REPORT = ROOT / "build" / "bench.json"
+KEPT = ROOT / "docs" / "bench.json"
+"""Report of the run whose figures the README has."""
 MARKER = "figures"
 _HEADER = "| Way to use it | `tiered_stream` | Spark's `kafka` source | `kafka` takes |\n|---|---|---|---|\n"
 _KAFKA = "kafka, 16 MiB fetches"
@@ -75,7 +77,9 @@ def _seconds(spread: Mapping[str, float]) -> str:
 
 
 def main(report: Path = REPORT) -> None:
-    README.write_text(with_table(README.read_text("utf-8"), MARKER, render(json.loads(report.read_text()))), "utf-8")
+    text = report.read_text("utf-8")
+    README.write_text(with_table(README.read_text("utf-8"), MARKER, render(json.loads(text))), "utf-8")
+    KEPT.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

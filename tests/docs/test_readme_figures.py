@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 
 import pytest
 
 from tests.bench.figures import Row, Spread
-from tests.docs.readme_figures import FIGURES, README, render
+from tests.docs.readme_figures import FIGURES, KEPT, README, render
 
 SPREADS = Spread(1.0, 0.126, 2.0), Spread(7.0, 12.34, 9.0), Spread(1.0, 9.96, 3.0)
 
@@ -17,10 +18,23 @@ def report(leave_out: int = 0) -> dict[str, object]:
     return {"rows": [asdict(row) for row in rows]}
 
 
+def shown() -> str:
+    """Return the README's table."""
+    return README.read_text("utf-8").partition("<!-- figures -->\n")[2].partition("<!-- /figures -->")[0]
+
+
+def test_the_readme_has_at_most_180_lines() -> None:
+    assert len(README.read_text("utf-8").splitlines()) <= 180
+
+
+def test_the_figures_are_from_the_run_that_is_kept() -> None:
+    if not KEPT.exists():
+        pytest.skip("no run of the bench is kept yet")
+    assert shown() == render(json.loads(KEPT.read_text("utf-8"))), "write them with `tests.docs.readme_figures`"
+
+
 def test_each_row_of_the_readme_has_a_workload_of_the_bench() -> None:
-    text = README.read_text("utf-8")
-    table = text.partition("<!-- figures -->\n")[2].partition("<!-- /figures -->")[0]
-    ways = [line.split(" | ")[0] for line in table.splitlines()]
+    ways = [line.split(" | ")[0] for line in shown().splitlines()]
     assert ways == [line.split(" | ")[0] for line in render(report()).splitlines()]
 
 
