@@ -1,6 +1,6 @@
 #!/bin/sh
-# Write the lock files anew: the versions that they name, with the hashes of every file that the index has of them, for
-# all platforms. Needs the index that pip is configured for.
+# Write the lock files again: the versions in them, with the hashes of every file of these versions in the index, for all
+# platforms. Uses the index that pip is configured for.
 set -eu
 
 cd "$(dirname "$0")/.."
