@@ -36,10 +36,10 @@ def run(path: Path = NOTEBOOK) -> list[list[Output]]:
 def _outputs(source: str, names: dict[str, Any], number: int) -> list[Output]:
     """Run one cell, and return its outputs in the notebook's format."""
     tree, printed, value = ast.parse(source), io.StringIO(), None
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     with redirect_stdout(printed):
         exec(compile(tree, f"cell {number}", "exec"), names)
-        if last is not None:
+        if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), f"cell {number}", "eval"), names)
     outputs: list[Output] = []
     if printed.getvalue():
