@@ -119,12 +119,12 @@ def markdown_blocks(text: str, skipped_tables: Sequence[str] = ()) -> Iterator[B
 def docstring_blocks(source: str) -> Iterator[Block]:
     """Yield the blocks of all docstrings, including the strings below attributes."""
     for node in ast.walk(ast.parse(source)):
-        for string in _docstrings(node):
-            lines = _CODE.sub(_code_word, string.value).splitlines()
-            yield from _blocks(_without_examples(lines), string.lineno)
+        for line, text in _docstrings(node):
+            lines = _CODE.sub(_code_word, text).splitlines()
+            yield from _blocks(_without_examples(lines), line)
 
 
-def _docstrings(node: ast.AST) -> Iterator[ast.Constant]:
+def _docstrings(node: ast.AST) -> Iterator[tuple[int, str]]:
     body = getattr(node, "body", None)
     if not isinstance(body, list):
         return
@@ -132,8 +132,8 @@ def _docstrings(node: ast.AST) -> Iterator[ast.Constant]:
     for number, statement in enumerate(body):
         follows = number > 0 and isinstance(body[number - 1], ast.Assign | ast.AnnAssign)
         match statement:
-            case ast.Expr(value=ast.Constant(value=str()) as string) if follows or (has_own and not number):
-                yield string
+            case ast.Expr(value=ast.Constant(value=str(text))) if follows or (has_own and not number):
+                yield statement.lineno, text
 
 
 def _without_examples(lines: list[str]) -> Iterator[str]:

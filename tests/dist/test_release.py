@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from conf.release import ReleaseError, dated, git, release, section
+from conf.release import ROOT, ReleaseError, dated, git, release, section
 
 TODAY = date(2026, 11, 27)
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - unreleased\n\n- A source.\n"
@@ -32,6 +32,8 @@ FILES = {
     "tiered_stream/__init__.py": '__version__ = "0.1.0"\n',
     "README.md": "This is version 0.1.0, an alpha release: tiered_stream-0.1.0-py3-none-any.whl, not 10.1.0\n",
     "docs/guides/cluster.md": "tiered-stream-0.1.0-python3.11-x86_64.tar.gz\n",
+    "MANIFEST.in": (ROOT / "MANIFEST.in").read_text(),
+    "tests/test_source.py": "",
     "docs/table.md": "| since | 0.1.0 |\n",
     "CHANGELOG.md": CHANGELOG,
     "LICENSE": "license\n",
@@ -74,7 +76,7 @@ def test_a_release_has_the_version_the_date_both_files_a_commit_and_a_tag(root: 
     with tarfile.open(sdist) as archive, zipfile.ZipFile(wheel) as packed:
         for names in (archive.getnames(), packed.namelist()):
             assert [name for name in names if name.endswith("/NOTICE")]
-            assert not [name for name in names if "left_behind" in name or "docs" in name]
+            assert not [name for name in names if "left_behind" in name or "docs" in name or "tests" in name]
     assert git(root, "status", "--porcelain") == ""
     assert git(root, "log", "-1", "--format=%s") == "Release 0.1.0\n"
     assert git(root, "rev-parse", "v0.1.0^{commit}") == git(root, "rev-parse", "HEAD")

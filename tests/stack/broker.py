@@ -63,7 +63,7 @@ class KafkaBroker:
         self._jars = jars
         controller, *ports = free_ports(1 + len(self._protocols))
         self._ports = dict(zip(self._protocols, ports, strict=True))
-        self.node_id = joins.node_id + 1 if joins else CONTROLLER_NODE
+        self.node_id: int = joins.node_id + 1 if joins else CONTROLLER_NODE
         self._controller_port: int = joins._controller_port if joins else controller
         self._cluster_id: str = joins._cluster_id if joins else _new_cluster_id()
         self._process: ServiceProcess | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.stack.build import ROOT
+from tests.stack.build import ROOT as ROOT
 from tests.stack.jars import jar_paths
 from tests.stack.java import java_executable
 from tiered_stream import register
