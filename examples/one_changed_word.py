@@ -1,6 +1,7 @@
 """Read a topic with Spark straight from tiered storage, and write its rows with Spark's own Delta sink.
 
-A query that reads with Spark's `kafka` source needs one changed word and the last three options. Run it in a clone:
+A query that reads with Spark's `kafka` source needs one changed word and the last three options.
+Run the program in a clone:
 
     spark-submit --properties-file conf/spark-defaults.conf examples/one_changed_word.py
 """

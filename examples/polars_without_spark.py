@@ -1,4 +1,4 @@
-"""Read a topic straight from tiered storage into polars, in one Python process without Spark and without Java.
+"""Read a topic straight from tiered storage into polars, without Spark and without Java.
 
 pip install polars
 python examples/polars_without_spark.py

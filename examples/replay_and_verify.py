@@ -1,6 +1,6 @@
-"""Land a topic in a Delta table, write the last day again in one commit, and compare the table with the topic.
+"""Land a topic in a Delta table, write the last day again in one commit, and verify the table.
 
-A replay repairs a table that lost rows or has wrong ones. Run it in a clone:
+A replay repairs a table that lost rows or has wrong ones. Run the program in a clone:
 
     spark-submit --properties-file conf/spark-defaults.conf examples/replay_and_verify.py
 """

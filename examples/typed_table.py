@@ -1,6 +1,6 @@
-"""Land a topic of JSON values as columns of a Delta table, and values that do not fit in a table of dead letters.
+"""Land a topic of JSON values as columns of a Delta table, and other values in a table of dead letters.
 
-Tasks decode the values and write the table's files themselves. Run it in a clone:
+Tasks decode the values and write the table's files themselves. Run the program in a clone:
 
     spark-submit --properties-file conf/spark-defaults.conf examples/typed_table.py
 """
