@@ -1,31 +1,33 @@
 # Every target that needs the environment builds it first: `make demo` works right after `git clone`.
 
-# Which Python .venv is built with; by default the newest that is supported and runs.
+# The Python for .venv: by default the newest supported one that runs.
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DOCS := build/docs-venv
+RELEASE := build/release-venv
+ACTIONLINT := v1.7.12
 PYTEST := $(BIN)/python -m pytest --basetemp=build/tests
-# Most tests of services wait; a file's tests stay together, and each process has a stack of its own. A process that
-# ends in a test ends the run, so that the test's name is the last that is said.
+# Most tests of services wait, so two processes run, each with a stack of its own. A file's tests stay together. A process
+# that ends within a test ends the run, so that the test's name is the last output.
 TWO_AT_ONCE := -n 2 --dist loadfile --max-worker-restart=0
 
 .DEFAULT_GOAL := help
 export PYTHON
-.PHONY: help venv lock java stack demo test test-unit test-slow dist lint docs chaos soak race topics fuzz differential model bench clean
+.PHONY: help venv lock audit java stack demo test test-unit test-slow dist release lint prose actionlint docs chaos soak race topics fuzz differential model bench clean
 
-help: ## Say what each target does
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## Build .venv with every package pinned by requirements.lock
-	@# As on a cluster: modules are compiled before a query starts, those edited since the last time included.
+	@# Modules are compiled before a query starts, as on a cluster, including modules that were edited since.
 	@$(BIN)/python -m compileall -q tiered_stream
 	@mkdir -p build
 
 $(STAMP): requirements.lock setup.cfg pyproject.toml
 	python=$${PYTHON:-$$(sh conf/python.sh)} && "$$python" -m venv --clear $(VENV)
-	@# What is no wheel (pyspark) is built with the setuptools that is pinned.
+	@# A package without a wheel (pyspark) is built with the pinned setuptools.
 	sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock >$(VENV)/setuptools.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(VENV)/setuptools.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes --no-build-isolation -r requirements.lock
@@ -34,10 +36,13 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/tiered-stream warm --pyspark
 	@touch $@
 
-lock: ## Write the hashes of the lock files anew, for the versions that they name
+audit: ## Look for known vulnerabilities of the pinned packages
+	@sh conf/audit.sh
+
+lock: ## Write the hashes of the lock files again, for the versions in them
 	@sh conf/lock.sh
 
-java: ## Look for Java 17 or newer; install Debian's where that is allowed
+java: ## Look for Java 17 or newer; install Debian's if that is allowed
 	@sh conf/stack/java.sh
 
 stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its tier; print how to use them; until Ctrl-C
@@ -46,19 +51,39 @@ stack: venv java ## Start a Kafka broker that tiers, and an S3 endpoint over its
 demo: venv java ## Tier a topic, read it straight from the object store, and land it in a Delta table
 	@$(BIN)/python -m tests.demo
 
-test: venv java ## Run the tests, those that start the broker, the S3 endpoint and Spark included; with SLOW=1 all there are
+test: venv java ## Run the tests, including tests that start the broker, the S3 endpoint and Spark; SLOW=1 adds slow tests
 	$(PYTEST) $(TWO_AT_ONCE) $(if $(SLOW),-m "slow or not slow")
 
-test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves some out
+test-unit: venv ## Run the tests that start no service and need no network; WITHOUT="FOLDER …" leaves folders out
 	$(PYTEST) $(TWO_AT_ONCE) -m "not stack and not slow" $(addprefix --ignore=,$(WITHOUT))
 
 dist: venv ## Build the wheel, and pack an environment without PySpark for a cluster's workers, into dist/
 	@$(BIN)/python conf/pack.py dist
 
-lint: venv docs ## Check style, format and types, and build the documentation
+release: venv $(RELEASE)/.installed ## Make the release VERSION=1.2.3: version, changelog, sdist and wheel in dist/, checks, commit and tag; no upload
+	@$(BIN)/python -m conf.release "$(VERSION)" $(RELEASE)/bin/twine
+
+$(RELEASE)/.installed: requirements-release.lock
+	python=$${PYTHON:-$$(sh conf/python.sh)} && "$$python" -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-release.lock
+	@touch $@
+
+lint: venv docs prose ## Check style, format, types and prose, and build the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Texts of generated tables are in the package's declarations. Docstrings are read with `--docstrings tiered_stream`.
+prose: venv ## Check the English of the documentation by the rules of CONTRIBUTING.md
+	$(BIN)/python conf/prose.py $(wildcard *.md) .github docs --skip docs/figures.md --skip-tables \
+		options limits "client properties" "plugin properties" "ingest options" "row options" "writer requirements" \
+		"gateway options" "gateway metrics"
+
+actionlint: build/actionlint/$(ACTIONLINT) ## Check the workflows of GitHub; needs Go
+	$</actionlint
+
+build/actionlint/$(ACTIONLINT):
+	GOBIN=$(CURDIR)/$@ go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT)
 
 docs: $(DOCS)/.installed ## Build the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
@@ -68,38 +93,38 @@ $(DOCS)/.installed: requirements-docs.lock
 	$(DOCS)/bin/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-docs.lock
 	@touch $@
 
-test-slow: venv java ## Run the tests that `make test` leaves out because they take long
+test-slow: venv java ## Run the slow tests, which `make test` leaves out
 	$(PYTEST) $(TWO_AT_ONCE) -m slow
 
-# The next three take MINUTES, and chaos and fuzz a SEED, which else is drawn and printed. ALONE=1: chaos lets only S3 stall, for
-# queries that no broker helps. FORKS=1: soak deletes the fork server's folder or kills the server each minute.
-chaos: venv java ## Let faults of all kinds strike landing queries for MINUTES=30, and count every record
+# The next three take MINUTES. chaos and fuzz take a SEED, which is otherwise random and printed. With ALONE=1, chaos stalls only S3,
+# for queries without fallback. With FORKS=1, soak deletes the fork server's folder or kills the server each minute.
+chaos: venv java ## Inject faults of all kinds into landing queries for MINUTES=30, and count every record
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) $(if $(ALONE),--alone)
 
-soak: venv java ## Land by triggers of a second for MINUTES=60 under all kinds of load, look for what grows, count every record
+soak: venv java ## Land each second for MINUTES=60 under all kinds of load, look for growth, and count every record
 	@$(BIN)/python -m tests.soak $(or $(MINUTES),60) $(if $(FORKS),--fork-faults)
 
-fuzz: venv ## Give every parser mutated bytes for MINUTES=15, both cores busy; a table, and build/fuzz.json
+fuzz: venv ## Give every parser mutated bytes for MINUTES=15 on two cores; prints a table, and writes build/fuzz.json
 	@$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),15) $(if $(SEED),--seed $(SEED))
 
-race: venv java ## Let a table's writers race in S3, the driver killed in the midst, and count every record in the end
+race: venv java ## Let writers of a table in S3 race, kill the driver once, and count every record
 	@$(BIN)/python -m tests.delta.race --bare --kills 1
 
-topics: venv java ## Land 500 topics in 500 tables by one query, its driver killed five times; then say what idle ones cost
+topics: venv java ## Land 500 topics in 500 tables by one query, kill its driver five times; then measure 500 idle topics
 	@$(BIN)/python -m tests.delta.many_topics 500
 	@$(BIN)/python -m tests.delta.idle_topics 500
 
-differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; SEED as above
+differential: venv java ## Compare SETTINGS=300 random reads and streams with Spark's own kafka source; takes a SEED
 	@$(BIN)/python -m tests.differential --settings $(or $(SETTINGS),300) $(if $(SEED),--seed $(SEED))
 
-model: venv java ## Kill the driver in the midst of HISTORIES=300 random histories with dead letters, and look for each offset; SEED as above
+model: venv java ## Kill the driver within HISTORIES=300 random histories with dead letters, and look for each offset; takes a SEED
 	@$(BIN)/python -m tests.dead_letter_model --without-spark --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.dead_letter_model --histories $(or $(HISTORIES),300) $(if $(SEED),--seed $(SEED))
 
-bench: venv java ## Measure throughput against Spark's own kafka source; ONLY=A,H runs a part, SCALE=0.1 RUNS=5 as said
+bench: venv java ## Measure throughput against Spark's own kafka source; takes ONLY=A,H (parts), SCALE=0.1 and RUNS=5
 	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(SCALE),--scale $(SCALE)) $(if $(RUNS),--runs $(RUNS))
 
-clean: ## Remove what the other targets made in this folder (downloaded jars stay in the user's cache)
+clean: ## Remove all files that the other targets made here (downloaded jars stay in the user's cache)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
 	rm -rf tiered_stream/records/kernel_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

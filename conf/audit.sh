@@ -1,6 +1,6 @@
 #!/bin/sh
-# Are there known vulnerabilities in what the lock files pin? The status is 1 where there are. Where the service that knows
-# cannot be reached within 40 seconds, nothing is known: it says so, and the status is 0.
+# Look for known vulnerabilities of the packages in the lock files. The status is 1 if there are any. If the vulnerability
+# service cannot be reached within 40 seconds, this program reports that, and the status is 0.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -10,13 +10,13 @@ trap 'rm -rf "$work"' EXIT
 timeout --kill-after=5 40 sh -eu -c '
     "$1" -m venv "$2/venv"
     "$2/venv/bin/pip" install --quiet --disable-pip-version-check pip-audit==2.10.1
-    for lock in requirements.lock requirements-docs.lock; do  # one by one: both may pin the same package
+    for lock in requirements.lock requirements-docs.lock requirements-release.lock; do  # one by one, because several may pin the same package
         "$2/venv/bin/pip-audit" --requirement "$lock" --disable-pip --require-hashes --timeout 10 \
             --progress-spinner off --format json --output "$2/$lock.json" || true
     done
 ' audit "$python" "$work" >"$work/log" 2>&1 || true
 
-"$python" - "$work"/requirements.lock.json "$work"/requirements-docs.lock.json <<'CHECK'
+"$python" - "$work"/requirements.lock.json "$work"/requirements-docs.lock.json "$work"/requirements-release.lock.json <<'CHECK'
 import json, pathlib, sys
 
 found = set()
@@ -28,9 +28,9 @@ for report in map(pathlib.Path, sys.argv[1:]):
     known = [package for package in packages if "vulns" in package]
     held = {(package["name"], package["version"], each["id"]) for package in known for each in package["vulns"]}
     if not known:
-        print(f"pip-audit: {report.stem} is not audited, as the service that knows cannot be reached from here")
+        print(f"pip-audit: {report.stem} is not audited, because the vulnerability service cannot be reached from here")
     elif not held:
-        print(f"pip-audit: nothing is known against {len(known)} of {len(packages)} packages of {report.stem}")
+        print(f"pip-audit: no vulnerability is known for {len(known)} of {len(packages)} packages of {report.stem}")
     found |= held
 for name, version, advisory in sorted(found):
     print(f"pip-audit: {name} {version} has {advisory}")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Write the lock files anew: the versions that they name, with the hashes of every file that the index has of them, for
-# all platforms. Needs the index that pip is configured for.
+# Write the lock files again: the versions in them, with the hashes of every file of these versions in the index, for all
+# platforms. Uses the index that pip is configured for.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 "$(sh conf/python.sh)" -m venv "$work/venv"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check uv==0.13.9
 index=$("$work/venv/bin/pip" config get global.index-url 2>/dev/null || true)
-for lock in requirements.lock requirements-docs.lock; do
+for lock in requirements.lock requirements-docs.lock requirements-release.lock; do
     {
         grep '^#' "$lock"
         sed -n 's/^\([A-Za-z0-9][^ ]*==[^ ]*\).*/\1/p' "$lock" >"$work/versions.in"

@@ -1,8 +1,8 @@
 """Build the wheel, and pack an environment for Spark's tasks: `python conf/pack.py FOLDER [GZIP LEVEL]`.
 
-The environment holds this Python with its standard library, the shared libraries that all of it needs, the package with
-its decoder compiled, and what it depends on but PySpark, which executors have from Spark. It runs wherever it lies.
-Workers need the same architecture and a C library no older than this machine's, and no Python.
+The environment holds this Python with its standard library and shared libraries, and the package with its dependencies
+and its compiled decoder. It does not hold PySpark, which executors have from Spark. It runs in any folder. Workers need
+the same architecture, and a C library that is not older than this machine's. They need no Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("tiered_stream", "pyspark_tiered_stream.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 EXTRAS = ("delta", "formats", "kafka-sink", "otel")
 OF_SPARK = {"pyspark", "py4j"}
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -34,17 +34,17 @@ UNUSED_MODULES = ("test", "tests", "idlelib", "tkinter", "turtledemo", "lib2to3"
 UNUSED_OF_PACKAGES = (
     "*.pyc", "*/tests/*", "Crypto/SelfTest/*", "numba/cuda/*", "numpy/f2py/*", "numpy/distutils/*",
     "pyarrow/include/*", "pyarrow/src/*", "pyarrow/*flight*",
-    # protoc, of grpcio-tools, runs without what it names as its dependencies
+    # protoc, of grpcio-tools, runs without its declared dependencies
     "grpc/*", "setuptools/*", "pkg_resources/*", "_distutils_hack/*", "distutils-precedence.pth",
-    # two copies of each library, as a wheel has no links: for who links programs, not for who loads them
+    # second copies of libraries, because a wheel has no links: for linking programs, not for loading libraries
     "pyarrow/libarrow*.so", "pyarrow/lib*.so.*.*.*",
 )  # fmt: skip
 SERVICES = {"s3", "sts", "sso", "sso-oidc", "signin"}
-"""What botocore describes of AWS beside these, 30 MB, nobody asks for: storage, and where credentials come from."""
+"""Services of AWS whose descriptions in botocore are kept, for storage and credentials. The other ones take 30 MB."""
 WITH_SYMBOLS = ("lib/shared/libpython*", f"{sys.platlibdir}/{VERSION}/lib-dynload/*.so", "**/libllvmlite.so")
-"""Libraries that are built with what debuggers want: 50 MB in all."""
+"""Libraries that are built with symbols for debuggers, which take 50 MB."""
 C_LIBRARY = ("ld-linux", "libc.", "libm.", "libdl.", "libpthread.", "librt.", "libutil.", "libresolv.", "libmvec.")
-"""Those of the worker's own system: they go with its kernel, and are kept compatible."""
+"""Libraries that the worker's own system provides: they fit its kernel, and stay compatible."""
 
 LAUNCHER = f"""\
 #!/bin/sh
@@ -65,7 +65,7 @@ def main(folder: Path, compression: int = 6) -> None:
         copy_shared_libraries(environment)
         strip_symbols(environment)
         sys.stdout.write(f"{run(python, '-c', WARM)}\n")
-        # The time of a source that an archive has been through says nothing.
+        # Unpacking does not keep the sources' times, so bytecode must not depend on them.
         run(python, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", work, environment / "lib")
         packed = folder / f"tiered-stream-{wheel.name.split('-')[1]}-{VERSION}-{platform.machine()}.tar.gz"
         with tarfile.open(packed, "w:gz", compresslevel=compression) as archive:
@@ -75,7 +75,7 @@ def main(folder: Path, compression: int = 6) -> None:
 
 
 def build_wheel(work: Path, folder: Path) -> Path:
-    """From a copy: what an earlier build left behind would get into it."""
+    """Build the wheel from a copy, because files of an earlier build would get into it."""
     sources, built = work / "sources", work / "wheel"
     for name in SOURCES:
         if (ROOT / name).is_dir():
@@ -89,7 +89,7 @@ def build_wheel(work: Path, folder: Path) -> Path:
 
 
 def copy_python(environment: Path) -> Path:
-    """The interpreter and its standard library, which it finds from where it is; what starts it."""
+    """Copy the interpreter and its standard library, and return the program that starts it in any folder."""
     binaries, library = environment / "bin", environment / sys.platlibdir / VERSION
     binaries.mkdir(parents=True)
     shutil.copy2(Path(sys.executable).resolve(), binaries / VERSION)
@@ -103,7 +103,7 @@ def copy_python(environment: Path) -> Path:
 
 
 def copy_packages(wheel: Path, site: Path) -> None:
-    """What the package depends on, as it is installed here, and the wheel."""
+    """Copy the installed dependencies of the package, and unpack the wheel."""
     (built,) = distributions(path=[str(wheel)])
     for each in needed(built, EXTRAS, set()):
         for file in each.files or ():
@@ -116,7 +116,7 @@ def copy_packages(wheel: Path, site: Path) -> None:
 
 
 def is_used(file: PurePosixPath) -> bool:
-    """Whether a file of a package is for those who run it."""
+    """Return true for a file that a running program needs."""
     match file.parts:
         case ("botocore", "data", service, _, *_):
             return service in SERVICES
@@ -124,7 +124,7 @@ def is_used(file: PurePosixPath) -> bool:
 
 
 def needed(package: Distribution, extras: tuple[str, ...], seen: set[str]) -> Iterator[Distribution]:
-    """The distributions that `package` depends on, at any depth, but Spark's."""
+    """Yield the distributions that `package` depends on, at any depth, but not Spark's."""
     for text in package.requires or ():
         requirement = Requirement(text)
         name = canonicalize_name(requirement.name)
@@ -137,7 +137,7 @@ def needed(package: Distribution, extras: tuple[str, ...], seen: set[str]) -> It
 
 
 def copy_shared_libraries(environment: Path) -> None:
-    """Those of this system that the interpreter and the packages are linked to."""
+    """Copy the system's libraries to which the interpreter and the packages are linked."""
     binaries = [environment / "bin" / VERSION, *environment.rglob("*.so"), *environment.rglob("*.so.*")]
     shared = environment / "lib" / "shared"
     shared.mkdir()
@@ -151,7 +151,7 @@ def copy_shared_libraries(environment: Path) -> None:
 
 
 def strip_symbols(environment: Path) -> None:
-    """Where binutils are installed here; else the archive is some 15 MB larger."""
+    """Strip symbols if binutils are installed; without them the archive is 15 MB larger."""
     if program := shutil.which("strip"):
         run(Path(program), "--strip-unneeded", *(file for each in WITH_SYMBOLS for file in environment.glob(each)))
 
@@ -163,7 +163,7 @@ def without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def run(*command: str | Path) -> str:
-    """What it prints; it sees nothing of this environment but the search path."""
+    """Run a program with the search path alone as its environment, and return its output."""
     environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
     pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     done = subprocess.run(

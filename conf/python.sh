@@ -1,6 +1,6 @@
 #!/bin/sh
 # Print the newest supported Python on the PATH that runs and can make a virtual environment.
-# With an argument, all of them, newest first, a line each. Say what to install when there is none.
+# With an argument, print all of them, newest first, one per line. If there is none, print the package to install.
 set -eu
 
 oldest=11
@@ -8,7 +8,7 @@ newest=13
 found=
 without_venv=
 
-# A launcher may be there and not run (pyenv's shims), or run another version than its name says.
+# A launcher may exist and not run (pyenv's shims), or run another version than its name says.
 version_of() {
     "$1" -c 'import sys; print(sys.version_info.minor if sys.version_info[0] == 3 else 0)' 2>/dev/null || echo 0
 }

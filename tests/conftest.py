@@ -1,6 +1,6 @@
 """Fixtures that every test may ask for.
 
-What starts a service carries the marker `stack`, by which `make test-unit` leaves it out.
+Tests that start a service have the marker `stack`, by which `make test-unit` leaves them out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ settings.load_profile("slow machines too")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever asks for a service's fixture has the marker, whether or not the test says so."""
+    """Mark every test that uses a service's fixture."""
     for item in items:
         if SERVICES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.stack)

@@ -1,8 +1,9 @@
 """All errors that this package raises on purpose, in one class tree.
 
 A message says what is wrong, the value (never a secret), and what to do. `retriable` is true if the same call may
-succeed when it is repeated without any change by the user. Code that calls a library maps the library's errors to
-these errors with `raise ... from error`.
+succeed when it is repeated without any change by the user. The paragraph "Fix" in a class's docstring says what a user
+can do; `tests/docs/error_pages.py` makes a page of the documentation from each class. Code that calls a library maps
+the library's errors to these errors with `raise ... from error`.
 """
 
 from __future__ import annotations
@@ -12,37 +13,65 @@ from contextlib import contextmanager
 
 
 class TieredStreamError(Exception):
-    """Root of every error that this package raises on purpose."""
+    """Root of every error that this package raises on purpose.
+
+    Fix: Catch it to handle all errors of this package.
+    """
 
     retriable = False
 
 
 class ConfigurationError(TieredStreamError, ValueError):
-    """An option is missing, unknown, malformed, or contradicts another."""
+    """An option is missing, unknown, malformed, or contradicts another.
+
+    Fix: Correct the option that the message names.
+    """
 
 
 class DataLossError(TieredStreamError):
-    """Records that the query should read no longer exist (Spark: `KAFKA_DATA_LOSS`, `failOnDataLoss`)."""
+    """Records that the query should read no longer exist (Spark: `KAFKA_DATA_LOSS`, `failOnDataLoss`).
+
+    Fix: Accept the loss with `failOnDataLoss=false`, or use a new checkpoint. Raise the topics' retention, or run
+    the query more often.
+    """
 
 
 class TopicRecreatedError(DataLossError):
-    """A topic was deleted and created again, so the requested offsets belong to records that no longer exist."""
+    """A topic was deleted and created again, so the requested offsets belong to records that no longer exist.
+
+    Fix: Use a new checkpoint to read the new topic from its start. To continue at the same offsets, start once with
+    `failOnDataLoss=false`.
+    """
 
 
 class CorruptDataError(TieredStreamError):
-    """Bytes of a log segment, an index, a manifest or a Fetch response are malformed."""
+    """Bytes of a log segment, an index, a manifest or a Fetch response are malformed.
+
+    Fix: Compare the storage with the brokers by `tiered-stream verify --storage`. Restore the object that the
+    message names, or read what the brokers still have with `remote.log.locator=none`.
+    """
 
 
 class UnsupportedDataError(TieredStreamError):
-    """Well-formed data that this version cannot read."""
+    """Well-formed data that this version cannot read.
+
+    Fix: Update this package, or leave out the topic that the message names.
+    """
 
 
 class UndecodableRecordError(TieredStreamError):
-    """A key or a value cannot be decoded, or the table rejects its row, and `ingest.onDecodeError` is `fail`."""
+    """A key or a value cannot be decoded, or the table rejects its row, and `ingest.onDecodeError` is `fail`.
+
+    Fix: Correct the schema, or keep the records apart with `ingest.onDecodeError=deadLetter` and
+    `ingest.deadLetterTable`.
+    """
 
 
 class DataLimitError(UnsupportedDataError):
-    """Data exceeds a limit that an option sets. The message names the option. The data is neither read nor skipped."""
+    """Data exceeds a limit that an option sets. The message names the option. The data is neither read nor skipped.
+
+    Fix: Raise the option that the message names, if the data is yours and as large as it says.
+    """
 
 
 @contextmanager
@@ -61,117 +90,189 @@ class StorageError(TieredStreamError):
     """A request to the remote storage failed. The message names the object.
 
     `fallback_reason` is the label in the metrics for why the broker is read instead.
+
+    Fix: Read the reason in the message, and run `tiered-stream doctor`, which checks credentials, bucket and
+    segments.
     """
 
     fallback_reason = "other"
 
 
 class StorageObjectNotFoundError(StorageError):
-    """The bucket or the object does not exist in the remote storage."""
+    """The bucket or the object does not exist in the remote storage.
+
+    Fix: If the message names settings, correct them. If the object was deleted, restore it from the bucket's
+    versions.
+    """
 
     fallback_reason = "not_found"
 
 
 class StorageBucketNotFoundError(StorageObjectNotFoundError):
-    """The whole bucket (or root folder) does not exist, not only one object, so the configuration is wrong."""
+    """The whole bucket (or root folder) does not exist, not only one object, so the configuration is wrong.
+
+    Fix: Correct `rsm.config.storage.s3.bucket.name` or `remote.storage.uri`.
+    """
 
 
 class StorageAccessError(StorageError):
-    """The storage refused the credentials, or there are none."""
+    """The storage refused the credentials, or there are none.
+
+    Fix: Check the credentials, `s3:GetObject`, the region and the endpoint. Grant `s3:ListBucket`, so that S3 does
+    not refuse objects that are only missing.
+    """
 
     fallback_reason = "refused"
 
 
 class StorageFormatError(StorageError):
-    """A segment is stored in a format that this version does not know (KIP-1248: `SupportedStorageFormatVersions`)."""
+    """A segment is stored in a format that this version does not know (KIP-1248: `SupportedStorageFormatVersions`).
+
+    Fix: Update this package. With `remote.fallback=broker`, the brokers send the segment.
+    """
 
     fallback_reason = "unknown_format"
 
 
 class SignedLocationError(StorageError):
-    """A signed location is not a URL, or its host is not allowed by `remote.signed.location.hosts`."""
+    """A signed location is not a URL, or its host is not allowed by `remote.signed.location.hosts`.
+
+    Fix: If the host is your storage, add it to `remote.signed.location.hosts`.
+    """
 
     fallback_reason = "refused"
 
 
 class StorageUnavailableError(StorageError):
-    """The storage could not be reached, or asked to slow down, after all retries."""
+    """The storage could not be reached, or asked to slow down, after all retries.
+
+    Fix: Start again. If the storage asks to slow down, lower `remote.fetch.requests.in.flight`.
+    """
 
     retriable = True
 
 
 class StorageConnectTimeoutError(StorageUnavailableError):
-    """No connection to the storage was made within `kafka.fetch.remote.connect.timeout.ms`."""
+    """No connection to the storage was made within `kafka.fetch.remote.connect.timeout.ms`.
+
+    Fix: Check the endpoint and the network, or raise `kafka.fetch.remote.connect.timeout.ms`.
+    """
 
     fallback_reason = "connect_timeout"
 
 
 class StorageReadTimeoutError(StorageUnavailableError):
     """The storage sent nothing for `kafka.fetch.remote.read.timeout.ms` in each attempt, or its response did not end
-    within `remote.fetch.request.timeout.ms`."""
+    within `remote.fetch.request.timeout.ms`.
+
+    Fix: Raise the timeout that the message names, or lower `remote.fetch.requests.in.flight`.
+    """
 
     fallback_reason = "read_timeout"
 
 
 class BrokerError(TieredStreamError):
-    """A broker responded with an error. The message contains Kafka's name of the error."""
+    """A broker responded with an error. The message contains Kafka's name of the error.
+
+    Fix: Look up Kafka's name of the error, and the broker's own log.
+    """
 
 
 class UnknownTopicError(BrokerError):
-    """A topic or partition that the options name does not exist (Kafka: UNKNOWN_TOPIC_OR_PARTITION)."""
+    """A topic or partition that the options name does not exist (Kafka: UNKNOWN_TOPIC_OR_PARTITION).
+
+    Fix: Create the topic, or correct the option that names it.
+    """
 
 
 class BrokerAuthorizationError(BrokerError):
-    """The broker refused the user: authentication failed or an ACL is missing."""
+    """The broker refused the user: authentication failed or an ACL is missing.
+
+    Fix: Grant the ACL that the message names. If the login was refused, correct `kafka.sasl.*`.
+    """
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The broker no longer (or not yet) has the offset (Kafka: OFFSET_OUT_OF_RANGE)."""
+    """The broker no longer (or not yet) has the offset (Kafka: OFFSET_OUT_OF_RANGE).
+
+    Fix: Start at an offset that the log has: retention may have deleted the records, or the topic was created
+    again.
+    """
 
 
 class OpenTransactionError(TieredStreamError):
-    """Records that should be read belong to a transaction that is neither committed nor aborted yet."""
+    """Records that should be read belong to a transaction that is neither committed nor aborted yet.
+
+    Fix: Wait until the transaction ends, or set `kafka.isolation.level=read_uncommitted`.
+    """
 
     retriable = True
 
 
 class BrokerUnavailableError(BrokerError):
-    """No broker responded within the allowed time."""
+    """No broker responded within the allowed time.
+
+    Fix: Check `kafka.bootstrap.servers` and `kafka.security.protocol`, and that the brokers are up.
+    """
 
     retriable = True
 
 
 class FetchTimeoutError(BrokerUnavailableError, TimeoutError):
-    """No record came within `kafkaConsumer.pollTimeoutMs`, though the log continues (Spark: `TimeoutException`)."""
+    """No record came within `kafkaConsumer.pollTimeoutMs`, though the log continues (Spark: `TimeoutException`).
+
+    Fix: Look at the partition's leader, or raise `kafkaConsumer.pollTimeoutMs`.
+    """
 
 
 class ReplayStoppedError(TieredStreamError):
-    """A replay's query was stopped before its end. The replay continues if it is started again."""
+    """A replay's query was stopped before its end. The replay continues if it is started again.
+
+    Fix: Start the replay again with the same arguments.
+    """
 
     retriable = True
 
 
 class TableError(TieredStreamError):
-    """A Delta table cannot be opened, written or committed to. The message names the table."""
+    """A Delta table cannot be opened, written or committed to. The message names the table.
+
+    Fix: Read the reason in the message. The page Troubleshooting has the frequent ones.
+    """
 
 
 class DeadLetterLimitError(TableError):
-    """A micro-batch has more dead letters than `ingest.maxDeadLetters`. No row of the micro-batch is in any table."""
+    """A micro-batch has more dead letters than `ingest.maxDeadLetters`. No row of the micro-batch is in any table.
+
+    Fix: Look at the records. Correct the schema or raise `ingest.maxDeadLetters`, and start the query again.
+    """
 
 
 class TableAccessError(TableError):
-    """The object store of a table refuses the credentials, does not have the bucket, or cannot be reached."""
+    """The object store of a table refuses the credentials, does not have the bucket, or cannot be reached.
+
+    Fix: Check the session's `fs.s3a.*` settings and `ingest.storage.*`: credentials, endpoint and bucket.
+    """
 
 
 class SchemaRegistryError(TieredStreamError):
-    """The schema registry refused a request or sent a malformed response. The message names the registry."""
+    """The schema registry refused a request or sent a malformed response. The message names the registry.
+
+    Fix: Check `ingest.schema.registry.url` and the credentials.
+    """
 
 
 class UnknownSchemaError(SchemaRegistryError):
-    """The schema registry does not have the requested schema or subject."""
+    """The schema registry does not have the requested schema or subject.
+
+    Fix: Register the schema, or correct the subject's name (`ingest.value.subject`).
+    """
 
 
 class SchemaRegistryUnavailableError(SchemaRegistryError):
-    """The schema registry could not be reached, or could not serve the request, after all retries."""
+    """The schema registry could not be reached, or could not serve the request, after all retries.
+
+    Fix: Check that the registry is up, and start the query again.
+    """
 
     retriable = True

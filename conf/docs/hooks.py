@@ -1,31 +1,59 @@
-"""What mkdocs does not do by itself: pages show parts of the repository's own files, and what is built fetches nothing.
+"""Hooks for mkdocs: pages include parts of the repository's own files, and a built page fetches nothing from elsewhere.
 
-A line `<!-- include README.md | Limits -->` in a page stands for what is below that heading of the README, and
-`<!-- include DESIGN.md -->` for a whole file; either without the heading itself. Links lead to where their targets are
-on the site.
+The line `<!-- include README.md | Limits -->` in a page stands for the text below that heading of the README, and
+`<!-- include DESIGN.md -->` for the whole file; both without the heading itself. A program is included as a block of
+code, and a notebook with its outputs. Links lead to the places of their targets on the site.
+
+The site's version is the package's, and the link to the repository comes from setup.cfg.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import posixpath
 import re
 from collections.abc import Iterator
+from configparser import ConfigParser
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parents[2]
-INCLUDE = re.compile(r"^<!-- include (?P<file>[\w.]+)(?: \| (?P<heading>.+?))? -->$", re.MULTILINE)
+INCLUDE = re.compile(r"^<!-- include (?P<file>[\w./-]+)(?: \| (?P<heading>.+?))? -->$", re.MULTILINE)
 _HEADING = re.compile(r"(#+) (.+)")
 _LINK = re.compile(r"\]\((?!https?:)(?P<file>[^)#\s]*)(?P<anchor>#[^)\s]*)?\)")
 _CSS_URL = re.compile(r"""(?:url\(|@import)\s*['"]?((?:https?:)?//[^'")\s]+)""")
 _FETCHED = ("src", "srcset", "data", "poster")
 _NOT_FETCHED = {"canonical", "alternate", "prev", "next"}
 _FIRST_PAGE = "index.md"
+_LANGUAGES = {".py": "python", ".yaml": "yaml", ".properties": "properties"}
+_REPOSITORIES = ("Repository", "Source", "Source Code", "Homepage")
+"""Names in setup.cfg's `project_urls` that may lead to the repository."""
 
 log = logging.getLogger("mkdocs.hooks")
 """What it warns of ends a strict build."""
+
+
+def on_config(config: Any) -> Any:
+    """Set the version and the repository's address, which the site shows in its header and below each page."""
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", "utf-8")
+    metadata = setup["metadata"]
+    lines = (line.partition("=") for line in metadata.get("project_urls", "").splitlines())
+    urls = {name.strip(): url.strip() for name, _, url in lines if url}
+    repository = next((urls[name] for name in _REPOSITORIES if name in urls), metadata.get("url"))
+    config["extra"]["package_version"] = _version()
+    config["copyright"] = f"tiered_stream {_version()}, Apache License 2.0"
+    config["repo_url"], config["repo_name"] = repository, urlsplit(repository or "").path.strip("/")
+    return config
+
+
+def _version() -> str:
+    found = re.search(r'^__version__ = "(.+)"$', (ROOT / "tiered_stream/__init__.py").read_text("utf-8"), re.MULTILINE)
+    assert found
+    return found[1]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
@@ -33,7 +61,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     homes = _homes(Path(config["docs_dir"]))
 
     def included(match: re.Match[str]) -> str:
-        text = part_of((ROOT / match["file"]).read_text("utf-8"), match["heading"])
+        text = included_text(match)
+        if Path(match["file"]).suffix in _LANGUAGES:
+            return text
         return _LINK.sub(lambda link: _moved(link, match["file"], where, homes), text)
 
     return INCLUDE.sub(included, markdown)
@@ -49,6 +79,34 @@ def on_post_build(config: Any) -> None:
     for sheet in Path(config["site_dir"]).rglob("*.css"):
         for url in _CSS_URL.findall(sheet.read_text("utf-8")):
             log.warning("%s would fetch %s", sheet.name, url)
+
+
+def included_text(match: re.Match[str]) -> str:
+    """Return the Markdown that a match of `INCLUDE` stands for; its links are those of the file.
+
+    Raises:
+        ValueError: the file has no such heading.
+    """
+    path = ROOT / match["file"]
+    text = path.read_text("utf-8")
+    if path.suffix in _LANGUAGES:
+        return _fenced(text, _LANGUAGES[path.suffix])
+    return part_of(notebook_text(text) if path.suffix == ".ipynb" else text, match["heading"])
+
+
+def notebook_text(notebook: str) -> str:
+    """Return a Jupyter notebook's cells and their outputs, as Markdown."""
+    parts = []
+    for cell in json.loads(notebook)["cells"]:
+        source = "".join(cell["source"])
+        parts.append(_fenced(source, "python") if cell["cell_type"] == "code" else source)
+        for output in cell.get("outputs", ()):
+            parts.append(_fenced("".join(output.get("text") or output["data"]["text/plain"])))
+    return "\n\n".join(parts) + "\n"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    return f"```{language}\n{text.rstrip()}\n```\n"
 
 
 def part_of(text: str, heading: str | None) -> str:
@@ -132,7 +190,7 @@ def _homes(docs: Path) -> dict[tuple[str, str], str]:
         page = path.relative_to(docs).as_posix()
         for match in INCLUDE.finditer(path.read_text("utf-8")):
             file, heading = match["file"], match["heading"]
-            shown = anchors(part_of((ROOT / file).read_text("utf-8"), heading))
+            shown = anchors(included_text(match))
             homes |= {(file, anchor): f"{page}#{anchor}" for anchor in shown}
             homes[file, _anchor(heading or "")] = page
     return homes
@@ -140,7 +198,8 @@ def _homes(docs: Path) -> dict[tuple[str, str], str]:
 
 def _moved(link: re.Match[str], file: str, page: str, homes: dict[tuple[str, str], str]) -> str:
     """The link of a file, as it has to be in a page that includes it."""
-    target, anchor = link["file"] or file, link["anchor"] or ""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(file), link["file"])) if link["file"] else file
+    anchor = link["anchor"] or ""
     if target.startswith("docs/"):
         home = target.removeprefix("docs/") + anchor
     else:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Is there a Java that Spark 4.2 and Kafka 4.3 run on? If not, and this is root on a Debian, install one.
+# Look for a Java that runs Spark 4.2 and Kafka 4.3. If there is none, install one as root on Debian.
 set -eu
 
 package=default-jre-headless  # Java 17 in Debian 12, 21 in Debian 13

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import orjson
 from deltalake import DeltaTable, PostCommitHookProperties, Schema
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
@@ -75,7 +75,7 @@ def fill(lake: Lake, name: str, files: int, versions: int) -> None:
     table = DeltaTable.create(_uri(lake, name), schema, storage_options=dict(lake.storage_options))
     for version in range(versions):
         count = files * (version + 1) // versions - files * version // versions
-        actions = [
+        actions: list[AddAction | RemoveAction] = [
             AddAction(f"part-{uuid.uuid4()}.parquet", 1 << 20, {}, 1_700_000_000_000, True, _STATISTICS)
             for _ in range(count)
         ]

@@ -101,7 +101,7 @@ def _produced(rig: Rig) -> Iterator[Shape]:
 
 
 def main() -> None:
-    traffic = Traffic(*sys.argv[1:3], records_per_second=RECORDS_PER_SECOND)
+    traffic = Traffic(sys.argv[1], sys.argv[2], records_per_second=RECORDS_PER_SECOND)
     producing = threading.Thread(target=traffic.produce)
     producing.start()
     sys.stdin.read()

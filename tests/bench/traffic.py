@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
@@ -45,8 +46,8 @@ class Traffic:
             producer.poll(0.001)
         producer.flush()
 
-    def _acknowledged(self, begin: int):  # type: ignore[no-untyped-def]
-        def done(error: KafkaError | None, message: Message) -> None:
+    def _acknowledged(self, begin: int) -> Callable[[KafkaError | None, Message], None]:
+        def done(error: KafkaError | None, _message: Message) -> None:
             assert error is None, error
             self.produced.append((time.monotonic_ns() - begin) / 1e6)
 
@@ -69,7 +70,7 @@ class Traffic:
 
 
 def main() -> None:
-    traffic = Traffic(*sys.argv[1:3])
+    traffic = Traffic(sys.argv[1], sys.argv[2])
     threads = [threading.Thread(target=each, daemon=True) for each in (traffic.produce, traffic.consume)]
     for thread in threads:
         thread.start()

@@ -45,12 +45,12 @@ _ERRORS_AND_COLUMNS = (
     _impossible(
         "1.1 classes of errors",
         "`IllegalArgumentException`, `NumberFormatException` and others at `load()`",
-        "PySpark shows a Python source's as `AnalysisException`; in streams both are a `StreamingQueryException`",
+        "PySpark shows ours as `AnalysisException`; in streams both are a `StreamingQueryException`",
     ),
     _impossible(
         "1.1 errors at load",
         "all of a batch query's options are checked at `load()`, some of a stream's",
-        "`load()` does not tell a Python source which of the two it is: what only one refuses is said when it runs",
+        "`load()` does not name the kind of query: a value that only one kind refuses is refused when it runs",
     ),
     Row("1.3 columns", "seven, and with `includeHeaders` the headers, which are null where there are none"),
     Row("1.3 own schema", "is refused"),
@@ -60,8 +60,8 @@ _OPTIONS = (
     Row("1.2 subscribe", "topics by name, trimmed, repetitions dropped; one that is missing fails after the retries"),
     _different(
         "1.2 subscribePattern",
-        "a Java regular expression, found anywhere in a name; internal topics never",
-        "Python's regular expressions; what they read otherwise than Java's is refused",
+        "a Java regular expression that matches anywhere in a name; internal topics never match",
+        "Python's regular expressions; forms with another meaning in Java are refused",
     ),
     Row("1.2 assign", "partitions by topic; those that do not exist are left out"),
     Row("1.2 one of the three", "exactly one of `subscribe`, `subscribePattern`, `assign`"),
@@ -74,9 +74,9 @@ _OPTIONS = (
     Row("1.2 startingOffsetsByTimestamp", "goes before `startingOffsets`"),
     Row("1.2 startingOffsets", "words in any case, or offsets by partition; a batch query must not start at latest"),
     Row("1.2 startingOffsetsByTimestampStrategy", "`error` or `latest`, for both forms of timestamps"),
-    Row("1.2 endingTimestamp", "of a batch query; ignored in a stream, whatever it is"),
-    Row("1.2 endingOffsetsByTimestamp", "of a batch query; refused in a stream"),
-    Row("1.2 endingOffsets", "of a batch query; must not be earliest; refused in a stream"),
+    Row("1.2 endingTimestamp", "is for batch queries; a stream ignores any value"),
+    Row("1.2 endingOffsetsByTimestamp", "is for batch queries; refused in a stream"),
+    Row("1.2 endingOffsets", "is for batch queries; must not be earliest; refused in a stream"),
     Row("1.2 failOnDataLoss", "`true` or `false` and nothing else"),
     Row("1.2 includeHeaders", "`true` or `false` and nothing else"),
     Row("1.2 minPartitions", "a positive Int"),
@@ -84,7 +84,7 @@ _OPTIONS = (
     _different(
         "1.2 maxOffsetsPerTrigger",
         "any Long: with 0 a stream never gets on, with less its offsets run backwards",
-        "must be positive: what Spark makes of others loses records",
+        "must be positive: with other values Spark loses records",
     ),
     Row("1.2 minOffsetsPerTrigger", "any Long, not above the most, in batch queries too"),
     Row("1.2 maxTriggerDelay", "a duration of Spark's"),
@@ -103,21 +103,21 @@ _OPTIONS = (
     _different(
         "1.2 kafka.isolation.level",
         "`read_uncommitted` by default",
-        "`read_committed` by default: rows of aborted transactions are not wanted by anybody who does not say so",
+        "`read_committed` by default: rows of aborted transactions come only on request",
     ),
-    Row("1.2 other settings of Kafka's clients", "are theirs, and checked as they check them"),
+    Row("1.2 other settings of Kafka's clients", "are passed on, and checked as Kafka's clients check them"),
 )
 _CHECKPOINT = (
     Row("1.4 offset JSON", "the next offset to read, by topic and partition"),
     _different(
         "1.4 forms of JSON",
         "fractions are cut off, the last of a repeated key counts, quoted numbers are refused, `null` is 0",
-        "the same, but what Jackson changes silently is refused: numbers that wrap around, text behind the object",
+        "the same, but refuses values that Jackson changes silently: numbers that wrap, text behind the object",
     ),
     _impossible(
         "1.4 file of initial offsets",
         "`sources/N/0` keeps where the stream started",
-        "Spark gives a Python source no place for it: a start that may move is written down by an empty first batch",
+        "Spark gives a Python source no place for it: a start that can move is stored by an empty first batch",
     ),
     Row("1.4 checkpoint before options", "a checkpoint beats every starting option"),
     _not_ours("1.4 future version of that file", "is refused", "there is no such file"),
@@ -131,16 +131,16 @@ _RESOLUTION = (
     Row("1.5 no match at the end", "reads to the end"),
     Row(
         "1.5 timestamps -1 and -2",
-        "stand for latest and earliest, other negative ones for what the broker makes of them",
+        "stand for latest and earliest; the broker interprets other negative ones",
     ),
     Row("1.5 maps of a batch query", "start and end name the same partitions, and no start lies beyond its end"),
     _impossible(
         "1.5 late binding",
         "earliest and latest of a batch query are looked up by its tasks, at each execution",
-        "Spark plans a Python source once for a DataFrame, at its first use: to see what is new, load it again",
+        "Spark plans a Python source once for a DataFrame, at its first use: load it again to see new records",
     ),
     Row("1.5 start beyond the end", "is refused once both are known"),
-    Row("1.5 lookups that fail", "are made again, so many times"),
+    Row("1.5 lookups that fail", "are repeated, as often as `fetchOffset.numRetries` says"),
     Row("1.5 end below what was read", "is asked for again, then believed"),
 )
 _LOSS = (
@@ -152,14 +152,14 @@ _LOSS = (
     _different(
         "1.6 topic made again and longer",
         "goes unnoticed: the new topic's first records are never read",
-        "is data loss while the query runs, by its id; a checkpoint has no place for that, `remote.topic.id` has",
+        "is data loss while the query runs, by its id; a checkpoint cannot hold it, `remote.topic.id` can",
     ),
     Row("1.6 subscribed topic that is deleted", "fails whatever `failOnDataLoss` says"),
     Row("1.6 pattern that finds nothing any more", "idles"),
     Row("1.6 pattern that finds others", "is data loss, else goes on with them"),
     Row("1.6 range below the log start", "is data loss, else read from the log start"),
     Row("1.6 range beyond the log end", "is data loss, else read to the log end"),
-    Row("1.6 gap in the log", "of compaction, markers and aborted transactions is no loss"),
+    Row("1.6 gap in the log", "is no loss after compaction, markers and aborted transactions"),
     Row("1.6 log start that moves during the read", "is data loss, else passed over"),
     Row("1.6 no progress for the poll timeout", "fails whatever `failOnDataLoss` says"),
     Row("1.6 names", "stand under `KAFKA_DATA_LOSS`"),
@@ -168,7 +168,7 @@ _SPLITTING = (
     Row("1.7 empty ranges", "give no task"),
     Row("1.7 maxRecordsPerPartition", "cuts each range into pieces of at most as many offsets"),
     Row("1.7 minPartitions", "are shared out in proportion, small ranges first"),
-    Row("1.7 remainder", "of an even division lands late"),
+    Row("1.7 remainder", "goes to the later pieces if a division is not even"),
     _different(
         "1.7 fewest pieces",
         "one for each range that is not empty",
@@ -193,7 +193,7 @@ _LIMITS = (
     Row("1.8 least and most", "work together, the least first"),
     Row("1.8 Trigger.Once", "takes all there is"),
     Row("1.8 AvailableNow", "honours the limit, and stops at what was there when it began"),
-    Row("1.8 AvailableNow checks", "fail when its target is not there any more, whatever `failOnDataLoss` says"),
+    Row("1.8 AvailableNow checks", "fail if its target no longer exists, with any `failOnDataLoss`"),
     _different(
         "1.8 least under AvailableNow",
         "may end the run before its target",
@@ -201,7 +201,7 @@ _LIMITS = (
     ),
     Row("1.8 read_committed", "ends at the last stable offset"),
 )
-_NO_METRICS = "a Python source cannot report metrics into the progress; the job and the driver's log tell the lag"
+_NO_METRICS = "a Python source cannot report metrics into the progress; the job and the driver's log report the lag"
 _NO_CONSUMER = "no consumer is made on the driver, and no group joined"
 _ONCE = "a DataFrame that is loaded again does, see 1.5"
 _NO_FILE = "there is no such file"
@@ -259,7 +259,7 @@ _SUITES = (
     Row("2.50", "`minPartitions` that is no number, or none that is positive, is refused"),
     Row("2.51", "a checkpoint of an older Spark, without headers, goes on"),
     *(_impossible(f"2.{number}", does, _NO_METRICS) for number, does in (
-        (52, "metrics tell three lags where there is a limit"), (53, "metrics of a lag of 0 without a limit"),
+        (52, "metrics report three lags if there is a limit"), (53, "metrics of a lag of 0 without a limit"),
         (54, "metrics of partitions that were not read yet"), (55, "metrics before anything was read"),
     )),
     Row("2.56", "topics and partitions that come and go at random"),
@@ -302,7 +302,7 @@ _SUITES = (
     Row("2.93", "maps that lack a partition fail by name"),
     Row("2.94", "an error that passes is tried away, one that stays surfaces"),
     Row("2.95", "options in lower and upper case"),
-    Row("2.96", "what each way to name topics assigns"),
+    Row("2.96", "each way to name topics assigns its partitions"),
     Row("2.97", "offset JSON is read and written"),
     Row("2.98", "records that aged out before they were read: no row twice, those that are left"),
     Row("2.99", "a task that is tried again has connections of its own; tasks at once do not disturb each other"),

@@ -32,7 +32,7 @@ def marked(text: str) -> Iterator[tuple[str, list[str]]]:
                 for mark in node.decorator_list
                 if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.contract"
                 for key in mark.args
-                if isinstance(key, ast.Constant)
+                if isinstance(key, ast.Constant) and isinstance(key.value, str)
             ]
             if keys:
                 yield node.name, keys

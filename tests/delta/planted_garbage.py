@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.delta.typed_archive import write_topic
@@ -202,8 +203,12 @@ def _frames(schema_id: int, content: Callable[[int], bytes]) -> tuple[Garbage, .
     )
 
 
+def _as_second_message(make: Callable[[int], bytes], number: int) -> bytes:
+    return b"\2\2" + make(number)
+
+
 def _second_message(number: int) -> bytes:
-    return b"\2\2" + _message(number)
+    return _as_second_message(_message, number)
 
 
 LATE_AVRO = Garbage(
@@ -238,7 +243,7 @@ REGISTERED_PROTOBUF = PlantedTopic(
         Garbage("no such message", "has no message [9]", _framed(PROTOBUF_ID, lambda _: b"\2\x12\x08\1")),
         Garbage("no message's number", "does not say which message", _framed(PROTOBUF_ID, lambda _: b"")),
         *(
-            Garbage(each.kind, each.reason, _framed(PROTOBUF_ID, lambda number, make=each.make: b"\2\2" + make(number)))
+            Garbage(each.kind, each.reason, _framed(PROTOBUF_ID, partial(_as_second_message, each.make)))
             for each in PROTOBUF_KINDS
         ),
     ),

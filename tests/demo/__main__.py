@@ -1,7 +1,7 @@
 """`make demo`: a topic that lives in S3 becomes Delta tables, and every record of it is checked.
 
-A real broker tiers a topic's segments to a real S3 endpoint and drops its own copies. The ingest job, through
-spark-submit, reads them straight from there into a Delta table; more records come, and the job goes on from its
+A broker tiers a topic's segments into a folder that an S3 server serves, and drops its own copies. The ingest job, by
+spark-submit, reads them straight from the server into a Delta table; more records come, and the job goes on from its
 checkpoint, in the demo's own Spark. Then a gateway tells another reader, who has no storage credential, where the
 segments are; he gets the topic into a second table by Spark's own Delta sink. Records are deleted from the first table,
 and a replay of that time puts them back; the table is verified. Every record of both tables is compared with what a

@@ -42,7 +42,7 @@ def count_mismatches(expected: pa.Table, landed: pa.Table) -> int:
     if expected.num_rows != landed.num_rows:
         keys = ["partition", "offset"]
         wanted, got = ({tuple(row.values()) for row in each.select(keys).to_pylist()} for each in (expected, landed))
-        return len(wanted ^ got) + landed.num_rows - len(got)
+        return len(wanted ^ got) + int(landed.num_rows) - len(got)
     wrong = pa.array([False] * expected.num_rows)
     for name in expected.column_names:
         left, right = expected[name].combine_chunks(), landed[name].combine_chunks()

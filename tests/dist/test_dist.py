@@ -77,7 +77,8 @@ def submit(master: str, packed: Path, folder: Path) -> int:
     with (folder / "job.log").open("wb") as log:
         return subprocess.run(
             [*map(str, command), str(ROOT / "tests" / "dist" / "packed_driver.py"), str(folder)],
-            cwd=folder, env=with_python_by_path(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=LONG, check=False,
+            cwd=folder, env=with_python_by_path(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=LONG,
+            check=False,
         ).returncode  # fmt: skip
 
 

@@ -1,13 +1,14 @@
-"""Pages take in parts of the repository's files, and a page that fetches something from elsewhere is told."""
+"""Pages include parts of the repository's files, and a page that fetches something from elsewhere is reported."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from conf.docs.hooks import fetched_from_elsewhere, on_page_markdown, part_of
+from conf.docs.hooks import fetched_from_elsewhere, notebook_text, on_page_markdown, part_of
 
 TEXT = """# Title
 before
@@ -55,6 +56,32 @@ def test_links_of_what_is_included_lead_to_where_their_targets_are(
     assert markdown.splitlines()[0] == (
         "[a](../a.md#x) [b](one.md#within) [c](../design.md) [d](../two.md) ![e](../e.svg)"
     )
+
+
+def test_links_of_a_file_in_a_folder_lead_to_where_their_targets_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docs, examples = tmp_path / "docs", tmp_path / "examples"
+    docs.mkdir()
+    examples.mkdir()
+    (examples / "README.md").write_text("# Examples\n[program](one.py) [page](../docs/a.md)\n")
+    (examples / "one.py").write_text("rows[0](1)\n")
+    markdown = "<!-- include examples/README.md -->\n<!-- include examples/one.py -->"
+    (docs / "examples.md").write_text(markdown)
+    monkeypatch.setattr("conf.docs.hooks.ROOT", tmp_path)
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="examples.md"))
+    shown = on_page_markdown(markdown, page, {"docs_dir": str(docs)})
+    assert shown.splitlines()[0] == "[program](examples.md) [page](a.md)"
+    assert "```python\nrows[0](1)\n```" in shown
+
+
+def test_a_notebook_is_shown_with_its_outputs() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "text"]},
+        {"cell_type": "code", "source": ["1 + 1"], "outputs": [{"data": {"text/plain": ["2"]}}, {"text": ["said\n"]}]},
+    ]
+    shown = notebook_text(json.dumps({"cells": cells}))
+    assert shown == "# Title\ntext\n\n```python\n1 + 1\n```\n\n\n```\n2\n```\n\n\n```\nsaid\n```\n\n"
 
 
 @pytest.mark.parametrize(

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from conf.docs.hooks import INCLUDE, ROOT, anchors, links, part_of
+from conf.docs.hooks import INCLUDE, ROOT, anchors, included_text, links
 
-TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+TEXTS = sorted([*ROOT.glob("*.md"), *(ROOT / "examples").glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+_API = re.compile(r"^::: (\S+)$", re.MULTILINE)
+"""Objects in whose place mkdocstrings puts headings."""
 
 
 def headings(text: Path) -> set[str]:
-    """Those that it includes from elsewhere too."""
+    """Return the anchors of the text's headings, also of headings that it includes from elsewhere."""
     written = text.read_text("utf-8")
     found = anchors(written)
     for match in INCLUDE.finditer(written):
-        found |= anchors(part_of((ROOT / match["file"]).read_text("utf-8"), match["heading"]))
+        found |= anchors(included_text(match))
+    found.update(_API.findall(written))
     return found
 
 

@@ -71,8 +71,11 @@ class Schemas:
         return {"type": "fixed", "name": self._name(), "size": size, **more}
 
     def _union(self, depth: int) -> list[Any]:
-        branches: list[Any] = [["int", "long"], ["double", "float"], ["string", "boolean", self.record(depth)],
-                               [self.record(depth), self.record(depth)]][self.random.randrange(4)]  # fmt: skip
+        choices: list[list[Any]] = [
+            ["int", "long"], ["double", "float"], ["string", "boolean", self.record(depth)],
+            [self.record(depth), self.record(depth)],
+        ]  # fmt: skip
+        branches = choices[self.random.randrange(4)]
         return [*branches, "null"] if self.random.random() < 0.5 else branches
 
     def _name(self) -> str:
@@ -168,9 +171,9 @@ def _encoded_simple(kind: str, given: Any) -> bytes:
         case "float" | "double":
             return struct.pack("<f" if kind == "float" else "<d", given)
         case "string":
-            return varint(len(given.encode())) + given.encode()
+            return varint(len(given.encode())) + bytes(given.encode())
         case "bytes":
-            return varint(len(given)) + given
+            return varint(len(given)) + bytes(given)
     return b"" if given is None else bytes([given]) if kind == "boolean" else bytes(given)
 
 

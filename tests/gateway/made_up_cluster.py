@@ -153,7 +153,7 @@ class MadeUpCluster:
         return frame(content[4:8] + NO_TAGS + b"".join(LocationFetchResponse(0, 0, 0, topics).pieces()))
 
     def _located(self, topic_id: UUID | None, partition: int) -> LocatedPartition:
-        if topic_id not in self._ids.values():
+        if topic_id is None or topic_id not in self._ids.values():
             return LocatedPartition(partition, UNKNOWN_TOPIC_ID, -1, -1, -1)
         if partition >= self.partitions:
             return LocatedPartition(partition, UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1)

@@ -81,7 +81,7 @@ def test_table_checkpoint_and_tier_are_in_another_s3_service(lake: VersityGatewa
         assert job.wait() == 0, job.output()
     finally:
         job.kill()
-    assert "direct lane" in job.output() and settings["remote.storage.s3.region"] == REGION
+    assert "direct lane" in job.output() and settings["rsm.config.storage.s3.region"] == REGION
     landed = landed_in(lake, "s3://lake/bronze/orders").to_pyarrow_table()
     assert in_order(landed).equals(everything(ODD))
     checkpoint = lake.client().list_objects_v2(Bucket="lake", Prefix="checkpoints/orders/commits/")

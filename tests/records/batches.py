@@ -30,7 +30,8 @@ def with_attributes(batch: bytes, attributes: int) -> bytes:
 
 def with_crc(batch: bytes) -> bytes:
     """The same batch with its CRC made right."""
-    return batch[:17] + google_crc32c.value(batch[21:]).to_bytes(4, "big") + batch[21:]
+    crc: int = google_crc32c.value(batch[21:])
+    return batch[:17] + crc.to_bytes(4, "big") + batch[21:]
 
 
 Row = tuple[int, int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]

@@ -13,6 +13,7 @@ import traceback
 import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,10 @@ class Program:
 
     def run(self) -> None:
         for name, options in self._given["sources"].items():
-            self._step(f"batch of {name}", lambda options=options: self._batch(options))
+            self._step(f"batch of {name}", partial(self._batch, options))
             for lane in ("direct", "spark"):
                 table = f"{self._given['tables']}/{name}-{lane}"
-                self._step(
-                    f"stream of {name}, {lane} lane", lambda o=options, t=table, lane=lane: self._land(o, t, lane)
-                )
+                self._step(f"stream of {name}, {lane} lane", partial(self._land, options, table, lane))
         options = self._given["sources"]["storage"]
         self._step(
             "verify",
@@ -71,10 +70,10 @@ class Program:
         for name, changed in WRONG.items():
             wrong = {option: self._given["wrong"][value] for option, value in changed.items()}
             wrong = {**options, **wrong, "remote.fallback": "fail"}
-            self._step(f"wrong {name}", lambda wrong=wrong: self._batch(wrong))
+            self._step(f"wrong {name}", partial(self._batch, wrong))
             self._step(
                 f"wrong {name}, stream",
-                lambda w=wrong, name=name: self._land(w, f"{self._folder}/tables/{name}", "direct"),
+                partial(self._land, wrong, f"{self._folder}/tables/{name}", "direct"),
             )
         self._step(
             "wrong table key",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -82,7 +83,7 @@ class Run:
             samples = list(self._samples(seconds, under_way))
         ends = offsets(self._stack.broker, TOPIC, OffsetSpec.LATEST)
         for lane in TRIGGERS:
-            wait_until(lambda lane=lane: self._has_landed(lane, ends), f"all to be landed by the {lane} lane")
+            wait_until(partial(self._has_landed, lane, ends), f"all to be landed by the {lane} lane")
         removed = offsets(self._stack.broker, TOPIC, OffsetSpec.EARLIEST)
         self._driver.stop()
         return Outcome(

@@ -38,7 +38,7 @@ frame.groupBy("partition").count().show()"""
 
 
 def introduction(stack: TieredStack) -> str:
-    """What a user needs to know to use the running stack."""
+    """Return the text that explains the use of the running stack."""
     options = {**stack.options(), "subscribe": TOPIC}
     python = PYTHON.format(options="\n".join(f'    "{name}": "{value}",' for name, value in options.items()))
     indented = "\n".join(f"  {line}" for line in python.strip().splitlines())

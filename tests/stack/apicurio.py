@@ -17,7 +17,7 @@ from tests.stack.processes import LONG, ServiceProcess, free_ports
 
 
 class Apicurio:
-    """Started anew, on the same port, it knows nothing any more."""
+    """A schema registry. After another start it has the same port, and no schemas."""
 
     def __init__(self, folder: Path) -> None:
         (self.port,) = free_ports(1)

@@ -25,7 +25,7 @@ CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What makes a batch idempotent or transactional; the default is neither."""
+    """Fields that make a batch idempotent or transactional; by default it is neither."""
 
     producer_id: int = -1
     producer_epoch: int = -1

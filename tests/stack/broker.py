@@ -33,9 +33,9 @@ class KafkaBroker:
         folder: holds its configuration, log and, under `logs`, the partitions.
         tier_dir: the folder that it tiers into.
         listeners: more listeners by name with their security protocol, such as `{"SASL": "SASL_PLAINTEXT"}`;
-            `address(name)` then tells where. The plain one, `PLAINTEXT`, is always there.
-        advertised: by listener, the address that clients are told in place of its own, as of a proxy.
-        properties: more broker properties, or other values for those of `conf/stack/broker.properties`.
+            `address(name)` returns its address. The plain one, `PLAINTEXT`, is always there.
+        advertised: by listener, the address that clients get in place of its own, such as a proxy's.
+        properties: more broker properties; they override `conf/stack/broker.properties`.
         jars: the release, as the group of its jars in `jars.tsv`.
         joins: another broker, whose cluster this one is to be in; without it, it is the controller of a cluster of its
             own. Brokers of a cluster share the folder that they tier into.
@@ -63,7 +63,7 @@ class KafkaBroker:
         self._jars = jars
         controller, *ports = free_ports(1 + len(self._protocols))
         self._ports = dict(zip(self._protocols, ports, strict=True))
-        self.node_id = joins.node_id + 1 if joins else CONTROLLER_NODE
+        self.node_id: int = joins.node_id + 1 if joins else CONTROLLER_NODE
         self._controller_port: int = joins._controller_port if joins else controller
         self._cluster_id: str = joins._cluster_id if joins else _new_cluster_id()
         self._process: ServiceProcess | None = None
@@ -92,7 +92,7 @@ class KafkaBroker:
         return self._process
 
     def start(self) -> None:
-        """Start it, formatting its storage the first time, and wait until it answers a Metadata request."""
+        """Start it, format its storage the first time, and wait for its response to a Metadata request."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write_properties()
         if not (self.logs_dir / "meta.properties").exists():

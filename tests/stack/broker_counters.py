@@ -14,7 +14,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def jmx_options(port: int) -> tuple[str, ...]:
-    """JVM options of a broker that tells its counters at this port, on loopback only."""
+    """Return JVM options of a broker that serves its counters at this port, on loopback only."""
     jmx = "-Dcom.sun.management.jmxremote"
     open_to_all = (f"{jmx}.authenticate=false", f"{jmx}.ssl=false")
     return (
@@ -41,7 +41,7 @@ def read_counters(broker: KafkaBroker, port: int, topic: str) -> Counters:
     """Ask a broker that was started with `jmx_options(port)`.
 
     Raises:
-        StackError: it does not answer.
+        StackError: it does not respond.
     """
     ticks = Path(f"/proc/{broker.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
     metrics = {"BytesOutPerSec": f",topic={topic}", "RemoteFetchBytesPerSec": ""}

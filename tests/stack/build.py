@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @contextmanager
 def build_folder(name: str) -> Iterator[Path]:
-    """`build/NAME`, empty at first. An error that leaves the block is told where the run's logs are."""
+    """Yield the empty folder `build/NAME`. An error that leaves the block gets a note with the folder of the logs."""
     folder = ROOT / "build" / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What is built once from pinned sources, and kept in the cache in which the jars lie."""
+"""Programs that are built once from pinned sources, and kept in the same cache as the jars."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.stack.jars import cache_dir
 
 
 def built_folder(name: str, version: str) -> Path:
-    """Where `built` keeps it, once it is there."""
+    """Return the folder in which `built` keeps a program."""
     return cache_dir() / name / version
 
 
 def built(name: str, version: str, build: Callable[[Path], None]) -> Path:
-    """The folder of that version, filled by `build` where the cache lacks it: it is there as a whole or not at all.
+    """Return the folder of that version. If the cache lacks it, `build` fills it, as a whole or not at all.
 
     Raises:
         StackError: as `build`.
@@ -43,12 +43,12 @@ def built(name: str, version: str, build: Callable[[Path], None]) -> Path:
 
 
 def digest(files: Sequence[Path]) -> str:
-    """A version for what is built from these files."""
+    """Return a version for a program that is built from these files."""
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 def missing_program(program: str) -> str | None:
-    """What keeps the program from running here; None: nothing does."""
+    """Return the reason why the program cannot run here, or None."""
     return None if shutil.which(program) else f"there is no {program} on PATH: install it"
 
 

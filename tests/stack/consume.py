@@ -1,4 +1,4 @@
-"""What a plain Kafka consumer returns: the truth that readers of tiered storage are held against.
+"""Rows from a plain Kafka consumer, with which tests compare the rows of readers of tiered storage.
 
 kafka-python's consumer does the reading; nothing of `tiered_stream` takes part.
 """

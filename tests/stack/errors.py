@@ -1,4 +1,4 @@
-"""What goes wrong around the stack, as opposed to inside the code under test."""
+"""Errors of the stack, as opposed to errors of the code under test."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Jar:
 
     @property
     def extension(self) -> str:
-        """A classifier of `all` is that of a whole program, packed with the jars that it needs."""
+        """Return the file's extension: the classifier `all` is for a whole program, packed with its jars."""
         return "tar.gz" if self.classifier == "all" else "jar"
 
     @property

@@ -18,7 +18,7 @@ OLDEST_JAVA = 17
 
 @cache
 def java_executable() -> str:
-    """Path of a `java` that is new enough: `JAVA_HOME`'s, else the one on `PATH`.
+    """Return the path of a `java` that is new enough: from `JAVA_HOME`, or else on `PATH`.
 
     Raises:
         StackError: there is none, or it is older than 17.

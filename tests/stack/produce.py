@@ -23,7 +23,7 @@ from tests.stack.wire import NODE, BrokerConnection, check
 LEADER_ATTEMPTS = 600
 """A tenth of a second apart."""
 _PASSING = (NotLeaderForPartitionError.errno, UnknownTopicOrPartitionError.errno)
-"""A broker answers so that has not heard yet of the topic, or that it leads the partition."""
+"""Errors of a broker that does not know the topic yet, or not that it leads the partition."""
 NEWEST_PRODUCE = 11
 """The last version before one that adds partitions to transactions by itself (12) and names topics by id (13)."""
 
@@ -33,8 +33,8 @@ def send_batch(
 ) -> int:
     """Produce one ready batch, acknowledged by the broker.
 
-    It is sent again while the broker has not yet heard of the topic or that it leads the partition, which a new topic
-    may meet, or to the one that does.
+    The batch is sent again while the broker does not know the topic yet, which happens with new topics. If another
+    broker leads the partition, the batch is sent to that broker.
 
     Returns:
         its base offset.
@@ -68,7 +68,7 @@ def send_batch(
 
 
 class RawProducer:
-    """Produces batches as told, over one connection."""
+    """Producer of ready batches over one connection."""
 
     def __init__(self, broker: KafkaBroker) -> None:
         self._connection = BrokerConnection(broker.bootstrap_servers)

@@ -9,7 +9,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a producer hands over. Timestamps are milliseconds since the epoch."""
+    """Record of a producer. Timestamps are milliseconds since the epoch."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -19,7 +19,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Row:
-    """What a consumer gets. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
+    """Row of a consumer. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
 
     partition: int
     offset: int
@@ -30,5 +30,5 @@ class Row:
     headers: Headers
 
     def record(self) -> Record:
-        """What a producer handed over."""
+        """Return the producer's record."""
         return Record(self.key, self.value, self.headers, self.timestamp_ms)

@@ -28,7 +28,7 @@ def s3_client(endpoint: str, access_key: str, secret_key: str) -> S3Client:
 
 
 def answers(client: Callable[[], S3Client]) -> bool:
-    """Whether the endpoint answers a ListBuckets request."""
+    """Return true if the endpoint responds to a ListBuckets request."""
     try:
         client().list_buckets()
     except (BotoCoreError, ClientError):

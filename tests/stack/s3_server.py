@@ -1,4 +1,4 @@
-"""What the stack's S3 servers have in common: an endpoint over a folder, in which a bucket is a folder."""
+"""Base of the stack's S3 servers: an endpoint over a folder, in which each bucket is a folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class S3Server(ABC):
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """What runs it; both folders are there."""
+        """Return the command that runs it; both folders exist."""
 
     @property
     def process(self) -> ServiceProcess:
@@ -48,7 +48,7 @@ class S3Server(ABC):
         return self._process
 
     def start(self) -> None:
-        """Start it and wait until it answers a ListBuckets request."""
+        """Start it and wait for its response to a ListBuckets request."""
         for each in (self.folder, self.base_dir):
             each.mkdir(parents=True, exist_ok=True)
         self._process = ServiceProcess(self.name, self.command(), self.folder / f"{self.name.lower()}.log")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.stack.build import ROOT
+from tests.stack.build import ROOT as ROOT
 from tests.stack.jars import jar_paths
 from tests.stack.java import java_executable
 from tiered_stream import register
@@ -34,7 +34,7 @@ LOCAL = {
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """For tests: the JVM's second compiler costs more than it gains within minutes.
 
-Without it the JVM keeps 48 MB for code, which Spark fills within minutes: it then throws code away and compiles anew.
+Without the code cache setting the JVM has 48 MB for code. Spark fills them within minutes, and code is compiled again.
 On two cores one thread collects garbage at least as fast as several.
 """
 SHORT_LIVED = {"spark.driver.extraJavaOptions": SHORT_LIVED_JVM}
@@ -55,8 +55,8 @@ def spark_session(
     """Start Spark in this process, or return the session that runs already (whose jars then stay as they are).
 
     Args:
-        groups: of jars: `delta` (tables), `spark-kafka` (Spark's own `kafka` source), `s3a` (tables in S3).
-        config: more Spark settings, or other values for those above.
+        groups: groups of jars: `delta` (tables), `spark-kafka` (Spark's own `kafka` source), `s3a` (tables in S3).
+        config: more Spark settings; they override the settings above.
     """
     java_executable()
     os.environ.update(spark_environment())
@@ -70,7 +70,7 @@ def spark_session(
 
 
 def write_conf(file: Path, settings: Mapping[str, str]) -> None:
-    """What `spark-submit --properties-file` reads."""
+    """Write a file for `spark-submit --properties-file`."""
     file.write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
 
 

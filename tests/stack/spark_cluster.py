@@ -27,7 +27,7 @@ class SparkCluster:
     """A context manager; each worker has one core and 1 GiB for executors.
 
     Args:
-        bare: the workers' own Python, if there is one, has nothing of ours, and nobody tells them of another.
+        bare: the workers' own Python, if any, does not have this package, and no variable names another Python.
     """
 
     def __init__(self, folder: Path, *, bare: bool = False) -> None:
@@ -69,7 +69,7 @@ class SparkCluster:
             process.stop(grace=10)
 
     def _workers(self) -> int:
-        """How many workers the master knows; -1: it does not answer yet."""
+        """Return the number of workers that the master knows, or -1 if it does not respond yet."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._ui_port}/json/", timeout=5) as answer:
                 return int(json.load(answer)["aliveworkers"])
@@ -82,7 +82,7 @@ def _bare_environment() -> list[str]:
 
 
 def _environment() -> list[str]:
-    """What executors inherit from their workers."""
+    """Return the variables that executors inherit from their workers."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     values = {
         "SPARK_HOME": Path(pyspark.__file__).parent,

@@ -40,8 +40,8 @@ def run_tool(
     target = output.open("wb") if output else subprocess.PIPE
     try:
         done = subprocess.run(
-            command, stdin=source, input=None if source else given, stdout=target, stderr=subprocess.PIPE,
-            check=False, timeout=timeout,
+            command, stdin=source, input=None if isinstance(given, Path) else given, stdout=target,
+            stderr=subprocess.PIPE, check=False, timeout=timeout,
         )  # fmt: skip
     finally:
         for file in (source, target):

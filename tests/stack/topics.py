@@ -36,7 +36,7 @@ COMPACTED = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0",
 }
-"""For `config`: compact, and tier nothing, which Kafka does not do beside it."""
+"""For `config`: compact, and do not tier, because Kafka does not tier compacted topics."""
 
 
 def create_tiered_topic(
@@ -49,7 +49,7 @@ def create_tiered_topic(
     """Create a topic that tiers closed segments at once and then drops their local copy.
 
     Args:
-        config: more topic settings, or other values for those of `TIERED`.
+        config: more topic settings; they override `TIERED`.
         replicas: on how many brokers each partition is, or on which nodes, its leader first.
     """
     settings = {**TIERED, **(config or {})}
@@ -66,7 +66,7 @@ def _new_topic(topic: str, partitions: int, replicas: int | Sequence[int], setti
 
 
 def add_partitions(broker: KafkaBroker, topic: str, total: int) -> None:
-    """Let the topic have `total` partitions, and wait until the broker tells of them."""
+    """Let the topic have `total` partitions, and wait until the broker lists them."""
     with broker.admin() as admin:
         admin.create_partitions({topic: total})
     wait_until(lambda: len(partitions_of(broker, topic)) == total, f"{topic} to have {total} partitions", pause=0.05)
@@ -147,7 +147,7 @@ def partitions_of(broker: KafkaBroker, topic: str) -> list[TopicPartition]:
 
 
 def offsets(broker: KafkaBroker, topic: str, spec: OffsetSpec) -> dict[int, int]:
-    """What ListOffsets says of each partition; -1 for `LATEST_TIERED` where nothing is tiered."""
+    """Return the offset of each partition by ListOffsets; it is -1 for `LATEST_TIERED` if nothing is tiered."""
     wanted = dict.fromkeys(partitions_of(broker, topic), spec)
     with broker.admin() as admin:
         found = admin.list_partition_offsets(wanted)
@@ -217,5 +217,5 @@ def wait_until_tiered_to(broker: KafkaBroker, topic: str, ends: Mapping[int, int
 
 
 def active_segment(broker: KafkaBroker, topic: str, partition: int) -> int:
-    """Base offset of the active segment: no request tells it, the broker's folder does (`OFFSET20.log`)."""
+    """Return the base offset of the active segment. No request returns it, so it is read from the broker's folder."""
     return max((int(file.stem) for file in (broker.logs_dir / f"{topic}-{partition}").glob("*.log")), default=0)

@@ -134,7 +134,7 @@ class TransactionalProducer:
         self._joined.clear()
 
     def _completed(self) -> bool:
-        """Whether every partition has its marker: EndTxn is answered before they are written."""
+        """Return true if every partition has its marker: the response to EndTxn comes before they are written."""
         answer = self._ask(DescribeTransactionsRequest(transactional_ids=[self.transactional_id]))
         (transaction,) = answer.transaction_states
         done = transaction.transaction_state in ("CompleteCommit", "CompleteAbort")
@@ -142,7 +142,7 @@ class TransactionalProducer:
 
 
 def _settled(error_code: int, what: str) -> bool:
-    """Whether the request succeeded; False where it is worth repeating."""
+    """Return true if the request succeeded, and False if it can be repeated."""
     error = for_code(error_code)
     if error_code and issubclass(error, RetriableError | ConcurrentTransactionsError):
         return False

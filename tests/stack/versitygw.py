@@ -17,16 +17,16 @@ from tests.stack.s3_server import S3Server
 MODULE = "github.com/versity/versitygw/cmd/versitygw"
 VERSION = "v1.8.0"
 CHECKSUM = "h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc="
-"""Of the module, as `go.sum` has it; its dependencies are checked against the checksum database of Go."""
+"""Checksum of the module, as in `go.sum`. Go checks the dependencies against its checksum database."""
 
 
 def why_no_versitygw() -> str | None:
-    """What keeps it from running here; None: nothing does."""
+    """Return the reason why it cannot run here, or None."""
     return None if built_folder("versitygw", VERSION).exists() else missing_program("go")
 
 
 def versitygw_executable() -> Path:
-    """The program, built first where the cache lacks it.
+    """Return the program, and build it first if the cache lacks it.
 
     Raises:
         StackError: it could not be built.

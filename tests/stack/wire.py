@@ -1,4 +1,4 @@
-"""Single requests to a broker, for what kafka-python's clients do not offer."""
+"""Single requests to a broker that kafka-python's clients do not offer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE = 1
 
 
 class BrokerConnection:
-    """Sends kafka-python's request objects and waits for each answer. Not for several threads at once."""
+    """Connection that sends kafka-python's request objects and waits for each response. It is not thread-safe."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._net = NetworkSelector()
@@ -23,7 +23,7 @@ class BrokerConnection:
         self._manager.bootstrap(timeout_ms=30_000)
 
     def request(self, message: ApiMessage, node_id: int = NODE) -> Any:
-        """The broker's answer, in the newest version that both sides speak (or the message's own bounds allow)."""
+        """Return the broker's response, in the newest version that both sides and the message's own bounds allow."""
         return self._manager.run(self._manager.send, message, node_id)
 
     def leader(self, topic: str, partition: int) -> int:

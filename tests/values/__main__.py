@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -22,7 +23,8 @@ def asked(spark: SparkSession, brokers: Mapping[str, str], cases: Sequence[Case]
 
     def ask(case: Case) -> Case:
         options = {**brokers, **case.options()}
-        return replace(case, **{kind: sparks_answer(spark, options, kind) for kind in KINDS})
+        answers: dict[str, Any] = {kind: sparks_answer(spark, options, kind) for kind in KINDS}
+        return replace(case, **answers)
 
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(ask, cases))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -61,7 +62,8 @@ def sparks_answer(spark: SparkSession, options: Mapping[str, str], kind: str) ->
 
 
 def _batch_rows(reader: DataSourceReader) -> int:
-    return sum(rows.num_rows for partition in reader.partitions() for rows in reader.read(partition))
+    batches: Iterator[Any] = (rows for partition in reader.partitions() for rows in reader.read(partition))
+    return sum(rows.num_rows for rows in batches)
 
 
 def _stream_rows(reader: DataSourceStreamReader) -> int:

@@ -28,12 +28,12 @@ def _of(option: str, *values: str) -> tuple[dict[str, str], ...]:
 _OFFSETS = '{"option-values":{"0":0,"1":0}}'
 _SECOND = '{"option-values":{"0":1,"1":%s}}'
 _ASSIGNED = '{"option-values":[%s]}'
-_DROPPED = "what stands there was meant, and Spark drops it"
+_DROPPED = "Spark silently drops text that the user meant"
 
 DIFFERENCES = (
     Difference(
         "maxOffsetsPerTrigger", "0 and less", "taken: nothing is ever read", "refused",
-        "a stream that does not get on loses what ages out meanwhile",
+        "a stream that does not progress loses records to retention",
         _of("maxOffsetsPerTrigger", "0", "-1"), ("stream",),
     ),
     Difference(
@@ -42,7 +42,7 @@ DIFFERENCES = (
     ),
     Difference(
         "startingOffsets", "a word, an age or a time for a whole topic: `{\"t\":\"earliest\"}`", "refused",
-        "taken for all partitions of the topic", "who does not know a topic's partitions could not start it elsewhere",
+        "taken for all partitions of the topic", "otherwise a user must list a topic's partitions to set its start",
         _of("startingOffsets", '{"option-values":"earliest"}'),
     ),
     Difference(
@@ -55,7 +55,7 @@ DIFFERENCES = (
     ),
     Difference(
         "startingOffsets", "numbers beyond 64 bits", "taken as others: 2^64 as 0", "refused",
-        "a query would start where nobody said, or read nothing of the partition",
+        "a query would start at another offset than the user gave, or read nothing of the partition",
         _of("startingOffsets", _SECOND % 2**64),
     ),
     Difference(
@@ -65,7 +65,7 @@ DIFFERENCES = (
     ),
     Difference(
         "endingOffsets", "numbers beyond 64 bits", "taken as others: 2^64 + 1 as 1", "refused",
-        "a query would end where nobody said",
+        "a query would end at another offset than the user gave",
         _of("endingOffsets", _SECOND % (2**64 + 1)), ("batch",),
     ),
     Difference(
@@ -74,8 +74,8 @@ DIFFERENCES = (
         _of("assign", *(_ASSIGNED % number for number in ("1e10", "2147483648", "4294967296", "1.5e300"))),
     ),
     Difference(
-        "subscribePattern", "forms that Java alone has: sets within sets, `\\p{…}`, `\\Q…\\E`, `(?<name>…)`", "taken",
-        "refused", "Python reads the pattern, and must not read another one",
+        "subscribePattern", "forms that only Java has: sets within sets, `\\p{…}`, `\\Q…\\E`, `(?<name>…)`", "taken",
+        "refused", "Python reads the pattern, and it must mean the same there",
         _of(
             "subscribePattern", r"\p{Alpha}+-values", "[a-z&&[^q]]ption-values", "[o[p]]ption-values",
             r"\Qoption\E-values", "(?<name>option)-values",

@@ -179,7 +179,9 @@ SHUTDOWN: Option[float] = Option(
     "How long connections may end what they are at when the gateway stops, or when their client sends no more.",
 )
 
-GATEWAY_OPTIONS = declared_in(globals())
+_DECLARED = (option for option in declared_in(globals()) if option is not METADATA_SNAPSHOT_DIR)
+GATEWAY_OPTIONS: tuple[Option[Any], ...] = (*_DECLARED, METADATA_SNAPSHOT_DIR)
+"""The gateway's own options, and last an option that it shares with the source."""
 _NAMES = {option.name for option in GATEWAY_OPTIONS}
 _KNOWN = {
     name.lower(): name for name in (*_NAMES, *storage_option_names(), *(f"kafka.{each}" for each in CLIENT_PROPERTIES))

@@ -84,8 +84,8 @@ def replay(
     Args:
         options: options of `format("tiered_stream")`, whose starting and ending positions are ignored, and `ingest.*`
             settings for a table or `target.*` settings for a topic.
-        from_time, to_time: ISO 8601 with a zone, milliseconds since the epoch, or back from now (such as `-3h`).
-            None for `to_time`: up to the log's end.
+        from_time: ISO 8601 with a zone, milliseconds since the epoch, or back from now (such as `-3h`).
+        to_time: in the forms of `from_time`; None: up to the log's end.
         into: a Delta table, by its path (it has a slash in it) or its name in the catalog, which is created if it is
             missing; or `kafka:TOPIC`, or `parquet:FOLDER`.
         name: the replay's name; None: a name is derived from the arguments.

@@ -103,7 +103,7 @@ class OneAnswerClient(BrokerClient):
         return answers[0][1]
 
 
-def _answer(kind: Any, version: int, **known: object) -> Callable[[Random], bytes]:
+def _answer(kind: Any, version: int, **known: Any) -> Callable[[Random], bytes]:
     def make(random: Random) -> bytes:
         answer = kafka_messages.response(random, kind, version, **known)
         if random.random() > _LONG_NUMBERS:
@@ -183,7 +183,15 @@ def segment(random: Random, start: int) -> RemoteLogSegmentLocation:
         one(random, (None, b"", b"\1\0\1\0")),
         one(random, (None, "https://s3.example.com/b/k?X-Amz-Signature=0", "")),
         one(random, ("ApacheKafkaV1", "ApacheKafkaV1", "x")),
-        *numbers,
+        numbers[0],
+        numbers[1],
+        numbers[2],
+        numbers[3],
+        numbers[4],
+        numbers[5],
+        numbers[6],
+        numbers[7],
+        numbers[8],
         [SegmentLeaderEpoch(each, start) for each in range(below(random, 3))],
         [SegmentAbortedTransaction(5, start, start + each) for each in range(below(random, 3))],
     )

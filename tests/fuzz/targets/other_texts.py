@@ -46,13 +46,13 @@ def look_back(data: bytes) -> None:
     looked.topic_ids("query", 3, 3)
 
 
-COUNTERS = dict.fromkeys(ReadMetrics.__dataclass_fields__, 1)
+COUNTERS = {"micro_batch": ["query", 3], **dict.fromkeys(ReadMetrics.__dataclass_fields__, 1)}
 
 
 def datagram(data: bytes) -> None:
     found = parse_datagram(data)
     if found is not None:
-        describe(found)
+        describe(found[1])
 
 
 ARGUMENTS = ReplayArguments(("subscribe", "t"), "-3h", None, "table s3a://lake/t")

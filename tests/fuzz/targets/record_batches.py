@@ -194,8 +194,9 @@ def decode_in_range(data: bytes) -> None:
 
 
 def _decoded(decoder: RecordBatchDecoder, data: bytes) -> Iterator[pa.RecordBatch]:
-    unfenced = arrow.allocate
-    arrow.allocate = FENCES.allocate  # type: ignore[assignment]
+    module: Any = arrow
+    unfenced = module.allocate
+    module.allocate = FENCES.allocate
     try:
         for piece in _pieces(data):
             for rows in decoder.feed(piece):
@@ -204,7 +205,7 @@ def _decoded(decoder: RecordBatchDecoder, data: bytes) -> Iterator[pa.RecordBatc
                 yield rows
         decoder.finish()
     finally:
-        arrow.allocate = unfenced
+        module.allocate = unfenced
         FENCES.check()
 
 

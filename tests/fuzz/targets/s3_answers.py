@@ -54,11 +54,12 @@ class _Endpoint(URLLib3Session):
         retries = {"total_max_attempts": 1}
         config = Config(signature_version="s3v4", retries=retries, response_checksum_validation="when_required")  # type: ignore[arg-type]
         client = s3_client(options, config)
-        client.meta.events.register_first("before-send.s3", self._answered)
+        client.meta.events.register_first("before-send.s3", self._answered)  # type: ignore[arg-type]  # gives a response
         credentials = Credentials("a", "b")
         self.ranges = RangedGets("http://s3.example.com/bucket/", "us-east-1", credentials, "tiered_stream", self)
         time = RequestTime(RequestTimeouts.of(options))
-        self.store = S3Store(client, "bucket", "p", self, time, lambda sent, key: self.ranges)
+        connections: Any = self
+        self.store = S3Store(client, "bucket", "p", connections, time, lambda sent, key: self.ranges)
         self.answer = ANSWERS[0]
         self.store.get("a", WANTED)  # of which it learns how to ask for ranges
 
@@ -67,7 +68,7 @@ class _Endpoint(URLLib3Session):
 
     def _answered(self, **_: Any) -> AWSResponse:
         status, lines, body = self.answer
-        headers = dict(line.split(": ", 1) for line in lines.decode("latin-1").split("\n") if ": " in line)
+        headers: Any = dict(line.split(": ", 1) for line in lines.decode("latin-1").split("\n") if ": " in line)
         return AWSResponse(
             "http://s3.example.com/", status, headers, HTTPResponse(BytesIO(body), preload_content=False)
         )

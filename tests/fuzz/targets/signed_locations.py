@@ -88,7 +88,7 @@ def canned(received: bytes) -> urllib3.PoolManager:
 
     class Connection(HTTPConnection):
         def connect(self) -> None:
-            self.sock = _CannedSocket(received)  # type: ignore[assignment]
+            self.sock = _CannedSocket(received)
 
         @property
         def is_connected(self) -> bool:

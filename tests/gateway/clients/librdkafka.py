@@ -34,8 +34,8 @@ def consume(servers: str, topic: str, group: str) -> None:
     while True:
         for message in consumer.consume(500, timeout=0.2):
             if message.error() is None:
-                at = b"Partition:%d\tOffset:%d\t" % (message.partition(), message.offset())
-                sys.stdout.buffer.write(at + message.key() + b"\t" + message.value() + b"\n")
+                at = f"Partition:{message.partition()}\tOffset:{message.offset()}\t".encode()
+                sys.stdout.buffer.write(at + (message.key() or b"") + b"\t" + (message.value() or b"") + b"\n")
         sys.stdout.buffer.flush()
 
 

@@ -7,6 +7,7 @@ metadata, gets no answer until they are not silent any more, or time is up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -182,7 +183,7 @@ class ScriptedTier:
         (wanted,) = topic.partitions
         of_metadata = topic.topic == REMOTE_LOG_METADATA_TOPIC
         values = self.values[wanted.partition][wanted.fetch_offset :] if of_metadata else []
-        batches = (
+        batches: Iterator[bytes] = (
             record_batch([Record(None, each)], base_offset=at)
             for at, each in enumerate(values, wanted.fetch_offset)
             if each != COMPACTED_AWAY
