@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from tests.docs.docs_tables import render_option_table
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.limits import DEFAULT_LIMITS, Limits
 from tiered_stream.model import TopicPartition
@@ -24,7 +25,7 @@ from tiered_stream.options.parsing import (
     parse_storage_options,
 )
 from tiered_stream.options.positions import AtGroup, AtOffsets, AtTimestamp, AtTimestamps, BeforeNow, LogEnd
-from tiered_stream.options.tables import OPTIONS, render_option_table
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.types import COLUMNS
 from tiered_stream.records.arrow import SCHEMA_WITH_HEADERS
 from tiered_stream.spark.source import spark_schema

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options.placeholders import check_placeholders
 from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_PREFIX
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.spark_options import GROUP_ID
-from tiered_stream.options.tables import OPTIONS
 from tiered_stream.options.types import HiddenValueError, Option, Queries
 from tiered_stream.options.unknown_names import is_slip, nearest_name
 

@@ -373,7 +373,7 @@ def _locator(given: GivenOptions) -> LocatorName:
                 "take one of the two away"
             )
         return locator
-    if given.read(spark.BOOTSTRAP_SERVERS) is None:
+    if not given.read(spark.BOOTSTRAP_SERVERS):
         raise ConfigurationError(
             f"option {spark.BOOTSTRAP_SERVERS.name} must be given, e.g. broker1:9092,broker2:9092 "
             f"(only {remote.LOCATOR.name}=archive reads without brokers)"

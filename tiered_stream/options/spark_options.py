@@ -153,7 +153,7 @@ GROUP_ID_PREFIX = optional("groupIdPrefix", types.text, "Accepted and without ef
 # Kafka's own settings
 
 BOOTSTRAP_SERVERS = optional(
-    "kafka.bootstrap.servers", types.text,
+    "kafka.bootstrap.servers", types.bootstrap_servers,
     "The brokers, `host:port,host:port`. Needed unless `remote.log.locator` is `archive`.",
 )  # fmt: skip
 ISOLATION_LEVEL = option(
@@ -162,11 +162,9 @@ ISOLATION_LEVEL = option(
     "are left out.",
 )  # fmt: skip
 CHECK_CRCS = option(
-    "kafka.check.crcs",
-    lambda value: types.boolean(types.trimmed(value)),
-    "true",
+    "kafka.check.crcs", lambda value: types.boolean(types.trimmed(value)), "true",
     "Check the checksum of each record batch.",
-)
+)  # fmt: skip
 GROUP_ID = optional("kafka.group.id", types.text, "Accepted with a warning: no consumer group is joined.")
 COMMIT_GROUP_ID = optional(
     "kafka.consumer.commit.groupid", types.text,

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from math import nan
 from typing import Any, Generic, NoReturn, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from uuid import UUID
@@ -37,6 +38,7 @@ _MICROSECONDS = {
 }  # fmt: skip
 _PYTHON_ALONE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
 _SET_WITHIN_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
+_HOST_AND_PORT = re.compile(r"(?:[\w+.-]+://)?(?P<host>\[[\w:.%-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _SIZE = re.compile(r"([0-9]{1,19})([kmgtp]?)b?")
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 _SIZE_SHIFTS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
@@ -123,6 +125,21 @@ def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
     return parse
 
 
+def fraction(minimum: float, maximum: float) -> Callable[[str], float]:
+    """Return a parser of numbers from `minimum` to `maximum`, both inclusive."""
+
+    def parse(value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = nan
+        if not minimum <= number <= maximum:
+            raise ValueError(f"must be a number from {minimum} to {maximum}")
+        return number
+
+    return parse
+
+
 def epoch_ms(value: str) -> int:
     """Parse a timestamp in milliseconds since the epoch. In Kafka, some negative numbers are special: -1 is latest."""
     try:
@@ -158,19 +175,20 @@ def byte_size(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser that accepts one of `words`, in any case, and returns it in lower case."""
+    """Return a parser of one of `words`, in any case and with blanks around it. It returns the word as in `words`."""
+    spelled = {word.lower(): word for word in words}
 
     def parse(value: str) -> str:
-        if value.strip().lower() not in words:
+        if value.strip().lower() not in spelled:
             raise ValueError(f"must be one of {', '.join(words)}")
-        return value.strip().lower()
+        return spelled[value.strip().lower()]
 
     return parse
 
 
 def choice(words: type[E]) -> Callable[[str], E]:
     """Return a parser that accepts a member's word in any case, with blanks around it, and returns the member."""
-    parse = one_of(*(word.value for word in words))
+    parse = one_of(*words)
     return lambda value: words(parse(value))
 
 
@@ -250,6 +268,28 @@ def key_prefixes(value: str) -> tuple[str, ...]:
     if not all(prefixes):
         raise ValueError("must be prefixes of object keys, none empty: old/,older/")
     return prefixes
+
+
+def host_and_port(value: str, lowest_port: int = 1) -> tuple[str, int]:
+    """Parse `host:port`, perhaps with a scheme before it, such as `PLAINTEXT://`. An IPv6 address is in brackets.
+
+    Return the host, without brackets, and the port.
+    """
+    match = _HOST_AND_PORT.fullmatch(value)
+    if match is None or not lowest_port <= int(match["port"]) <= 0xFFFF:
+        raise ValueError("is not host:port")
+    return match["host"].strip("[]"), int(match["port"])
+
+
+def bootstrap_servers(value: str) -> str:
+    """Check a comma-separated list of `host:port`, and return it without blanks and empty entries; it may be empty."""
+    servers = [server.strip() for server in value.split(",") if server.strip()]
+    for server in servers:
+        try:
+            host_and_port(server)
+        except ValueError as error:
+            raise ValueError(f"has {server!r}, which {error}") from None
+    return ",".join(servers)
 
 
 def http_url(value: str) -> str:

@@ -37,7 +37,7 @@ from tiered_stream.options.offset_json import (
 )
 from tiered_stream.options.parsing import parse_options
 from tiered_stream.options.properties_files import parse_assignments, read_settings
-from tiered_stream.options.tables import OPTIONS
+from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.replay.times import parse_range
 from tiered_stream.replay.topic_settings import connection_config, producer_config
 

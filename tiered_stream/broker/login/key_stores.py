@@ -51,7 +51,7 @@ def store_file(values: ConfigValues, name: str) -> StoreFile | None:
     Raises:
         ConfigurationError: the file cannot be read, or does not have the type in `ssl.NAME.type`.
     """
-    location, asked = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type", "").upper()
+    location, asked = values.text(f"ssl.{name}.location"), values.text(f"ssl.{name}.type").upper()
     if not location:
         return None
     try:

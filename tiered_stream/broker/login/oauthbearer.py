@@ -20,6 +20,7 @@ from tiered_stream.broker.login.held_login import Refresh
 from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
 from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.broker.login.token_endpoint import TokenEndpoint
+from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import BrokerUnavailableError, ConfigurationError
 
@@ -45,10 +46,10 @@ def login_tokens(values: ConfigValues, options: Mapping[str, str]) -> LoginToken
     """
     _check_options(options)
     refresh = Refresh(
-        values.fraction("sasl.login.refresh.window.factor", 0.5, 1.0),
-        values.fraction("sasl.login.refresh.window.jitter", 0.0, 0.25),
-        values.integer("sasl.login.refresh.min.period.seconds", high=900),
-        values.integer("sasl.login.refresh.buffer.seconds", high=3600),
+        values.read(kafka.LOGIN_REFRESH_WINDOW_FACTOR),
+        values.read(kafka.LOGIN_REFRESH_WINDOW_JITTER),
+        values.read(kafka.LOGIN_REFRESH_MIN_PERIOD_SECONDS),
+        values.read(kafka.LOGIN_REFRESH_BUFFER_SECONDS),
     )
     extensions = {name.removeprefix(_EXTENSION): each for name, each in options.items() if name.startswith(_EXTENSION)}
     origin, obtain = _source(values, options)
@@ -118,7 +119,7 @@ def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url
                 f"kafka.sasl.jaas.config: OAUTHBEARER needs {name} for kafka.{_URL} (or kafka.{_CREDENTIALS[name]})"
             )
     client = [given["clientId"].strip(), given["clientSecret"].strip()]
-    if values.boolean("sasl.oauthbearer.header.urlencode"):
+    if values.read(kafka.HEADER_URLENCODE):
         client = [quote_plus(each) for each in client]
     scope = given["scope"].strip()
     return TokenEndpoint(
@@ -126,10 +127,10 @@ def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url
         url=url,
         authorization=f"Basic {base64.b64encode(':'.join(client).encode(errors='replace')).decode()}",
         body=urlencode({"grant_type": "client_credentials", **({"scope": scope} if scope else {})}, errors="replace"),
-        connect_seconds=values.integer("sasl.login.connect.timeout.ms", low=1) / 1000,
-        read_seconds=values.integer("sasl.login.read.timeout.ms", low=1) / 1000,
-        backoff_seconds=values.integer("sasl.login.retry.backoff.ms", low=1) / 1000,
-        retry_seconds=values.integer("sasl.login.retry.backoff.max.ms") / 1000,
+        connect_seconds=values.read(kafka.LOGIN_CONNECT_TIMEOUT_MS) / 1000,
+        read_seconds=values.read(kafka.LOGIN_READ_TIMEOUT_MS) / 1000,
+        backoff_seconds=values.read(kafka.LOGIN_RETRY_BACKOFF_MS) / 1000,
+        retry_seconds=values.read(kafka.LOGIN_RETRY_BACKOFF_MAX_MS) / 1000,
         tls=_endpoint_tls(options) if url.startswith("https:") else None,
     )
 

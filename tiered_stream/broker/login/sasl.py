@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
@@ -69,7 +70,7 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
     Raises:
         ConfigurationError: the mechanism cannot be used here, or `sasl.jaas.config` is missing or does not fit it.
     """
-    mechanism = values.choice("sasl.mechanism", _LOGIN_MODULES)
+    mechanism = values.read(kafka.SASL_MECHANISM)
     _check_callback_handlers(values, mechanism)
     settings: dict[str, Any] = {"sasl_mechanism": mechanism}
     if mechanism == "AWS_MSK_IAM":

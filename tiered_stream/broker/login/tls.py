@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tiered_stream.broker.login.key_stores import StoreType, private_key, store_file, trusted_certificates
+from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 
@@ -33,17 +34,17 @@ def tls_context(values: ConfigValues) -> ssl.SSLContext:
             value.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    values.choice("ssl.protocol", ("TLS", *_VERSIONS))
+    values.read(kafka.SSL_PROTOCOL)
     _limit_versions(context, values)
     _limit_suites(context, values)
-    context.check_hostname = values.choice("ssl.endpoint.identification.algorithm", ("https", "")) != ""
+    context.check_hostname = values.read(kafka.ENDPOINT_IDENTIFICATION) != ""
     load_trust(context, values)
     _load_identity(context, values)
     return context
 
 
 def _limit_versions(context: ssl.SSLContext, values: ConfigValues) -> None:
-    listed = values.text("ssl.enabled.protocols") or ",".join(_VERSIONS)
+    listed = values.read(kafka.SSL_ENABLED_PROTOCOLS) or kafka.SSL_ENABLED_PROTOCOLS.default
     names = [name.strip() for name in listed.split(",") if name.strip()]
     versions = [_VERSIONS[name] for name in names if name in _VERSIONS]
     if not versions:
@@ -170,7 +171,7 @@ def check_is_pem(values: ConfigValues, name: str) -> None:
     Raises:
         ConfigurationError: `ssl.NAME.type` is another type.
     """
-    kind = values.text(f"ssl.{name}.type", "").upper()
+    kind = values.text(f"ssl.{name}.type").upper()
     if kind not in ("", StoreType.PEM):
         raise ConfigurationError(f"kafka.ssl.{name}.type = {kind!r}: what is given in the settings themselves is PEM")
 
