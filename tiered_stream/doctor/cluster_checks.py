@@ -37,6 +37,7 @@ from tiered_stream.locate.metadata_topic.remote_log_metadata import REMOTE_LOG_M
 from tiered_stream.model import OffsetRange, PartitionRanges, TopicPartition, listed
 from tiered_stream.options.choices import LocatorName
 from tiered_stream.options.parsing import Options
+from tiered_stream.options.types import host_and_port
 from tiered_stream.plan.copy_lag import COPY_LAG_CONFIGS, LAG_MS, CopyLag, copy_lag
 from tiered_stream.plan.lookup import assigned
 
@@ -119,17 +120,12 @@ def _no_brokers(_: Job) -> Seen[bool]:
 def _reach_bootstrap(job: Job) -> Seen[bool]:
     config = BrokerConfig.parse(job.options.kafka)
     servers = config.bootstrap_servers.split(",")
-    unreached = {each: fault for each in servers if (fault := _unreached(config, *_host_and_port(each)))}
+    unreached = {each: fault for each in servers if (fault := _unreached(config, *host_and_port(each)))}
     found = "; ".join(f"{server}: {fault.why}" for server, fault in unreached.items())
     mend = "; ".join(dict.fromkeys(fault.mend for fault in unreached.values()))
     if len(unreached) == len(servers):
         raise FaultError(found, f"{mend} (kafka.bootstrap.servers)")
     return Seen(True, found or f"{config.bootstrap_servers} answer, {config.security}", mend)
-
-
-def _host_and_port(server: str) -> tuple[str, int]:
-    host, _, port = server.rpartition("://")[2].rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _unreached(config: BrokerConfig, host: str, port: int) -> Unreached | None:
