@@ -64,7 +64,7 @@ def render_option_table() -> str:
 
 
 def render_properties(properties: Iterable[KnownProperty]) -> str:
-    """Return a Markdown table of the properties. Properties that are not honoured and have the same text share a row."""
+    """Return a Markdown table of the properties. Those that are not honoured and have the same text share a row."""
     rows: dict[tuple[str, ...], list[KnownProperty]] = {}
     for known in properties:
         own_row = (known.name,) if known.use is Use.HONOURED else ()
