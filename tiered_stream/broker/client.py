@@ -17,7 +17,13 @@ from uuid import UUID
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from tiered_stream.broker.client_properties import BrokerConfig
-from tiered_stream.broker.cluster_metadata import PartitionMetadata, TopicMetadata, metadata_request, read_topics
+from tiered_stream.broker.cluster_metadata import (
+    NO_TOPIC_ID,
+    PartitionMetadata,
+    TopicMetadata,
+    metadata_request,
+    read_topics,
+)
 from tiered_stream.broker.connections import Connections, Deadline
 from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
 from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
@@ -143,6 +149,11 @@ class BrokerClient:
     def topic(self, topic: str) -> TopicMetadata | None:
         """Return the topic's cached metadata, or None if no response has described it yet."""
         return self._topics[topic][1] if topic in self._topics else None
+
+    def topic_id(self, topic: str) -> UUID:
+        """Return the topic's id from its cached metadata; all zeros: the topic or its id is unknown."""
+        metadata = self.topic(topic)
+        return metadata.topic_id if metadata else NO_TOPIC_ID
 
     def _known_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionMetadata]:
         """Return cached leaders of the partitions; leave out partitions that are unknown or past the maximum age."""

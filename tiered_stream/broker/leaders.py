@@ -63,21 +63,7 @@ async def ask_leaders(
         UnknownTopicError, BrokerAuthorizationError, OffsetOutOfRangeError, BrokerError: a broker responded so.
         BrokerUnavailableError: a partition had no result when the time was up; names it and the last reason.
     """
-    answered: dict[TopicPartition, A] = {}
-    reasons = dict.fromkeys(partitions, "")
-    attempt = 0
-    while reasons:
-        if attempt and not deadline.remaining_ms:
-            raise _unavailable(request, reasons, deadline)
-        answers = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
-        if answers.faults:
-            raise answers.faults[min(answers.faults)]
-        answered.update(answers.found)
-        reasons = _joined(answers.waiting, reasons)
-        if reasons:
-            await client.back_off(attempt, deadline)
-        attempt += 1
-    return answered
+    return (await _ask_until(client, request, partitions, deadline, partial=False)).found
 
 
 async def ask_each_leader(
@@ -91,23 +77,44 @@ async def ask_each_leader(
     Raises:
         UnknownTopicError, BrokerAuthorizationError, BrokerUnavailableError: as `BrokerClient.metadata`.
     """
-    found: dict[TopicPartition, A] = {}
-    faults: dict[TopicPartition, TieredStreamError] = {}
-    reasons = dict.fromkeys(partitions, "")
     deadline = client.deadline(patience_ms)
+    return await _ask_until(client, request, partitions, deadline, partial=True, await_leaders=patience_ms is None)
+
+
+async def _ask_until(
+    client: BrokerClient,
+    request: LeaderRequest[A],
+    partitions: Collection[TopicPartition],
+    deadline: Deadline,
+    *,
+    partial: bool,
+    await_leaders: bool = True,
+) -> PartialAnswer[TopicPartition, A]:
+    """Repeat the request until each partition has a result or an error.
+
+    Without `partial`, the first error is raised. Without `await_leaders`, a partition that has no leader at the second
+    attempt gets an error.
+    """
+    answer: PartialAnswer[TopicPartition, A] = PartialAnswer({}, {})
+    reasons = dict.fromkeys(partitions, "")
     attempt = 0
     while reasons:
         answers = await _ask_once(client, request, reasons, deadline, refresh=attempt > 0)
-        found.update(answers.found)
-        faults.update(answers.faults)
-        if answers.waiting:
-            await client.back_off(attempt, deadline)
-        late, give_up = not deadline.remaining_ms, attempt and patience_ms is not None
-        hopeless = [each for each, why in answers.waiting.items() if late or (give_up and why == _NO_LEADER)]
+        if answers.faults and not partial:
+            raise answers.faults[min(answers.faults)]
+        answer.found.update(answers.found)
+        answer.faults.update(answers.faults)
         reasons = _joined(answers.waiting, reasons)
-        faults.update({each: _unavailable(request, {each: reasons.pop(each)}, deadline) for each in hopeless})
+        if reasons:
+            await client.back_off(attempt, deadline)
+        late, give_up = not deadline.remaining_ms, attempt and not await_leaders
+        if late and reasons and not partial:
+            raise _unavailable(request, reasons, deadline)
+        for partition, reason in answers.waiting.items():
+            if late or (give_up and reason == _NO_LEADER):
+                answer.faults[partition] = _unavailable(request, {partition: reasons.pop(partition)}, deadline)
         attempt += 1
-    return PartialAnswer(found, faults)
+    return answer
 
 
 @dataclass(slots=True)
@@ -129,17 +136,14 @@ async def ask_node(
         return NodeAnswers(waiting=dict.fromkeys(leaders, str(error)))
     except TieredStreamError as error:
         return NodeAnswers(faults=dict.fromkeys(leaders, error))
+    answers: NodeAnswers[A]
     if error_code := request.error_of_all(response):
-        answers: NodeAnswers[A] = NodeAnswers()
+        answers = NodeAnswers()
         for partition in leaders:
             _add_error(answers, request, partition, error_code, node_id)
         return answers
-    told = list(request.answers(response))
-    found = {partition: answer for partition, error_code, answer in told if error_code == 0}
-    if len(told) == len(leaders) and found.keys() == leaders.keys():  # almost always true
-        return NodeAnswers(found)
     answers = NodeAnswers(waiting=dict.fromkeys(leaders, "left out of the answer"))
-    for partition, error_code, answer in told:
+    for partition, error_code, answer in request.answers(response):
         if partition not in leaders:
             wrong = CorruptDataError(f"broker {node_id} answered for partition {partition}, which was not asked for")
             return NodeAnswers(faults=dict.fromkeys(leaders, wrong))

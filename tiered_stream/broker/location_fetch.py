@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from uuid import UUID
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
@@ -96,8 +95,8 @@ class _Locations(LeaderRequest[LocatedSegments]):
         )
 
     def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> FetchTopic[WantedPartition]:
-        topic_id = self._topic_id(topic)
-        if topic_id is None or topic_id == NO_TOPIC_ID:
+        topic_id = self._client.topic_id(topic)
+        if topic_id == NO_TOPIC_ID:
             raise UnsupportedDataError(f"topic {topic!r} has no id: the brokers are too old for tiered storage")
         ranges = self._ranges
         return FetchTopic(
@@ -112,17 +111,13 @@ class _Locations(LeaderRequest[LocatedSegments]):
         return response.error_code
 
     def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedSegments]]:
-        names = {self._topic_id(partition.topic): partition.topic for partition in self._ranges}
+        names = {self._client.topic_id(partition.topic): partition.topic for partition in self._ranges}
         return [
             (TopicPartition(names[topic.topic_id], answer.partition_index), answer.error_code, _located(answer))
             for topic in response.responses
             if topic.topic_id in names
             for answer in topic.partitions
         ]
-
-    def _topic_id(self, topic: str) -> UUID | None:
-        known = self._client.topic(topic)
-        return known.topic_id if known else None
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._ranges[partition].start}"
