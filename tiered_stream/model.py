@@ -130,8 +130,7 @@ def uuid_from_text(text: str) -> UUID:
     return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AbortedTransaction:
+class AbortedTransaction(NamedTuple):
     """Aborted transaction of one producer: its records from `first_offset` to `last_offset` (the marker) are void."""
 
     producer_id: int
@@ -150,8 +149,7 @@ class ByteRange(_Range):
     _KIND = "a byte"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderEpoch:
+class LeaderEpoch(NamedTuple):
     """A leader epoch and the first offset that was written in it (Kafka: `EpochEntry`)."""
 
     epoch: int

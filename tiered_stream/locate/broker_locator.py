@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import TypeVar
 from uuid import UUID
 
@@ -18,9 +18,7 @@ from tiered_stream.errors import CorruptDataError
 from tiered_stream.locate.lineage import VisibleSegment
 from tiered_stream.locate.locator import Locator, SegmentFilter, SegmentShare, every_segment
 from tiered_stream.model import (
-    AbortedTransaction,
     ByteRange,
-    LeaderEpoch,
     OffsetRange,
     PartitionLocations,
     PartitionRanges,
@@ -308,7 +306,7 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegment
         base_offset=entry.base_offset,
         end_offset=entry.last_offset,
         size=entry.size_in_bytes,
-        leader_epochs=tuple(starmap(LeaderEpoch, entry.leader_epochs)),
+        leader_epochs=entry.leader_epochs,
         custom_metadata=entry.remote_log_segment_custom_metadata,
     )
     offsets = OffsetRange(entry.start_offset, entry.end_offset)
@@ -320,7 +318,7 @@ def _location(partition: TopicPartition, topic_id: UUID, entry: RemoteLogSegment
         segment,
         offsets,
         byte_range,
-        tuple(starmap(AbortedTransaction, entry.aborted_transactions)),
+        entry.aborted_transactions,
         entry.signed_remote_log_segment_location,
         entry.storage_format_version,
         (entry.following_offset_min, entry.following_offset_max) if entry.following_offset_min >= 0 else None,

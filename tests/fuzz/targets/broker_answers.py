@@ -38,13 +38,11 @@ from tiered_stream.broker.wire.location_messages import (
     LocatedPartition,
     LocationFetchResponse,
     RemoteLogSegmentLocation,
-    SegmentAbortedTransaction,
-    SegmentLeaderEpoch,
     encode_segments,
 )
 from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.locate.broker_locator import BrokerLocator
-from tiered_stream.model import OffsetRange, TopicPartition
+from tiered_stream.model import AbortedTransaction, LeaderEpoch, OffsetRange, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.records.transactions import aborted_in_fetched
 
@@ -184,8 +182,8 @@ def segment(random: Random, start: int) -> RemoteLogSegmentLocation:
         one(random, (None, "https://s3.example.com/b/k?X-Amz-Signature=0", "")),
         one(random, ("ApacheKafkaV1", "ApacheKafkaV1", "x")),
         *numbers,
-        [SegmentLeaderEpoch(each, start) for each in range(below(random, 3))],
-        [SegmentAbortedTransaction(5, start, start + each) for each in range(below(random, 3))],
+        tuple(LeaderEpoch(each, start) for each in range(below(random, 3))),
+        tuple(AbortedTransaction(5, start, start + each) for each in range(below(random, 3))),
     )
 
 

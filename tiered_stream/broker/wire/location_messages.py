@@ -45,6 +45,7 @@ from tiered_stream.broker.wire.flexible_versions import (
     uuid_bytes,
 )
 from tiered_stream.broker.wire.kafka_python import OwnRequest
+from tiered_stream.model import AbortedTransaction, LeaderEpoch
 
 LOCATION_FEATURE = "remote.log.segment.location"
 """Feature in ApiVersions that shows that a broker answers with segment locations."""
@@ -92,21 +93,6 @@ _TOPIC_BYTES_LEAST = 16 + 1 + len(NO_TAGS)
 _SEGMENT_BYTES_LEAST = 16 + 3 + _SEGMENT_NUMBERS.size + 2 + len(NO_TAGS)
 
 
-class SegmentLeaderEpoch(NamedTuple):
-    """Leader epoch in a segment, and its first offset."""
-
-    epoch: int
-    start_offset: int
-
-
-class SegmentAbortedTransaction(NamedTuple):
-    """Aborted transaction whose records are not to be read; `last_offset` is the offset of its abort marker."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-
-
 class RemoteLogSegmentLocation(NamedTuple):
     """Segment part in a location response: where the bytes of an offset range are.
 
@@ -130,16 +116,16 @@ class RemoteLogSegmentLocation(NamedTuple):
     end_position: int
     following_offset_min: int
     following_offset_max: int
-    leader_epochs: Sequence[SegmentLeaderEpoch]
-    aborted_transactions: Sequence[SegmentAbortedTransaction]
+    leader_epochs: tuple[LeaderEpoch, ...]
+    aborted_transactions: tuple[AbortedTransaction, ...]
 
     def __repr__(self) -> str:
         return f"RemoteLogSegmentLocation({self.remote_log_segment_id})"  # a signed location is a secret
 
 
 # These do the same as the classes' `_make`, in half the time.
-_leader_epoch = partial(tuple.__new__, SegmentLeaderEpoch)
-_aborted_transaction = partial(tuple.__new__, SegmentAbortedTransaction)
+_leader_epoch = partial(tuple.__new__, LeaderEpoch)
+_aborted_transaction = partial(tuple.__new__, AbortedTransaction)
 _location = partial(tuple.__new__, RemoteLogSegmentLocation)
 
 
