@@ -332,8 +332,8 @@ def test_a_login_that_the_broker_refuses_is_told_with_what_it_says(
         ("awsAddDefaultProviders=true", "no other identity logs in instead"),
         ("awsAddDefaultProviders=maybe", "must be true or false"),
         ("awsMskRegionProvider=a.B", "Java's classes do not run here. Remove it and set AWS_REGION"),
-        ("awsMaxRetries=-1", "awsMaxRetries = '-1': must be a whole number from 0"),
-        ("awsMaxBackOffTimeMs=x", "awsMaxBackOffTimeMs = 'x': must be a whole number from 0"),
+        ("awsMaxRetries=-1", "kafka.sasl.jaas.config: awsMaxRetries = '-1': must be at least 0"),
+        ("awsMaxBackOffTimeMs=x", "awsMaxBackOffTimeMs = 'x': must be a whole number"),
     ],
 )
 def test_an_option_that_would_change_who_logs_in_is_honoured_or_refused(options: str, said: str) -> None:
