@@ -8,10 +8,9 @@ import random
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka.protocol.metadata import ApiVersionsRequest
@@ -33,12 +32,10 @@ from tiered_stream.process.shared import PerProcess
 T = TypeVar("T")
 
 _UNKNOWN_TOPIC_CODE = 3  # UNKNOWN_TOPIC_OR_PARTITION
-_QUESTIONS = 4
-"""Number of parsed Metadata responses to keep. A query repeats few requests: all topics, its own, metadata topic."""
 _UNKNOWN_TOPIC_GRACE_MS = 1_000  # not every broker knows a new topic at once
 
 
-class BrokerClient:
+class BrokerClient(AbstractContextManager["BrokerClient"]):
     """Client of one Kafka cluster. Safe to share between threads; connects at the first request.
 
     `properties` are Kafka's client properties without the `kafka.` prefix. Every call ends within
@@ -52,7 +49,6 @@ class BrokerClient:
         self.config = BrokerConfig.parse(properties)
         self._connections = Connections(self.config)
         weakref.finalize(self, _close, self._connections, os.getpid()).atexit = False
-        self._described: deque[tuple[Any, tuple[dict[str, TopicMetadata], dict[str, int]]]] = deque(maxlen=_QUESTIONS)
         self._topics: dict[str, tuple[float, TopicMetadata]] = {}
         self.cluster_id: str | None = None
         """Cluster id in the last Metadata response; None: no response yet, or the cluster has no id."""
@@ -62,12 +58,7 @@ class BrokerClient:
     def __repr__(self) -> str:
         return f"BrokerClient({self.config.bootstrap_servers})"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -137,15 +128,6 @@ class BrokerClient:
         await self.fetch_metadata(stale, deadline)
         return {partition: self._partition(partition) for partition in partitions}
 
-    async def expect_topic(self, topic: str, topic_id: UUID, deadline: Deadline) -> None:
-        """Refresh the topic's metadata if the cached topic id is not `topic_id`: the topic may have been recreated.
-
-        Raises: as `metadata`.
-        """
-        known = self.topic(topic)
-        if known is not None and known.topic_id != topic_id:
-            await self.fetch_metadata([topic], deadline)
-
     def topic(self, topic: str) -> TopicMetadata | None:
         """Return the topic's cached metadata, or None if no response has described it yet."""
         return self._topics[topic][1] if topic in self._topics else None
@@ -181,7 +163,7 @@ class BrokerClient:
             response = await self.ask_any(lambda: metadata_request(topics), deadline)
             self._connections.learn(response)
             self.cluster_id = response.cluster_id
-            found, error_codes = self._read_topics(response)
+            found, error_codes = read_topics(response)
             heard = time.monotonic()
             self._topics.update({topic: (heard, metadata) for topic, metadata in found.items()})
             if topics is None or not error_codes:
@@ -191,15 +173,6 @@ class BrokerClient:
             if not deadline.remaining_ms:
                 _raise_hopeless(error_codes, deadline, deadline)
             attempt += 1
-
-    def _read_topics(self, response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:
-        """Return topics and error codes of a Metadata response, from the cache if this very object was read before."""
-        known = next((read for before, read in self._described if before is response), None)
-        if known is None:
-            known = read_topics(response)
-            self._described.append((response, known))
-        found, error_codes = known
-        return dict(found), error_codes
 
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
         attempt = 0
@@ -238,9 +211,6 @@ def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: D
         raise BrokerUnavailableError(f"topics not available within {deadline.timeout_ms} ms: {reasons}")
 
 
-_FIRST_WITH_FEATURES = 3
-
-
 def api_versions(client: BrokerClient) -> Any:
     """Return the ApiVersions response of the first broker that responds. Raises BrokerError if no broker does."""
     return client.ask_any_broker(
@@ -254,12 +224,8 @@ def supported_feature(client: BrokerClient, name: str) -> int:
     Raises:
         BrokerError: no broker responds.
     """
-    response = api_versions(client)
-    if response.API_VERSION < _FIRST_WITH_FEATURES:
-        return 0
-    return max(
-        (feature.max_version for feature in response.supported_features or () if feature.name == name), default=0
-    )
+    features = api_versions(client).supported_features or ()
+    return max((feature.max_version for feature in features if feature.name == name), default=0)
 
 
 _clients: PerProcess[BrokerClient] = PerProcess()

@@ -97,8 +97,8 @@ async def fetch(
 ) -> FetchedRecords:
     """Fetch records of a partition from an offset on. Runs on the network thread. Raises: as `fetch_records`."""
     request = RecordFetch(client, {partition: offset}, terms, client.config.client_rack)
-    if terms.topic_id is not None:
-        await client.expect_topic(partition.topic, terms.topic_id, deadline)
+    if terms.topic_id is not None and terms.topic_id != client.topic_id(partition.topic):
+        await client.fetch_metadata([partition.topic], deadline)
     try:
         replica = client.read_replicas.get(partition)
         if replica is None:
