@@ -84,49 +84,46 @@ def offsets_to_json(offsets: PartitionOffsets) -> str:
     return orjson.dumps(offsets_to_dict(offsets)).decode()
 
 
-def parse_partition_offsets(text: str, option: str) -> dict[TopicPartition, int]:
+def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
     """Parse offset JSON in which -2 and -1 are allowed (Spark: `JsonUtils.partitionOffsets`).
 
     As in Spark, fractions are cut off, `null` is 0 or an empty object, and the last of several equal keys counts.
     Numbers that Jackson would change, and text after the object, which Jackson would ignore, are errors.
 
     Raises:
-        ConfigurationError: `text`, the value of `option`, does not have that form.
+        ValueError: the text does not have that form. The message goes after the text, as that of all parsers here.
     """
-    example = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-    with _named_errors(option, text, example):
+    with _example('{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'):
         return _partition_longs(_json_object(text), *_OFFSET)
 
 
-def parse_specific_offsets(text: str, option: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
+def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
     """Parse offset JSON in which a topic may have `"earliest"` or `"latest"` in place of an object.
 
     (Spark: `JsonUtils.specificOffsets`, newer than 4.2.0.) Return offsets by partition, and -2 or -1 by topic for the
     topics with a word.
 
     Raises:
-        ConfigurationError: `text`, the value of `option`, does not have that form.
+        ValueError: the text does not have that form.
     """
-    example = '{"topicA":"earliest","topicB":{"0":23,"1":-1}}'
-    words = {"earliest": EARLIEST, "latest": LATEST}
-    with _named_errors(option, text, example):
+    special = {"earliest": EARLIEST, "latest": LATEST}
+    with _example('{"topicA":"earliest","topicB":{"0":23,"1":-1}}'):
         document = _json_object(text)
-        said = {topic: value for topic, value in document.items() if isinstance(value, str)}
-        for topic, word in said.items():
-            if word.strip().lower() not in words:
-                raise ValueError(f"{word!r} of topic {topic!r} is neither earliest nor latest")
-        offsets = _partition_longs({topic: document[topic] for topic in document.keys() - said.keys()}, *_OFFSET)
-    return offsets, {topic: words[word.strip().lower()] for topic, word in said.items()}
+        words = {topic: value.strip().lower() for topic, value in document.items() if isinstance(value, str)}
+        for topic, word in words.items():
+            if word not in special:
+                raise ValueError(f"has {word!r} for topic {topic!r}, neither earliest nor latest")
+        offsets = _partition_longs({topic: document[topic] for topic in document.keys() - words.keys()}, *_OFFSET)
+    return offsets, {topic: special[word] for topic, word in words.items()}
 
 
-def parse_partition_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
+def parse_partition_timestamps(text: str) -> dict[TopicPartition, int]:
     """Parse JSON with a timestamp (ms since the epoch, perhaps negative) by topic and partition, like offset JSON.
 
     Raises:
-        ConfigurationError: `text`, the value of `option`, does not have that form.
+        ValueError: the text does not have that form.
     """
-    example = '{"topicA":{"0":1718000000000,"1":1718000000000}}'
-    with _named_errors(option, text, example):
+    with _example('{"topicA":{"0":1718000000000,"1":1718000000000}}'):
         return _partition_longs(_json_object(text), "a timestamp in milliseconds since the epoch", LONG_MIN)
 
 
@@ -136,17 +133,17 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     As in Spark, it may name partitions that do not exist, or no partition at all.
 
     Raises:
-        ConfigurationError: `text` does not have that form.
+        ValueError: the text does not have that form.
     """
     partitions: dict[TopicPartition, None] = {}
-    with _named_errors("assign", text, '{"topicA":[0,1],"topicB":[0]}'):
+    with _example('{"topicA":[0,1],"topicB":[0]}'):
         for topic, numbers in _json_object(text).items():
             if not isinstance(numbers, list | None):
-                raise ValueError(f"topic {topic!r} needs an array of partition numbers")
+                raise ValueError(f"has no array of partition numbers for topic {topic!r}")
             for number in numbers or ():
                 whole = _whole_number(number)
                 if whole is None or not INT_MIN <= whole <= INT_MAX:
-                    raise ValueError(f"{number!r} is no partition number of topic {topic!r}")
+                    raise ValueError(f"has {number!r}, which is no partition number, for topic {topic!r}")
                 partitions[TopicPartition(topic, whole)] = None
     return tuple(partitions)
 
@@ -155,22 +152,22 @@ def _partition_longs(document: Mapping[str, Any], meaning: str, least: int) -> d
     values: dict[TopicPartition, int] = {}
     for topic, partitions in document.items():
         if not isinstance(partitions, dict | None):
-            raise ValueError(f"topic {topic!r} needs an object by partition")
+            raise ValueError(f"has no object by partition for topic {topic!r}")
         for key, value in (partitions or {}).items():
             whole = _whole_number(value)
             if whole is None or whole < least:
-                raise ValueError(f"{value!r} of {topic}-{key} is not {meaning}")
+                raise ValueError(f"has {value!r} for {topic}-{key}, which is not {meaning}")
             values[TopicPartition(topic, _partition(key, topic))] = whole
     return values
 
 
 @contextmanager
-def _named_errors(option: str, text: str, example: str) -> Iterator[None]:
-    """Turn a ValueError into a ConfigurationError that names the option, its value and an example."""
+def _example(form: str) -> Iterator[None]:
+    """Add an example of the right form to the message of a ValueError."""
     try:
         yield
     except ValueError as error:
-        raise ConfigurationError(f"option {option}: {error}; expected e.g. {example}, got {_shown(text)}") from error
+        raise ValueError(f"{error}; expected e.g. {form}") from error
 
 
 def _shown(value: object) -> str:
@@ -189,7 +186,7 @@ def _partition(key: str, topic: str) -> int:
     except ValueError:
         number = -1
     if not 0 <= number <= INT_MAX:
-        raise ValueError(f"{key!r} is no partition number of topic {topic!r}")
+        raise ValueError(f"has {key!r}, which is no partition number, for topic {topic!r}")
     return number
 
 
@@ -197,9 +194,9 @@ def _json_object(text: str) -> dict[str, Any]:
     try:
         parsed = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error})") from error
+        raise ValueError(f"is not JSON ({error})") from error
     if not isinstance(parsed, dict):
-        raise ValueError("not a JSON object")
+        raise ValueError("is not a JSON object")
     return parsed
 
 

@@ -137,12 +137,9 @@ MAX_BYTES_PER_SECOND = optional(
     "The most that one task fetches, and the most that it writes, in a second.", internal=True,
 )  # fmt: skip
 ENDING_OFFSETS = optional(
-    "remote.stream.ending.offsets",
-    lambda json: AtOffsets(parse_partition_offsets(json, "remote.stream.ending.offsets")),
-    "Where a stream ends, by partition, the end not included.",
-    Queries.STREAMING,
-    internal=True,
-)
+    "remote.stream.ending.offsets", lambda json: AtOffsets(parse_partition_offsets(json)),
+    "Where a stream ends, by partition, the end not included.", Queries.STREAMING, internal=True,
+)  # fmt: skip
 FROM_TIMESTAMP = optional(
     "remote.from.timestamp", types.integer(0), "Only records at or after this time, in ms.", internal=True
 )

@@ -6,8 +6,6 @@ Names, defaults and checks are those of Spark's `KafkaSourceProvider`. For `kafk
 
 from __future__ import annotations
 
-from functools import partial
-
 from tiered_stream.model import TopicPartition
 from tiered_stream.options import types
 from tiered_stream.options.choices import GroupStrategy, IsolationLevel, TimestampStrategy
@@ -20,16 +18,16 @@ GROUP = "group:"
 """Prefix in `startingOffsets` before the name of a consumer group."""
 
 
-def _offsets(value: str, option: str) -> LogEnd | AtOffsets:
+def _offsets(value: str) -> LogEnd | AtOffsets:
     word = types.trimmed(value).upper()
-    return LogEnd[word] if word in LogEnd.__members__ else AtOffsets(*parse_specific_offsets(value, option))
+    return LogEnd[word] if word in LogEnd.__members__ else AtOffsets(*parse_specific_offsets(value))
 
 
 def _starting_offsets(value: str) -> LogEnd | AtOffsets | AtGroup:
     text = value.strip()
     if text.lower().startswith(GROUP):
         return AtGroup(types.text(text[len(GROUP) :]))
-    return _offsets(value, "startingOffsets")
+    return _offsets(value)
 
 
 def _timestamp(value: str) -> AtTimestamp | BeforeNow:
@@ -45,8 +43,8 @@ def _retry_interval(value: str) -> int:
     return max(0, types.integer(types.LONG_MIN)(value))
 
 
-def _timestamps(value: str, option: str) -> AtTimestamps:
-    return AtTimestamps(parse_partition_timestamps(value, option))
+def _timestamps(value: str) -> AtTimestamps:
+    return AtTimestamps(parse_partition_timestamps(value))
 
 
 # What to read
@@ -69,7 +67,7 @@ STARTING_TIMESTAMP = optional(
     "when the query is planned: `-90m`, `-3h`, `-2d`. Goes before the next two.",
 )  # fmt: skip
 STARTING_OFFSETS_BY_TIMESTAMP = optional(
-    "startingOffsetsByTimestamp", partial(_timestamps, option="startingOffsetsByTimestamp"),
+    "startingOffsetsByTimestamp", _timestamps,
     'The same by partition: `{"topicA":{"0":1718000000000}}`. Goes before `startingOffsets`.',
 )  # fmt: skip
 STARTING_OFFSETS = optional(
@@ -94,11 +92,11 @@ ENDING_TIMESTAMP = optional(
     "there is none, at its end. Goes before the next two.", Queries.BATCH,
 )  # fmt: skip
 ENDING_OFFSETS_BY_TIMESTAMP = optional(
-    "endingOffsetsByTimestamp", partial(_timestamps, option="endingOffsetsByTimestamp"),
+    "endingOffsetsByTimestamp", _timestamps,
     "The same by partition. Goes before `endingOffsets`.", Queries.BATCH,
 )  # fmt: skip
 ENDING_OFFSETS = option(
-    "endingOffsets", partial(_offsets, option="endingOffsets"), "latest",
+    "endingOffsets", _offsets, "latest",
     "`latest`, or offsets by partition or `latest` by topic, the end not included; -1 for latest.", Queries.BATCH,
 )  # fmt: skip
 

@@ -118,11 +118,7 @@ def boolean(value: str) -> bool:
 
 def integer(minimum: int, maximum: int = LONG_MAX) -> Callable[[str], int]:
     """Return a parser of whole numbers from `minimum` to `maximum`, both inclusive."""
-
-    def parse(value: str) -> int:
-        return _within(whole_number(value), minimum, maximum)
-
-    return parse
+    return lambda value: _within(whole_number(value), minimum, maximum)
 
 
 def fraction(minimum: float, maximum: float) -> Callable[[str], float]:
@@ -295,7 +291,11 @@ def bootstrap_servers(value: str) -> str:
 def http_url(value: str) -> str:
     """Check an `http://` or `https://` URL with a host and perhaps a port, without credentials."""
     url, parts = _without_credentials(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port_or_none(parts):
+    try:
+        is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # the port is no number, or too large
+        is_url = False
+    if not is_url:
         raise ValueError("must be a URL, e.g. https://s3.example.com:9000")
     return url
 
@@ -325,13 +325,6 @@ def _within(value: int, minimum: int, maximum: int) -> int:
         bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
         raise ValueError(f"must be {bound}")
     return value
-
-
-def _has_port_or_none(parts: SplitResult) -> bool:
-    try:
-        return parts.port is None or parts.port > 0
-    except ValueError:
-        return False
 
 
 def _without_credentials(value: str) -> tuple[str, SplitResult]:
