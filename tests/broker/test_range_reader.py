@@ -298,7 +298,7 @@ def test_topics_without_an_id_are_fetched_by_name() -> None:
     def answer(_: int, message: Any) -> Any:
         if isinstance(message, MetadataRequest):
             return metadata(topic_id=UUID(int=0))
-        return fetched(batch(0))
+        return fetched(batch(0), topic_id=UUID(int=0))
 
     client = ScriptedClient(answer)
 

@@ -16,7 +16,6 @@ NO_TOPIC_ID = UUID(int=0)
 class PartitionMetadata:
     """Leader of a partition. `leader_id` is -1 while there is no leader; `leader_epoch` is -1 if it is unknown."""
 
-    partition: int
     leader_id: int
     leader_epoch: int
 
@@ -58,9 +57,7 @@ def _topic(topic: Any, epochs_hold: bool) -> TopicMetadata:
     Brokers older than Kafka 2.4 (Metadata version 9) may return outdated leader epochs (KAFKA-9212).
     """
     partitions = {
-        partition.partition_index: PartitionMetadata(
-            partition.partition_index, partition.leader_id, partition.leader_epoch if epochs_hold else -1
-        )
+        partition.partition_index: PartitionMetadata(partition.leader_id, partition.leader_epoch if epochs_hold else -1)
         for partition in sorted(topic.partitions or (), key=lambda partition: int(partition.partition_index))
     }
     return TopicMetadata(topic.name, topic.topic_id or NO_TOPIC_ID, bool(topic.is_internal), partitions)

@@ -63,8 +63,9 @@ def connection_fault(error: BaseException, broker: str, security: str) -> errors
         return type(error)(f"for the login at {broker}: {error}")
     tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None and not isinstance(tls, _TRANSIENT_TLS):
+        reason = getattr(tls, "verify_message", None) or getattr(tls, "reason", None) or tls
         return errors.ConfigurationError(
-            f"{broker}: TLS failed: {_tls_reason(tls)}; check kafka.ssl.*, and whether the listener speaks {security}"
+            f"{broker}: TLS failed: {reason}; check kafka.ssl.*, and whether the listener speaks {security}"
         )
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError) and _TOO_MANY in str(error):
         return errors.BrokerUnavailableError(
@@ -95,10 +96,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         wrapped = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
         error = wrapped or error.__cause__ or error.__context__
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    return str(getattr(error, "verify_message", None) or getattr(error, "reason", None) or error)
 
 
 def _reason(error: kafka_errors.KafkaError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tiered_stream.broker.client import BrokerClient
 from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
@@ -39,30 +39,16 @@ class LocationTerms:
     offsets_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedSegments:
-    """Segments of one partition in a response. `segments` are encoded, for `location_messages.decode_segments`; None: the response names none.
-
-    All segments below offset `located_end` are in the response, and there may be more from it on. `located_end` None:
-    the broker does not name segment locations.
-    """  # noqa: E501
-
-    segments: bytes | None = field(repr=False)
-    located_end: int | None
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-
-
 def locate_segments(
     client: BrokerClient,
     ranges: Mapping[TopicPartition, OffsetRange],
     terms: LocationTerms,
     patience_ms: int | None = None,
-) -> PartialAnswer[TopicPartition, LocatedSegments]:
+) -> PartialAnswer[TopicPartition, LocatedPartition]:
     """Ask the leaders for the segments of each partition's offset range, and return one response for each partition.
 
-    A response starts at the range's start, and may end before the range's end. All leaders are asked at once, each with
+    A response starts at the range's start, and may end before the range's end. All its segments below offset
+    `located_end_offset` are named, and there may be more from it on. All leaders are asked at once, each with
     one request for all its partitions. `patience_ms` None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
@@ -71,7 +57,7 @@ def locate_segments(
     return client.run(lambda: ask_each_leader(client, request, ranges, patience_ms))
 
 
-class _Locations(LeaderRequest[LocatedSegments]):
+class _Locations(LeaderRequest[LocatedPartition]):
     needed_acl = "READ on the topic"
 
     def __init__(
@@ -110,10 +96,10 @@ class _Locations(LeaderRequest[LocatedSegments]):
     def error_of_all(self, response: LocationFetchResponse) -> int:
         return response.error_code
 
-    def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedSegments]]:
+    def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedPartition]]:
         names = {self._client.topic_id(partition.topic): partition.topic for partition in self._ranges}
         return [
-            (TopicPartition(names[topic.topic_id], answer.partition_index), answer.error_code, _located(answer))
+            (TopicPartition(names[topic.topic_id], answer.partition_index), answer.error_code, answer)
             for topic in response.responses
             if topic.topic_id in names
             for answer in topic.partitions
@@ -121,11 +107,3 @@ class _Locations(LeaderRequest[LocatedSegments]):
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, offset {self._ranges[partition].start}"
-
-
-def _located(answer: LocatedPartition) -> LocatedSegments:
-    end = answer.located_end_offset
-    return LocatedSegments(
-        answer.remote_log_segments or None, end if end >= 0 else None,
-        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
-    )  # fmt: skip

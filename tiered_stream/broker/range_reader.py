@@ -72,9 +72,10 @@ class _Position:
     def patience(self) -> Deadline:
         return Deadline(self.poll_timeout_ms, POLL_TIMEOUT_MS.name)
 
-    def ask(self, deadline: Deadline) -> None:
+    def ask(self, deadline: Deadline) -> Future[FetchedRecords]:
         """Start a Fetch at the current offset. Errors that may pass are retried until `deadline`."""
         self._answer = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
+        return self._answer
 
     def poll(self) -> FetchedRecords | None:
         """Wait for a response with whole batches, and move the offset past them; None: the log ends here."""
@@ -99,10 +100,7 @@ class _Position:
                 ) from reason
 
     def _answered(self, patience: Deadline) -> FetchedRecords:
-        if self._answer is None:
-            self.ask(patience)
-        assert self._answer is not None
-        answer, self._answer = self._answer, None
+        answer, self._answer = self._answer or self.ask(patience), None
         return answer.result()
 
     def _at_log_end(self, fetched: FetchedRecords, patience: Deadline) -> bool:

@@ -191,7 +191,8 @@ def _parsed(given: GivenOptions, streaming: bool) -> Options:
     subscription = _subscription(given)
     starting, ending = _bounded_positions(given) if bounded else _positions(given, streaming)
     locator = _locator(given)
-    storage = replace(_storage(given, is_read=locator is not LocatorName.NONE), has_fallback=_can_fall_back(given))
+    has_fallback = given.read(remote.FALLBACK) is Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
+    storage = replace(_storage(given, is_read=locator is not LocatorName.NONE), has_fallback=has_fallback)
     _check_storage_suffices(locator, storage, given)
     _check_trigger_limits(given, queries)
     _check_columns(given)
@@ -403,19 +404,14 @@ def _warn_of_plugin(storage: StorageOptions, given: GivenOptions) -> None:
 
 
 def _check_storage_suffices(locator: LocatorName, storage: StorageOptions, given: GivenOptions) -> None:
-    located_here = locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC)
     if storage.uri is not None or given.has(spark.FETCHER_CLASS):
         return
     if storage.rsm_config and locator is not LocatorName.NONE:
         raise missing_place(storage.layout, given.plugin_prefix)
-    if located_here:
+    if locator in (LocatorName.ARCHIVE, LocatorName.METADATA_TOPIC):
         raise ConfigurationError(
             f"option {remote.LOCATOR.name}: {locator} needs {remote.STORAGE_URI.name}, e.g. s3://bucket/prefix"
         )
-
-
-def _can_fall_back(given: GivenOptions) -> bool:
-    return given.read(remote.FALLBACK) is Fallback.BROKER and given.has(spark.BOOTSTRAP_SERVERS)
 
 
 def _fetch(given: GivenOptions) -> FetchOptions:

@@ -16,7 +16,7 @@ from tests.stack.produce import RawProducer
 from tests.stack.rows import Record
 from tests.stack.topics import create_tiered_topic
 from tiered_stream.broker.client import BrokerClient, supported_feature
-from tiered_stream.broker.location_fetch import LocatedSegments, LocationTerms, locate_segments
+from tiered_stream.broker.location_fetch import LocationTerms, locate_segments
 from tiered_stream.broker.wire.flexible_versions import Reader
 from tiered_stream.broker.wire.location_messages import (
     LOCATION_FEATURE,
@@ -179,7 +179,7 @@ def test_a_stock_broker_answers_a_location_request_as_ever(
         producer.send(topic, [Record(), Record(b"k", b"v")], partition=0)
     where = TopicPartition(topic, 0)
     located = locate_segments(client, {where: OffsetRange(0, 2)}, LocationTerms(IsolationLevel.READ_COMMITTED))
-    assert located.found == {where: LocatedSegments(None, None, 2, 2, 0)}
+    assert located.found == {where: LocatedPartition(0, 0, 2, 2, 0)}
 
 
 @pytest.mark.stack

@@ -163,15 +163,14 @@ class AwsCredentialSource:
     def _ask(self) -> AwsCredentials:
         try:
             with muted(*_LOGGERS_WITH_SECRETS):
-                return self._of_role() if self._identity.role else self._of_chain(self._identity.profile)
+                if self._identity.role:
+                    return self._of_role(self._identity.role)
+                session, credentials = self._chain(self._identity.profile)
+                return _as_held(credentials, _region(session), time.time() + _CHECKED_EVERY)
         except TieredStreamError:
             raise
         except Exception as error:  # noqa: BLE001 - botocore raises what it likes
             raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
-
-    def _of_chain(self, profile: str | None) -> AwsCredentials:
-        session, found = self._chain(profile)
-        return _as_held(found, _region(session), time.time() + _CHECKED_EVERY)
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
         """Return a session and credentials of AWS's chain; search again if botocore does not renew them by itself."""
@@ -185,9 +184,7 @@ class AwsCredentialSource:
             return session, found.get_frozen_credentials()
         return session, credentials.get_frozen_credentials()
 
-    def _of_role(self) -> AwsCredentials:
-        role = self._identity.role
-        assert role is not None
+    def _of_role(self, role: AssumedRole) -> AwsCredentials:
         if role.keys is not None:
             session, source = _open_session(None), Credentials(*role.keys).get_frozen_credentials()
         else:

@@ -123,11 +123,8 @@ def _key_of_jks(store: StoreFile, password: str) -> tuple[str, str]:
         key = keys[0].decrypt(password)
     except ConfigurationError as error:
         raise store.fault(f"{error}: correct kafka.ssl.key.password") from error
-    return _pem(key), "".join(map(ssl.DER_cert_to_PEM_cert, keys[0].chain))
-
-
-def _pem(key: bytes) -> str:
-    return f"-----BEGIN PRIVATE KEY-----\n{encodebytes(key).decode()}-----END PRIVATE KEY-----\n"
+    pem = f"-----BEGIN PRIVATE KEY-----\n{encodebytes(key).decode()}-----END PRIVATE KEY-----\n"
+    return pem, "".join(map(ssl.DER_cert_to_PEM_cert, keys[0].chain))
 
 
 def _key_of_pkcs12(store: StoreFile) -> tuple[str, str]:

@@ -27,15 +27,16 @@ class Token:
     expires_at: float | None
 
 
-def read_token(text: str, expires_at: float | None = None) -> Token:
+def read_token(origin: str, text: str, expires_at: float | None = None) -> Token:
     """Check a token's text and return the token. The claim `exp` of a JWT takes precedence over `expires_at`.
 
     Raises:
-        ConfigurationError: the text cannot be a token. The message does not contain the text.
+        ConfigurationError: the text cannot be a token. The message contains `origin`, the setting that names the
+            token's source, but not the text.
     """
     text = text.strip()
     if len(text) > _MOST_CHARACTERS or not _TOKEN.fullmatch(text):
-        raise ConfigurationError("what was handed out is no token (RFC 6750)")
+        raise ConfigurationError(f"{origin}: what was handed out is no token (RFC 6750)")
     claimed = _expiry_claim(text)
     return Token(text, expires_at if claimed is None else claimed)
 

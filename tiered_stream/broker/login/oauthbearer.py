@@ -149,13 +149,12 @@ def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
 def _from_file(origin: str, path: Path) -> Token:
     try:
         with path.open("rb") as file:
-            return read_token(file.read(_FILE_BYTES).decode("ascii", "replace"))
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigurationError):
-            raise ConfigurationError(f"{origin}: {error}") from error
+            content = file.read(_FILE_BYTES)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise ConfigurationError(
             f"{origin}: there is no such file on this machine ({getattr(error, 'strerror', None) or error})"
         ) from error
+    return read_token(origin, content.decode("ascii", "replace"))
 
 
 def _callable(origin: str, name: str) -> Callable[[], Any]:
@@ -191,7 +190,4 @@ def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
             expires_at = float(ends)
         case _:
             raise ConfigurationError(f"{origin} must return a token, or a token and its end in seconds since the epoch")
-    try:
-        return read_token(text, expires_at)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{origin}: {error}") from error
+    return read_token(origin, text, expires_at)

@@ -50,8 +50,11 @@ _CALLBACK_HANDLERS = {
 }
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 
-_SPACE = re.compile(r"(?:\s+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
-_TOKEN = re.compile(r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+))""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""(?>(?:\s+|//[^\n\r]*|/\*.*?\*/)*)(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([=;])|([^\s"'=;]+)|\Z)""",
+    re.DOTALL,
+)
+"""One token, after blanks and comments: a quoted word, a mark, an unquoted word, or the end of the text."""
 _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
@@ -147,23 +150,17 @@ def parse_jaas(text: str) -> JaasEntry:
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
     """Split the text into tokens. The flag is true for a mark (`=` or `;` outside quotes), false for a word."""
-    tokens, position = [], _after_space(text, 0)
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise _malformed("a quote is not closed")
+    tokens, position = [], 0
+    while match := _TOKEN.match(text, position):
+        position = match.end()
         quoted = match[1] if match[1] is not None else match[2]
         if quoted is not None:
             tokens.append((_ESCAPE.sub(_unescaped, quoted), False))
-        else:
+        elif match[3] or match[4]:
             tokens.append((match[3] or match[4], match[3] is not None))
-        position = _after_space(text, match.end())
-    return tokens
-
-
-def _after_space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
+        else:
+            return tokens
+    raise _malformed("a quote is not closed")
 
 
 def _unescaped(escape: re.Match[str]) -> str:

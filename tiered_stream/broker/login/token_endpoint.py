@@ -104,10 +104,7 @@ def token_of(origin: str, status: int, content: bytes) -> Token:
     text, life = answer.get("access_token") or answer.get("id_token"), answer.get("expires_in")
     if not isinstance(text, str):
         raise ConfigurationError(f"{origin}: its answer has no access_token: is it the token endpoint?")
-    try:
-        return read_token(text, time.time() + life if isinstance(life, int | float) else None)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{origin}: {error}") from error
+    return read_token(origin, text, time.time() + life if isinstance(life, int | float) else None)
 
 
 def _refused(origin: str, status: int, code: object) -> BrokerUnavailableError | BrokerAuthorizationError:
