@@ -28,11 +28,11 @@ _SMALLEST_RECEIVE_LIMIT = 256 << 20  # less than 0x15030100, the first bytes of 
 _KAFKA_PYTHON_SETTINGS = {
     "client_dns_lookup": kafka.CLIENT_DNS_LOOKUP,
     "security_protocol": kafka.SECURITY_PROTOCOL,
-    "request_timeout_ms": kafka.REQUEST_TIMEOUT_MS,
-    "reconnect_backoff_ms": kafka.RECONNECT_BACKOFF_MS,
-    "reconnect_backoff_max_ms": kafka.RECONNECT_BACKOFF_MAX_MS,
-    "socket_connection_setup_timeout_ms": kafka.SETUP_TIMEOUT_MS,
-    "socket_connection_setup_timeout_max_ms": kafka.SETUP_TIMEOUT_MAX_MS,
+    "request_timeout_ms": kafka.INTEGERS["request.timeout.ms"],
+    "reconnect_backoff_ms": kafka.INTEGERS["reconnect.backoff.ms"],
+    "reconnect_backoff_max_ms": kafka.INTEGERS["reconnect.backoff.max.ms"],
+    "socket_connection_setup_timeout_ms": kafka.INTEGERS["socket.connection.setup.timeout.ms"],
+    "socket_connection_setup_timeout_max_ms": kafka.INTEGERS["socket.connection.setup.timeout.max.ms"],
 }
 """Properties with a setting of the same meaning in kafka-python, by that setting's name."""
 
@@ -49,14 +49,14 @@ class BrokerConfig:
     net: Mapping[str, Any] = field(repr=False)
     fetch_max_bytes: int
     """Smaller one of `fetch.max.bytes` and `max.partition.fetch.bytes`, because one Fetch asks for one partition."""
-    request_timeout_ms: int = of(kafka.REQUEST_TIMEOUT_MS)
-    api_timeout_ms: int = of(kafka.DEFAULT_API_TIMEOUT_MS)
-    retry_backoff_ms: int = of(kafka.RETRY_BACKOFF_MS)
-    retry_backoff_max_ms: int = of(kafka.RETRY_BACKOFF_MAX_MS)
-    metadata_max_age_ms: int = of(kafka.METADATA_MAX_AGE_MS)
+    request_timeout_ms: int = of(kafka.INTEGERS["request.timeout.ms"])
+    api_timeout_ms: int = of(kafka.INTEGERS["default.api.timeout.ms"])
+    retry_backoff_ms: int = of(kafka.INTEGERS["retry.backoff.ms"])
+    retry_backoff_max_ms: int = of(kafka.INTEGERS["retry.backoff.max.ms"])
+    metadata_max_age_ms: int = of(kafka.INTEGERS["metadata.max.age.ms"])
     isolation_level: IsolationLevel = of(spark.ISOLATION_LEVEL)
-    fetch_max_wait_ms: int = of(kafka.FETCH_MAX_WAIT_MS)
-    fetch_min_bytes: int = of(kafka.FETCH_MIN_BYTES)
+    fetch_max_wait_ms: int = of(kafka.INTEGERS["fetch.max.wait.ms"])
+    fetch_min_bytes: int = of(kafka.INTEGERS["fetch.min.bytes"])
     check_crcs: bool = of(spark.CHECK_CRCS)
     client_rack: str
 
@@ -92,7 +92,9 @@ class BrokerConfig:
         servers = values.read(spark.BOOTSTRAP_SERVERS)
         if not servers:
             raise ConfigurationError("kafka.bootstrap.servers is missing: give host:port of one broker or more")
-        fetch_max_bytes = min(values.read(kafka.FETCH_MAX_BYTES), values.read(kafka.MAX_PARTITION_FETCH_BYTES))
+        fetch_max_bytes = min(
+            values.read(kafka.INTEGERS["fetch.max.bytes"]), values.read(kafka.INTEGERS["max.partition.fetch.bytes"])
+        )
         return cls(
             bootstrap_servers=servers,
             net=_net_settings(values, servers, fetch_max_bytes),
@@ -103,7 +105,7 @@ class BrokerConfig:
 
 
 def _net_settings(values: ConfigValues, servers: str, fetch_max_bytes: int) -> dict[str, Any]:
-    idle_ms = values.read(kafka.CONNECTIONS_MAX_IDLE_MS)
+    idle_ms = values.read(kafka.INTEGERS["connections.max.idle.ms"])
     settings: dict[str, Any] = {
         **{name: values.read(option) for name, option in _KAFKA_PYTHON_SETTINGS.items()},
         "bootstrap_servers": servers,
@@ -127,8 +129,8 @@ def _socket_options(values: ConfigValues) -> Iterable[tuple[int, int, int]]:
     yield socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
     yield socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
     for declaration, option in (
-        (kafka.RECEIVE_BUFFER_BYTES, socket.SO_RCVBUF),
-        (kafka.SEND_BUFFER_BYTES, socket.SO_SNDBUF),
+        (kafka.INTEGERS["receive.buffer.bytes"], socket.SO_RCVBUF),
+        (kafka.INTEGERS["send.buffer.bytes"], socket.SO_SNDBUF),
     ):
         size = values.read(declaration)
         if size > 0:  # else the system tunes the buffer, which is faster than Kafka's default of 64 KiB

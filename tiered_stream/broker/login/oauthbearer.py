@@ -46,10 +46,10 @@ def login_tokens(values: ConfigValues, options: Mapping[str, str]) -> LoginToken
     """
     _check_options(options)
     refresh = Refresh(
-        values.read(kafka.LOGIN_REFRESH_WINDOW_FACTOR),
-        values.read(kafka.LOGIN_REFRESH_WINDOW_JITTER),
-        values.read(kafka.LOGIN_REFRESH_MIN_PERIOD_SECONDS),
-        values.read(kafka.LOGIN_REFRESH_BUFFER_SECONDS),
+        values.read(kafka.REFRESH_WINDOW_FACTOR),
+        values.read(kafka.REFRESH_WINDOW_JITTER),
+        values.read(kafka.INTEGERS["sasl.login.refresh.min.period.seconds"]),
+        values.read(kafka.INTEGERS["sasl.login.refresh.buffer.seconds"]),
     )
     extensions = {name.removeprefix(_EXTENSION): each for name, each in options.items() if name.startswith(_EXTENSION)}
     origin, obtain = _source(values, options)
@@ -127,10 +127,10 @@ def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url
         url=url,
         authorization=f"Basic {base64.b64encode(':'.join(client).encode(errors='replace')).decode()}",
         body=urlencode({"grant_type": "client_credentials", **({"scope": scope} if scope else {})}, errors="replace"),
-        connect_seconds=values.read(kafka.LOGIN_CONNECT_TIMEOUT_MS) / 1000,
-        read_seconds=values.read(kafka.LOGIN_READ_TIMEOUT_MS) / 1000,
-        backoff_seconds=values.read(kafka.LOGIN_RETRY_BACKOFF_MS) / 1000,
-        retry_seconds=values.read(kafka.LOGIN_RETRY_BACKOFF_MAX_MS) / 1000,
+        connect_seconds=values.read(kafka.INTEGERS["sasl.login.connect.timeout.ms"]) / 1000,
+        read_seconds=values.read(kafka.INTEGERS["sasl.login.read.timeout.ms"]) / 1000,
+        backoff_seconds=values.read(kafka.INTEGERS["sasl.login.retry.backoff.ms"]) / 1000,
+        retry_seconds=values.read(kafka.INTEGERS["sasl.login.retry.backoff.max.ms"]) / 1000,
         tls=_endpoint_tls(options) if url.startswith("https:") else None,
     )
 

@@ -38,59 +38,48 @@ def _milliseconds(minimum: int) -> Callable[[str], int]:
 
 
 _INT, _POSITIVE_INT, _BUFFER_SIZE = (types.integer(minimum, INT_MAX) for minimum in (0, 1, -1))
-_MILLISECONDS = _milliseconds(0)
+_MILLIS = _milliseconds(0)
+
+INTEGERS = {
+    name: option(f"kafka.{name}", parse, default, doc)
+    for name, parse, default, doc in (
+        ("connections.max.idle.ms", _milliseconds(LONG_MIN), "540000",
+         "Close a connection after this idle time; -1: never."),
+        ("default.api.timeout.ms", _INT, "60000", "Limit of a call with all its attempts."),
+        ("fetch.max.bytes", _INT, "52428800", "Largest Fetch; the smaller of this and the next holds."),
+        ("max.partition.fetch.bytes", _INT, "16777216",
+         "Largest Fetch from a partition. Kafka's 1 MiB is for many partitions in one Fetch; here a Fetch has one."),
+        ("fetch.max.wait.ms", _INT, "500", "Longest time that a broker waits for `fetch.min.bytes`."),
+        ("fetch.min.bytes", _INT, "1", "Bytes that a broker waits for."),
+        ("metadata.max.age.ms", _MILLIS, "300000", "Age at which metadata is requested again."),
+        ("receive.buffer.bytes", _BUFFER_SIZE, "-1",
+         "Socket's receive buffer; -1: the system tunes it. Kafka: 64 KiB."),
+        ("send.buffer.bytes", _BUFFER_SIZE, "-1", "Socket's send buffer; -1: the system tunes it. Kafka: 128 KiB."),
+        ("reconnect.backoff.ms", _MILLIS, "50", "First wait before connecting again; it doubles."),
+        ("reconnect.backoff.max.ms", _MILLIS, "1000", "Longest wait before connecting again."),
+        ("request.timeout.ms", _INT, "30000", "Limit of one request."),
+        ("retry.backoff.ms", _MILLIS, "100", "First wait before a request is repeated; it doubles."),
+        ("retry.backoff.max.ms", _MILLIS, "1000", "Longest wait before a request is repeated."),
+        ("socket.connection.setup.timeout.ms", _MILLIS, "10000", "Limit of connecting, TLS and login included."),
+        ("socket.connection.setup.timeout.max.ms", _MILLIS, "30000",
+         "That limit after failures, each of which doubles it."),
+        ("sasl.login.connect.timeout.ms", _POSITIVE_INT, "10000", "Limit of connecting to the token endpoint."),
+        ("sasl.login.read.timeout.ms", _POSITIVE_INT, "10000", "Limit of the token endpoint's response."),
+        ("sasl.login.retry.backoff.ms", _POSITIVE_INT, "100",
+         "First wait before a token is requested again; it doubles."),
+        ("sasl.login.retry.backoff.max.ms", _INT, "10000", "Time for which a token is requested again after failures."),
+        ("sasl.login.refresh.min.period.seconds", types.integer(0, 900), "60", "Shortest time between two requests."),
+        ("sasl.login.refresh.buffer.seconds", types.integer(0, 3600), "300",
+         "Shortest time between a request and the token's end. Both times hold if the lifetime is long enough."),
+    )
+}  # fmt: skip
+"""Honoured properties that are whole numbers: their options by name, without the `kafka.` prefix."""
 
 CLIENT_DNS_LOOKUP = option(
-    "kafka.client.dns.lookup", types.word(DnsLookup, any_case=False), "use_all_dns_ips",
-    "Which addresses of a name are tried; or `resolve_canonical_bootstrap_servers_only`.",
+    "kafka.client.dns.lookup", types.word(DnsLookup, any_case=False), DnsLookup.ALL,
+    "Which addresses of a host name are tried; or `resolve_canonical_bootstrap_servers_only`.",
 )  # fmt: skip
-CLIENT_ID = option("kafka.client.id", str, "tiered-stream", "What the brokers' logs and quotas call this client.")
-CONNECTIONS_MAX_IDLE_MS = option(
-    "kafka.connections.max.idle.ms", _milliseconds(LONG_MIN), "540000",
-    "Close a connection that was idle for so long; -1: never.",
-)  # fmt: skip
-DEFAULT_API_TIMEOUT_MS = option(
-    "kafka.default.api.timeout.ms", _INT, "60000", "How long a call may take with all its attempts."
-)
-FETCH_MAX_BYTES = option(
-    "kafka.fetch.max.bytes", _INT, "52428800", "The most that a Fetch asks for; the smaller of this and the next holds."
-)
-MAX_PARTITION_FETCH_BYTES = option(
-    "kafka.max.partition.fetch.bytes", _INT, "16777216",
-    "The same for one partition. Kafka's 1 MiB is made for many in one Fetch; here each asks for one.",
-)  # fmt: skip
-FETCH_MAX_WAIT_MS = option("kafka.fetch.max.wait.ms", _INT, "500", "How long a broker may wait for `fetch.min.bytes`.")
-FETCH_MIN_BYTES = option("kafka.fetch.min.bytes", _INT, "1", "What a broker waits for.")
-METADATA_MAX_AGE_MS = option(
-    "kafka.metadata.max.age.ms", _MILLISECONDS, "300000", "Ask anew who leads a partition after so long."
-)
-RECEIVE_BUFFER_BYTES = option(
-    "kafka.receive.buffer.bytes", _BUFFER_SIZE, "-1",
-    "The socket's receive buffer. -1: the system's choice; Kafka's default is 64 KiB.",
-)  # fmt: skip
-SEND_BUFFER_BYTES = option(
-    "kafka.send.buffer.bytes", _BUFFER_SIZE, "-1",
-    "The socket's send buffer. -1: the system's choice; Kafka's default is 128 KiB.",
-)  # fmt: skip
-RECONNECT_BACKOFF_MS = option(
-    "kafka.reconnect.backoff.ms", _MILLISECONDS, "50", "Wait before connecting again, doubled with each failure."
-)
-RECONNECT_BACKOFF_MAX_MS = option(
-    "kafka.reconnect.backoff.max.ms", _MILLISECONDS, "1000", "The longest of these waits."
-)
-REQUEST_TIMEOUT_MS = option("kafka.request.timeout.ms", _INT, "30000", "How long one request may take.")
-RETRY_BACKOFF_MS = option(
-    "kafka.retry.backoff.ms", _MILLISECONDS, "100", "Wait before asking again, doubled with each failure."
-)
-RETRY_BACKOFF_MAX_MS = option("kafka.retry.backoff.max.ms", _MILLISECONDS, "1000", "The longest of these waits.")
-SETUP_TIMEOUT_MS = option(
-    "kafka.socket.connection.setup.timeout.ms", _MILLISECONDS, "10000",
-    "How long connecting may take, TLS and login included.",
-)  # fmt: skip
-SETUP_TIMEOUT_MAX_MS = option(
-    "kafka.socket.connection.setup.timeout.max.ms", _MILLISECONDS, "30000",
-    "The same after failures, when it is doubled.",
-)  # fmt: skip
+CLIENT_ID = option("kafka.client.id", str, "tiered-stream", "Name of this client in the brokers' logs and quotas.")
 SECURITY_PROTOCOL = option(
     "kafka.security.protocol", types.one_of(*PROTOCOLS), "PLAINTEXT",
     "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.",
@@ -104,39 +93,17 @@ HEADER_URLENCODE = option(
     "kafka.sasl.oauthbearer.header.urlencode", types.boolean, "false",
     "Encode id and secret for the `Authorization` header (RFC 6749, 2.3.1).",
 )  # fmt: skip
-LOGIN_CONNECT_TIMEOUT_MS = option(
-    "kafka.sasl.login.connect.timeout.ms", _POSITIVE_INT, "10000", "How long connecting to the token endpoint may take."
-)
-LOGIN_READ_TIMEOUT_MS = option(
-    "kafka.sasl.login.read.timeout.ms", _POSITIVE_INT, "10000", "How long its answer may take."
-)
-LOGIN_RETRY_BACKOFF_MS = option(
-    "kafka.sasl.login.retry.backoff.ms", _POSITIVE_INT, "100", "Wait before asking it again, doubled with each failure."
-)
-LOGIN_RETRY_BACKOFF_MAX_MS = option(
-    "kafka.sasl.login.retry.backoff.max.ms", _INT, "10000", "For how long it is asked again."
-)
-LOGIN_REFRESH_WINDOW_FACTOR = option(
+REFRESH_WINDOW_FACTOR = option(
     "kafka.sasl.login.refresh.window.factor", types.fraction(0.5, 1.0), "0.8",
-    "The part of a token's life after which a new one is asked for.",
+    "Part of a token's lifetime after which a new token is requested.",
 )  # fmt: skip
-LOGIN_REFRESH_WINDOW_JITTER = option(
-    "kafka.sasl.login.refresh.window.jitter", types.fraction(0.0, 0.25), "0.05",
-    "At most so much is added to it, by chance.",
-)  # fmt: skip
-LOGIN_REFRESH_MIN_PERIOD_SECONDS = option(
-    "kafka.sasl.login.refresh.min.period.seconds", types.integer(0, 900), "60", "But not sooner than after this,"
+REFRESH_WINDOW_JITTER = option(
+    "kafka.sasl.login.refresh.window.jitter", types.fraction(0.0, 0.25), "0.05", "Largest random addition to that part."
 )
-LOGIN_REFRESH_BUFFER_SECONDS = option(
-    "kafka.sasl.login.refresh.buffer.seconds", types.integer(0, 3600), "300",
-    "nor later than this before its end; where a life is long enough.",
-)  # fmt: skip
-SSL_ENABLED_PROTOCOLS = option(
-    "kafka.ssl.enabled.protocols", str, "TLSv1.2,TLSv1.3", "The versions of TLS; none older."
-)
+SSL_ENABLED_PROTOCOLS = option("kafka.ssl.enabled.protocols", str, "TLSv1.2,TLSv1.3", "Versions of TLS; none older.")
 SSL_PROTOCOL = option(
     "kafka.ssl.protocol", types.one_of("TLS", "TLSv1.2", "TLSv1.3"), "TLSv1.3",
-    "`TLS`, `TLSv1.2` or `TLSv1.3`; `ssl.enabled.protocols` says which are spoken.",
+    "`TLS`, `TLSv1.2` or `TLSv1.3`; `ssl.enabled.protocols` decides which versions are used.",
 )  # fmt: skip
 ENDPOINT_IDENTIFICATION = option(
     "kafka.ssl.endpoint.identification.algorithm", types.one_of("https", ""), "https",
@@ -144,12 +111,12 @@ ENDPOINT_IDENTIFICATION = option(
 )  # fmt: skip
 SSL_KEYSTORE_TYPE: Option[str] = Option(
     "kafka.ssl.keystore.type", str, "", "JKS",
-    "`PEM`, `PKCS12` or `JKS`. As in Java, `JKS` and `PKCS12` stand for each other; PEM is known without it.",
+    "`PEM`, `PKCS12` or `JKS`. As in Java, `JKS` and `PKCS12` stand for each other; PEM is recognized without it.",
 )  # fmt: skip
 SSL_TRUSTSTORE_TYPE: Option[str] = Option("kafka.ssl.truststore.type", str, "", "JKS", "As `ssl.keystore.type`.")
 _TEXTS = {
-    "client.rack": "Fetch from a replica in this rack, where the brokers name one (KIP-392).",
-    "sasl.jaas.config": "The login module with its options, as for Java. A JVM's JAAS file is not read.",
+    "client.rack": "Fetch from a replica in this rack if the brokers name one (KIP-392).",
+    "sasl.jaas.config": "Login module with its options, as for Java. A JVM's JAAS file is not read.",
     "sasl.client.callback.handler.class":
     "Java cannot be run here: only `IAMClientCallbackHandler` (AWS_MSK_IAM), for which ours stands in.",
     "sasl.login.callback.handler.class":
@@ -157,28 +124,28 @@ _TEXTS = {
     "of others set `sasl.oauthbearer.token.provider`.",
     "sasl.kerberos.service.name": "The brokers' service name (GSSAPI).",
     "sasl.oauthbearer.token.endpoint.url":
-    "Where tokens come from: an `http(s)` endpoint with the grant of client credentials, or a `file:` that holds one.",
-    "sasl.oauthbearer.client.credentials.client.id": "The client's id; goes before `clientId` in `sasl.jaas.config`.",
-    "sasl.oauthbearer.client.credentials.client.secret":
-    "Its secret; goes before `clientSecret` in `sasl.jaas.config`.",
-    "sasl.oauthbearer.scope": "The scope to ask for; goes before `scope` in `sasl.jaas.config`.",
+    "Source of tokens: an `http(s)` endpoint with the grant of client credentials, or a `file:` with a token.",
+    "sasl.oauthbearer.client.credentials.client.id": "Client id; goes before `clientId` in `sasl.jaas.config`.",
+    "sasl.oauthbearer.client.credentials.client.secret": "Secret; goes before `clientSecret` in `sasl.jaas.config`.",
+    "sasl.oauthbearer.scope": "Scope to request; goes before `scope` in `sasl.jaas.config`.",
     "sasl.oauthbearer.jwt.retriever.class":
     "Java cannot be run here: only `DefaultJwtRetriever`, `ClientCredentialsJwtRetriever` and `FileJwtRetriever`, for "
     "which ours stands in.",
     "sasl.oauthbearer.token.provider":
     "Ours, in place of a Java callback handler: `my_module.my_callable`, a Python function without parameters that "
-    "returns a token, or a token and when it expires in seconds since the epoch. Executors must be able to import it.",
-    "ssl.cipher.suites": "The cipher suites, by Java's names. Those of TLS 1.3 go all three together.",
-    "ssl.keystore.location": "The file with the private key and its certificate chain, on every executor.",
-    "ssl.keystore.password": "The password of a JKS or PKCS12 key store.",
-    "ssl.key.password": "The private key's password; of a JKS or PKCS12 store, its password unless given.",
+    "returns a token, or a token and its end in seconds since the epoch. Executors must be able to import it.",
+    "ssl.cipher.suites": "Cipher suites by Java's names. The three suites of TLS 1.3 can be named only together.",
+    "ssl.keystore.location": "File with the private key and its certificate chain, on every executor.",
+    "ssl.keystore.password": "Password of a JKS or PKCS12 key store.",
+    "ssl.key.password": "Password of the private key; in a JKS or PKCS12 store, by default the store's password.",
     "ssl.keystore.key": "The private key itself, in PEM.",
-    "ssl.keystore.certificate.chain": "Its certificate chain, in PEM.",
-    "ssl.truststore.location": "The file with the certificates to trust. Without one, those that the system trusts.",
+    "ssl.keystore.certificate.chain": "The private key's certificate chain, in PEM.",
+    "ssl.truststore.location": "File with the trusted certificates; by default, the system's certificates are trusted.",
     "ssl.truststore.password":
-    "The password of a JKS or PKCS12 trust store. As in Java, a JKS store is not checked without it.",
-    "ssl.truststore.certificates": "The certificates themselves, in PEM.",
+    "Password of a JKS or PKCS12 trust store. As in Java, a JKS store is not checked without it.",
+    "ssl.truststore.certificates": "The trusted certificates themselves, in PEM.",
 }  # fmt: skip
+"""Honoured properties that are texts without a default: their documentation by name."""
 _NO_EFFECT = {
     "no consumer group is joined": """
         auto.commit.interval.ms group.id group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms
@@ -221,7 +188,8 @@ _REFUSED = {
 
 _OF_THE_SOURCE = {each.name: each for each in declared_in(vars(spark_options))}
 _HONOURED: tuple[Option[Any], ...] = (
-    spark_options.BOOTSTRAP_SERVERS, spark_options.CHECK_CRCS, spark_options.ISOLATION_LEVEL, *declared_in(globals()),
+    spark_options.BOOTSTRAP_SERVERS, spark_options.CHECK_CRCS, spark_options.ISOLATION_LEVEL, *INTEGERS.values(),
+    *declared_in(globals()),
 )  # fmt: skip
 CLIENT_PROPERTIES = {
     known.name: known
