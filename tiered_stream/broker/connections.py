@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from kafka.errors import KafkaTimeoutError, NodeNotReadyError
+from kafka.errors import NodeNotReadyError
 
 from tiered_stream.broker.client_properties import BrokerConfig
 from tiered_stream.broker.faults import connection_fault
@@ -22,6 +22,9 @@ from tiered_stream.errors import BrokerUnavailableError
 from tiered_stream.process.logs import muted
 
 T = TypeVar("T")
+
+_LOGIN_POLL_SECONDS = 0.02
+"""Time between two checks of the network thread whether another thread has got a login's token."""
 
 
 class Deadline:
@@ -159,10 +162,12 @@ class Connections:
         login = self._config.held_login
         if login is None or login.usable or self._manager.is_open(node_id):
             return
-        try:
-            await self._manager.settled(login.renewal(), deadline.remaining_ms)
-        except KafkaTimeoutError as error:
-            raise BrokerUnavailableError(f"{login.origin}: no {login.shows} came within {deadline}") from error
+        renewal = login.renewal()
+        while not renewal.done():
+            if not deadline.remaining_ms:
+                raise BrokerUnavailableError(f"{login.origin}: no {login.shows} came within {deadline}")
+            await self._net.sleep(_LOGIN_POLL_SECONDS)
+        renewal.result()
 
     def _describe(self, node_id: Any) -> str:
         broker = self._manager.cluster.broker_metadata(node_id)

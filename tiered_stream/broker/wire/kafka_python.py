@@ -10,10 +10,8 @@ fails when a release changes one of them.
 
 from __future__ import annotations
 
-import concurrent.futures
 import socket
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
@@ -22,7 +20,6 @@ from struct import Struct
 from typing import Any, ClassVar
 
 from kafka.errors import KafkaConnectionError
-from kafka.future import Future as KafkaFuture
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.sasl import register_sasl_mechanism
@@ -139,24 +136,6 @@ class ConnectionManager(KafkaConnectionManager):  # type: ignore[misc]
         """Return whether the node has a connection that is set up, login included."""
         connection = self._conns.get(node_id)
         return connection is not None and connection.connected
-
-    async def settled(self, work: concurrent.futures.Future[Any], timeout_ms: int) -> Any:
-        """Wait on the network thread for another thread's `work`. Raises KafkaTimeoutError, or the error of `work`."""
-        ours = KafkaFuture()
-
-        async def settle() -> None:
-            error = work.exception()
-            if error is None:
-                ours.success(work.result())
-            else:
-                ours.failure(error)
-
-        def tell(_: concurrent.futures.Future[Any]) -> None:
-            with suppress(RuntimeError):  # the network thread has ended, so nobody waits
-                self.call_soon(settle)
-
-        work.add_done_callback(tell)
-        return await self.wait_for(ours, timeout_ms)
 
 
 class _Connection(KafkaConnection):  # type: ignore[misc]
