@@ -203,9 +203,9 @@ def test_the_time_that_a_reader_is_busy_does_not_count() -> None:
     answers = iter([None, fetched(batch(0))])
     with client_of(answers) as client:
         position = _Position(client, PARTITION, 0, FetchTerms(COMMITTED, 1000, 0), PATIENT_MS)
-        position.ask(Deadline(0))
-        assert position._answer is not None
-        assert isinstance(position._answer.exception(), BrokerUnavailableError)
+        position.start_fetch(Deadline(0))
+        assert position._fetch is not None
+        assert isinstance(position._fetch.exception(), BrokerUnavailableError)
 
         found = position.poll()
 

@@ -24,7 +24,7 @@ from tiered_stream.broker.cluster_metadata import (
     read_topics,
 )
 from tiered_stream.broker.connections import Connections, Deadline
-from tiered_stream.broker.faults import answer_fault, code_name, is_retriable
+from tiered_stream.broker.faults import code_name, is_retriable, response_fault
 from tiered_stream.errors import BrokerUnavailableError, UnknownTopicError
 from tiered_stream.model import TopicPartition
 from tiered_stream.process.shared import PerProcess
@@ -92,9 +92,9 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
     # The methods below run on the network thread.
 
-    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+    async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         """Run coroutines concurrently, and return their results in order."""
-        return await self._connections.together(works)
+        return await self._connections.gather(works)
 
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
         """Send a message to one broker once, and return its response. Raises: as `Connections.request`."""
@@ -122,7 +122,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
         known = {} if refresh else self._known_leaders(partitions)
-        stale = {each.topic for each in partitions if each not in known}
+        stale = {partition.topic for partition in partitions if partition not in known}
         if not stale:
             return known
         await self.fetch_metadata(stale, deadline)
@@ -140,17 +140,17 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
     def _known_leaders(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionMetadata]:
         """Return cached leaders of the partitions; leave out partitions that are unknown or past the maximum age."""
         oldest = time.monotonic() - self.config.metadata_max_age_ms / 1000
-        lately = {name: topic.partitions for name, (heard, topic) in self._topics.items() if heard >= oldest}
-        found = ((each, lately.get(each.topic, {}).get(each.partition)) for each in partitions)
-        return {partition: known for partition, known in found if known is not None}
+        fresh = {name: topic.partitions for name, (received, topic) in self._topics.items() if received >= oldest}
+        leaders = {partition: fresh.get(partition.topic, {}).get(partition.partition) for partition in partitions}
+        return {partition: leader for partition, leader in leaders.items() if leader is not None}
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
-        known = self._topics[partition.topic][1].partitions
-        if partition.partition not in known:
+        leaders = self._topics[partition.topic][1].partitions
+        if partition.partition not in leaders:
             raise UnknownTopicError(
-                f"partition {partition} does not exist: topic {partition.topic!r} has {len(known)} partitions"
+                f"partition {partition} does not exist: topic {partition.topic!r} has {len(leaders)} partitions"
             )
-        return known[partition.partition]
+        return leaders[partition.partition]
 
     async def fetch_metadata(self, topics: Collection[str] | None, deadline: Deadline) -> dict[str, TopicMetadata]:
         """Return current metadata of the topics (None: of all), and cache it. Runs on the network thread.
@@ -161,17 +161,17 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         attempt = 0
         while True:
             response = await self.ask_any(lambda: metadata_request(topics), deadline)
-            self._connections.learn(response)
+            self._connections.update_brokers(response)
             self.cluster_id = response.cluster_id
-            found, error_codes = read_topics(response)
-            heard = time.monotonic()
-            self._topics.update({topic: (heard, metadata) for topic, metadata in found.items()})
+            described, error_codes = read_topics(response)
+            received = time.monotonic()
+            self._topics.update({topic: (received, metadata) for topic, metadata in described.items()})
             if topics is None or not error_codes:
-                return found
-            _raise_hopeless(error_codes, grace, deadline)
+                return described
+            _check_error_codes(error_codes, grace, deadline)
             await self.back_off(attempt, deadline)
             if not deadline.remaining_ms:
-                _raise_hopeless(error_codes, deadline, deadline)
+                _check_error_codes(error_codes, deadline, deadline)
             attempt += 1
 
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
@@ -195,12 +195,12 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         ) from reason
 
 
-def _raise_hopeless(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
+def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
     """Raise an error if a topic's error code is permanent, or if there is no time left to try again."""
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
         if code != _UNKNOWN_TOPIC_CODE and not is_retriable(code):
-            raise answer_fault(code, f"topic {topic!r}", "DESCRIBE on the topic")
+            raise response_fault(code, f"topic {topic!r}", "DESCRIBE on the topic")
     if missing and not grace.remaining_ms:
         raise UnknownTopicError(
             f"no such topic: {', '.join(map(repr, missing))} (Kafka: UNKNOWN_TOPIC_OR_PARTITION). Topics are never "

@@ -32,9 +32,10 @@ class TopicMetadata:
 
 def metadata_request(topics: Collection[str] | None) -> Any:
     """Return a request for metadata of the topics, or of all topics if None. It never makes a broker create a topic."""
-    wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in sorted(topics)]
+    kind = MetadataRequest.MetadataRequestTopic
+    requested = None if topics is None else [kind(name=topic) for topic in sorted(topics)]
     # In versions below 4, a broker may create the topics that the request names.
-    return MetadataRequest(topics=wanted, allow_auto_topic_creation=False, min_version=4)
+    return MetadataRequest(topics=requested, allow_auto_topic_creation=False, min_version=4)
 
 
 def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]]:

@@ -92,7 +92,7 @@ class Connections:
         """Run `work` on the network thread, and wait for its result. `work` must end by itself at its deadline."""
         return self.start(work).result()
 
-    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+    async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         """Run coroutines concurrently on the network thread, and return their results in order, or raise an error."""
         futures: list[Awaitable[T]] = [self._manager.call_soon(work) for work in works]
         return [await future for future in futures]
@@ -114,7 +114,7 @@ class Connections:
         known.sort(key=lambda node_id: node_id != best)
         return known + bootstrap
 
-    def learn(self, metadata_response: Any) -> None:
+    def update_brokers(self, metadata_response: Any) -> None:
         """Take the cluster's brokers from a MetadataResponse, and close the connections to bootstrap servers."""
         brokers = copy.copy(metadata_response)
         brokers.topics = []  # there may be many; `BrokerClient` keeps what we need of them

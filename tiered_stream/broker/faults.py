@@ -44,7 +44,7 @@ def is_unknown(error_code: int) -> bool:
     return issubclass(kafka_errors.for_code(error_code), kafka_errors.UnknownError)
 
 
-def answer_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:
+def response_fault(error_code: int, subject: str, needed_acl: str) -> errors.BrokerError:
     """Return the error for a response with `error_code` about `subject` (a topic, or a partition and an offset)."""
     name = code_name(error_code)
     kind = kafka_errors.for_code(error_code)

@@ -33,9 +33,9 @@ def fetch_first_batches(
     terms = FetchTerms(isolation, max_bytes, max_wait_ms=0, response_bytes=_RESPONSE_BYTES)
     partitions, request_size = list(offsets), max(1, _RESPONSE_BYTES // max_bytes)
     for start in range(0, len(partitions), request_size):
-        asked = {partition: offsets[partition] for partition in partitions[start : start + request_size]}
-        request = RecordFetch(client, asked, terms)
-        fetched = client.run(partial(ask_each_leader, client, request, asked, patience_ms))
+        requested = {partition: offsets[partition] for partition in partitions[start : start + request_size]}
+        request = RecordFetch(client, requested, terms)
+        fetched = client.run(partial(ask_each_leader, client, request, requested, patience_ms))
         answer.found.update(fetched.found)
         answer.faults.update(fetched.faults)
     return answer

@@ -37,12 +37,12 @@ def lineages(
     each partition, and has its own `patience_ms`. Raises: as `leaders.ask_each_leader`.
     """
     answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
-    waiting = {partition: sorted(set(wanted)) for partition, wanted in epochs.items()}
-    while waiting := {each: wanted for each, wanted in waiting.items() if wanted and each in answer.found}:
-        asked = {partition: wanted.pop() for partition, wanted in waiting.items()}
-        ends = leader_epoch_end_offsets(client, asked, patience_ms)
+    remaining = {partition: sorted(set(numbers)) for partition, numbers in epochs.items()}
+    while remaining := {at: numbers for at, numbers in remaining.items() if numbers and at in answer.found}:
+        requested = {partition: numbers.pop() for partition, numbers in remaining.items()}
+        ends = leader_epoch_end_offsets(client, requested, patience_ms)
         for partition, (epoch, end_offset) in ends.found.items():
-            if epoch == asked[partition]:
+            if epoch == requested[partition]:
                 answer.found[partition][epoch] = end_offset
         for partition, fault in ends.faults.items():
             answer.faults[partition] = fault
@@ -59,7 +59,7 @@ class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
     def message(self, leaders: Leaders) -> Any:
         return OffsetForLeaderEpochRequest(
             replica_id=-1,  # a consumer
-            topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],
+            topics=[self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()],
             min_version=2,
         )
 
@@ -77,11 +77,11 @@ class _OffsetForLeaderEpoch(LeaderRequest[tuple[int, int]]):
             ],
         )
 
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, tuple[int, int]]]:
+    def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, tuple[int, int]]]:
         for topic in response.topics or ():
-            for answer in topic.partitions or ():
-                partition = TopicPartition(topic.topic, answer.partition)
-                yield partition, answer.error_code, (answer.leader_epoch, answer.end_offset)
+            for result in topic.partitions or ():
+                partition = TopicPartition(topic.topic, result.partition)
+                yield partition, result.error_code, (result.leader_epoch, result.end_offset)
 
     def subject(self, partition: TopicPartition) -> str:
         return f"partition {partition}, leader epoch {self._epochs[partition]}"

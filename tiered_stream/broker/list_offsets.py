@@ -11,7 +11,12 @@ from tiered_stream.broker.group_offsets import GroupOffsets
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, ask_leaders, by_topic
 from tiered_stream.broker.offset_reader import OffsetReader
 from tiered_stream.broker.topic_configs import topic_configs
-from tiered_stream.broker.wire.offset_messages import FIRST_FLEXIBLE, ListOffsetsRequest, WantedPartition, WantedTopic
+from tiered_stream.broker.wire.offset_messages import (
+    FIRST_FLEXIBLE,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from tiered_stream.model import PartialAnswer, TopicDescription, TopicPartition
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.offset_json import EARLIEST, LATEST
@@ -49,10 +54,10 @@ class BrokerOffsetReader(OffsetReader):
             return {}
         return {topic: _described(metadata) for topic, metadata in self._client.metadata(topics).items()}
 
-    def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return id and partitions of each non-internal topic whose name `wanted` accepts, by one Metadata request."""
-        found = self._client.metadata()
-        return {topic: _described(each) for topic, each in found.items() if not each.internal and wanted(topic)}
+    def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """Return id and partitions of each non-internal topic whose name `accepts` accepts, by one Metadata request."""
+        topics = self._client.metadata().items()
+        return {name: _described(topic) for name, topic in topics if not topic.internal and accepts(name)}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return self._list(dict.fromkeys(partitions, EARLIEST))
@@ -73,11 +78,11 @@ class BrokerOffsetReader(OffsetReader):
         disk (`RemoteLogOffsetReader`). It misses a segment that moves in between, and then returns a later offset or
         none. By the next request the segment is in remote storage. No offset is ever too early, so the earlier counts.
         """
-        first, second = (_none_where_missing(self._list(timestamps)) for _ in range(2))
-        return {
-            partition: min((at for at in (first[partition], second[partition]) if at is not None), default=None)
-            for partition in timestamps
+        first, second = (self._list(timestamps) for _ in range(2))
+        earlier = {
+            at: min(offset, second[at]) for at, offset in first.items() if _NO_OFFSET not in (offset, second[at])
         }
+        return _none_where_missing({at: earlier.get(at, max(first[at], second[at])) for at in timestamps})
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         return GroupOffsets(self._client, group).committed(partitions)
@@ -92,13 +97,13 @@ class BrokerOffsetReader(OffsetReader):
         """
         if patience_ms is None:
             return _none_where_missing(self._list(dict.fromkeys(partitions, EARLIEST_LOCAL)))
-        answer = self.each(EARLIEST_LOCAL, partitions, patience_ms)
+        answer = self.special_offsets(EARLIEST_LOCAL, partitions, patience_ms)
         for fault in answer.faults.values():
             if not fault.retriable:
                 raise fault
         return _none_where_missing({**dict.fromkeys(answer.faults, _NO_OFFSET), **answer.found})
 
-    def each(
+    def special_offsets(
         self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
     ) -> PartialAnswer[TopicPartition, int]:
         """Request the EARLIEST, LATEST or EARLIEST_LOCAL offset of each partition; return offsets, and errors if any.
@@ -139,25 +144,29 @@ class ListOffsets(LeaderRequest[int]):
     def message(self, leaders: Leaders) -> Any:
         timestamps = self._timestamps
         topics = [
-            WantedTopic(
+            ListOffsetsTopic(
                 topic,
-                [WantedPartition(each.partition, leaders[each].leader_epoch, timestamps[each]) for each in listed],
+                [
+                    ListOffsetsPartition(partition.partition, leaders[partition].leader_epoch, timestamps[partition])
+                    for partition in partitions
+                ],
             )
-            for topic, listed in by_topic(leaders).items()
+            for topic, partitions in by_topic(leaders).items()
         ]
-        least = max(_VERSION_OF_TIMESTAMP.get(each, FIRST_FLEXIBLE) for each in {timestamps[one] for one in leaders})
+        requested = {timestamps[partition] for partition in leaders}
+        min_version = max(_VERSION_OF_TIMESTAMP.get(timestamp, FIRST_FLEXIBLE) for timestamp in requested)
         return ListOffsetsRequest(
-            isolation_level=self._isolation, topics=topics, timeout_ms=self._timeout_ms, min_version=least
+            isolation_level=self._isolation, topics=topics, timeout_ms=self._timeout_ms, min_version=min_version
         )
 
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:
+    def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, int]]:
         for topic in response.topics or ():
-            for answer in topic.partitions or ():
-                partition = TopicPartition(topic.name, answer.partition_index)
-                if answer.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # old log without timestamps: nothing found
+            for result in topic.partitions or ():
+                partition = TopicPartition(topic.name, result.partition_index)
+                if result.error_code == _UNSUPPORTED_FOR_MESSAGE_FORMAT:  # old log without timestamps: nothing found
                     yield partition, 0, _NO_OFFSET
                 else:
-                    yield partition, answer.error_code, answer.offset
+                    yield partition, result.error_code, result.offset
 
 
 def _none_where_missing(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

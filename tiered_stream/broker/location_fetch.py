@@ -10,11 +10,11 @@ from tiered_stream.broker.cluster_metadata import NO_TOPIC_ID
 from tiered_stream.broker.leaders import LeaderRequest, Leaders, ask_each_leader, by_topic
 from tiered_stream.broker.list_offsets import isolation_code
 from tiered_stream.broker.wire.location_messages import (
+    FetchPartition,
     FetchTopic,
     LocatedPartition,
     LocationFetchRequest,
     LocationFetchResponse,
-    WantedPartition,
 )
 from tiered_stream.errors import UnsupportedDataError
 from tiered_stream.model import STORAGE_FORMAT, OffsetRange, PartialAnswer, TopicPartition
@@ -71,7 +71,7 @@ class _Locations(LeaderRequest[LocatedPartition]):
         terms = self._terms
         return LocationFetchRequest(
             isolation_level=isolation_code(terms.isolation),
-            topics=[self._topic(topic, listed, leaders) for topic, listed in by_topic(leaders).items()],
+            topics=[self._topic(topic, partitions, leaders) for topic, partitions in by_topic(leaders).items()],
             remote_log_segment_location_requested=True,
             supported_storage_format_versions=[STORAGE_FORMAT],
             max_remote_log_segments=MAX_SEGMENTS,
@@ -80,7 +80,7 @@ class _Locations(LeaderRequest[LocatedPartition]):
             offsets_only=terms.offsets_only,
         )
 
-    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> FetchTopic[WantedPartition]:
+    def _topic(self, topic: str, partitions: list[TopicPartition], leaders: Leaders) -> FetchTopic[FetchPartition]:
         topic_id = self._client.topic_id(topic)
         if topic_id == NO_TOPIC_ID:
             raise UnsupportedDataError(f"topic {topic!r} has no id: the brokers are too old for tiered storage")
@@ -88,21 +88,23 @@ class _Locations(LeaderRequest[LocatedPartition]):
         return FetchTopic(
             topic_id,
             [
-                WantedPartition(each.partition, leaders[each].leader_epoch, ranges[each].start, ranges[each].end)
-                for each in partitions
+                FetchPartition(
+                    partition.partition, leaders[partition].leader_epoch, ranges[partition].start, ranges[partition].end
+                )
+                for partition in partitions
             ],
         )
 
-    def error_of_all(self, response: LocationFetchResponse) -> int:
+    def response_error(self, response: LocationFetchResponse) -> int:
         return response.error_code
 
-    def answers(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedPartition]]:
+    def results(self, response: LocationFetchResponse) -> Iterable[tuple[TopicPartition, int, LocatedPartition]]:
         names = {self._client.topic_id(partition.topic): partition.topic for partition in self._ranges}
         return [
-            (TopicPartition(names[topic.topic_id], answer.partition_index), answer.error_code, answer)
+            (TopicPartition(names[topic.topic_id], located.partition_index), located.error_code, located)
             for topic in response.responses
             if topic.topic_id in names
-            for answer in topic.partitions
+            for located in topic.partitions
         ]
 
     def subject(self, partition: TopicPartition) -> str:

@@ -27,10 +27,10 @@ class OffsetReader(ABC):
             UnknownTopicError: one of the topics does not exist.
         """
 
-    def matching(self, wanted: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return the id and the partitions of each non-internal topic whose name `wanted` accepts."""
-        found = {topic for topic in self.topics() if wanted(topic)}
-        return self.partitions(found) if found else {}
+    def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
+        """Return the id and the partitions of each non-internal topic whose name `accepts` accepts."""
+        topics = {topic for topic in self.topics() if accepts(topic)}
+        return self.partitions(topics) if topics else {}
 
     @abstractmethod
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -107,9 +107,9 @@ async def fetch(
                 return fetched
             replica = client.read_replicas[partition] = fetched.read_replica
         leaders = await client.leaders([partition], deadline)
-        answers = await ask_node(client, request, replica, leaders, deadline)
-        if partition in answers.found and answers.found[partition].records:
-            return answers.found[partition]
+        outcome = await ask_node(client, request, replica, leaders, deadline)
+        if partition in outcome.results and outcome.results[partition].records:
+            return outcome.results[partition]
         # The replica is gone or behind. To a Fetch without a rack, the leader does not name the replica again.
         client.read_replicas.pop(partition, None)
         request = RecordFetch(client, {partition: offset}, terms)
@@ -183,22 +183,22 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
             ],
         )
 
-    def error_of_all(self, response: Any) -> int:
+    def response_error(self, response: Any) -> int:
         return int(response.error_code)
 
-    def answers(self, response: Any) -> Iterable[tuple[TopicPartition, int, FetchedRecords]]:
+    def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, FetchedRecords]]:
         names = {self._client.topic_id(partition.topic): partition.topic for partition in self._offsets}
         for topic in response.responses or ():
-            for answer in topic.partitions or ():
-                partition = TopicPartition(topic.topic or names.get(topic.topic_id, ""), answer.partition_index)
-                yield partition, answer.error_code, self._fetched(partition, answer, response.throttle_time_ms > 0)
+            for data in topic.partitions or ():
+                partition = TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index)
+                yield partition, data.error_code, self._fetched(partition, data, response.throttle_time_ms > 0)
 
-    def _fetched(self, partition: TopicPartition, answer: Any, throttled: bool) -> FetchedRecords:
+    def _fetched(self, partition: TopicPartition, data: Any, throttled: bool) -> FetchedRecords:
         return FetchedRecords(
-            partition, self._offsets.get(partition, -1), answer.records or b"",
-            answer.high_watermark, answer.last_stable_offset, answer.log_start_offset,
-            tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()),
-            throttled, answer.preferred_read_replica,
+            partition, self._offsets.get(partition, -1), data.records or b"",
+            data.high_watermark, data.last_stable_offset, data.log_start_offset,
+            tuple((entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()),
+            throttled, data.preferred_read_replica,
         )  # fmt: skip
 
     def subject(self, partition: TopicPartition) -> str:

@@ -73,7 +73,7 @@ class OneAnswerClient(BrokerClient):
             return result
         raise AssertionError("it waits for something else than the answer")
 
-    async def together(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
+    async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         return [await work() for work in works]
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:

@@ -49,9 +49,9 @@ _TEXT_LENGTH = Struct(">h")
 _CORRELATION_ID_BYTES = 4
 _LARGE = 64 << 10
 """Size in bytes from which a field or a read is not copied; a TLS record is smaller."""
-_MOST_KEPT_BYTES = 4 << 20
+_CACHE_BYTES = 4 << 20
 
-Said = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
+ResponseCache = SingleFlightCache[tuple[int, bytes], tuple[int, Any]]
 """Cache of decoded responses, by version and encoded bytes. A value is the number of bytes and the decoded response."""
 
 
@@ -177,7 +177,7 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 
     def __init__(self, **config: Any) -> None:
         super().__init__(**config)
-        self._said: Said = SingleFlightCache(_MOST_KEPT_BYTES, size_of=itemgetter(0))
+        self._responses: ResponseCache = SingleFlightCache(_CACHE_BYTES, size_of=itemgetter(0))
 
     def room(self) -> memoryview:
         """Return the buffer for the missing bytes of the response being received, except the last byte."""
@@ -191,7 +191,9 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         asked = len(self.in_flight_requests)
         correlation_id = super().send_request(request, correlation_id)
         if len(self.in_flight_requests) > asked and hasattr(request.header, "request_api_key"):
-            self.in_flight_requests[-1] = _PlainHeader(request.header, correlation_id, request.API_VERSION, self._said)
+            self.in_flight_requests[-1] = _PlainHeader(
+                request.header, correlation_id, request.API_VERSION, self._responses
+            )
         return int(correlation_id)
 
 
@@ -202,7 +204,7 @@ class _PlainHeader:
     header: Any
     correlation_id: int
     api_version: int
-    said: Said
+    responses: ResponseCache
 
     def get_response_class(self) -> _PlainHeader:
         return self
@@ -224,7 +226,7 @@ class _PlainHeader:
         if kind is not MetadataResponse:
             return self._decoded(kind, content, version)
         known = version, bytes(content)
-        return self.said.get(known, lambda: (len(content), self._decoded(kind, content, version)))[1]
+        return self.responses.get(known, lambda: (len(content), self._decoded(kind, content, version)))[1]
 
     def _decoded(self, kind: Any, content: memoryview, version: int) -> Any:
         flexible = kind.flexible_version_q(version)
