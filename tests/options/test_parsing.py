@@ -721,9 +721,9 @@ def test_each_limit_is_an_option_and_goes_to_records_and_storage_alike() -> None
     }
     given = {**TOPIC, **dict.fromkeys(names.values(), "7")}
     options = parse_options(given, streaming=True)
-    assert {getattr(options.limits, field).most for field in names} == {7}
+    assert {getattr(options.limits, field).maximum for field in names} == {7}
     assert options.limits is options.storage.limits
-    assert parse_options({**given, "remote.max.batch.bytes": "1g"}, streaming=False).limits.batch.most == 1 << 30
+    assert parse_options({**given, "remote.max.batch.bytes": "1g"}, streaming=False).limits.batch.maximum == 1 << 30
     with pytest.raises(ConfigurationError, match=r"option remote.max.batch.bytes: '2g' must be at most 2147483647"):
         parse_options({**given, "remote.max.batch.bytes": "2g"}, streaming=False)
 

@@ -22,7 +22,7 @@ from tiered_stream.options.fields import declared, of
 from tiered_stream.options.types import INT_MAX
 
 if TYPE_CHECKING:
-    from tiered_stream.broker.login.held_login import HeldLogin
+    from tiered_stream.broker.login.renewed_login import RenewedLogin
 
 _SMALLEST_RECEIVE_LIMIT = 256 << 20  # less than 0x15030100, the first bytes of a TLS alert read as a length
 _KAFKA_PYTHON_SETTINGS = {
@@ -68,9 +68,9 @@ class BrokerConfig:
         return f"kafka.security.protocol = {self.net['security_protocol']}{login}"
 
     @property
-    def held_login(self) -> HeldLogin[Any] | None:
+    def renewed_login(self) -> RenewedLogin[Any] | None:
         """Tokens for OAUTHBEARER or credentials for AWS_MSK_IAM; None: logins need nothing that expires."""
-        login: HeldLogin[Any] | None = self.net.get("sasl_oauth_token_provider")
+        login: RenewedLogin[Any] | None = self.net.get("sasl_oauth_token_provider")
         return login
 
     @classmethod

@@ -159,13 +159,13 @@ class Connections:
 
     async def _have_login(self, node_id: Any, deadline: Deadline) -> None:
         """Get a token or credentials before a login needs them: that may take longer than a connection's set-up."""
-        login = self._config.held_login
+        login = self._config.renewed_login
         if login is None or login.usable or self._manager.is_open(node_id):
             return
         renewal = login.renewal()
         while not renewal.done():
             if not deadline.remaining_ms:
-                raise BrokerUnavailableError(f"{login.origin}: no {login.shows} came within {deadline}")
+                raise BrokerUnavailableError(f"{login.origin}: no {login.kind} came within {deadline}")
             await self._net.sleep(_LOGIN_POLL_SECONDS)
         renewal.result()
 

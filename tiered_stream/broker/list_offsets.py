@@ -79,10 +79,8 @@ class BrokerOffsetReader(OffsetReader):
         none. By the next request the segment is in remote storage. No offset is ever too early, so the earlier counts.
         """
         first, second = (self._list(timestamps) for _ in range(2))
-        earlier = {
-            at: min(offset, second[at]) for at, offset in first.items() if _NO_OFFSET not in (offset, second[at])
-        }
-        return _none_where_missing({at: earlier.get(at, max(first[at], second[at])) for at in timestamps})
+        earlier = {partition: _earlier(first[partition], second[partition]) for partition in timestamps}
+        return _none_where_missing(earlier)
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         return GroupOffsets(self._client, group).committed(partitions)
@@ -167,6 +165,11 @@ class ListOffsets(LeaderRequest[int]):
                     yield partition, 0, _NO_OFFSET
                 else:
                     yield partition, result.error_code, result.offset
+
+
+def _earlier(first: int, second: int) -> int:
+    """Return the smaller one of two offsets; -1, which stands for no offset, does not count."""
+    return max(first, second) if _NO_OFFSET in (first, second) else min(first, second)
 
 
 def _none_where_missing(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

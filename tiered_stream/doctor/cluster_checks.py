@@ -147,13 +147,13 @@ def _look_for_login(config: BrokerConfig) -> None:
     Raises:
         FaultError: the token or the credentials cannot be got.
     """
-    login = config.held_login
+    login = config.renewed_login
     if login is None:
         return
     try:
         login.renewal().result(config.api_timeout_ms / 1000)
     except TimeoutError as error:
-        found = f"{login.origin}: no {login.shows} came in {config.api_timeout_ms} ms"
+        found = f"{login.origin}: no {login.kind} came in {config.api_timeout_ms} ms"
         raise FaultError(found, f"open the way to the {login.source}") from error
     except BrokerUnavailableError as error:
         raise FaultError(str(error), f"correct that setting, or open the way to the {login.source}") from error

@@ -20,7 +20,7 @@ def of(option: Option[T]) -> T:
 
 def declared(kind: type[Any]) -> dict[str, Option[Any]]:
     """Return the options that a dataclass's fields name, by field name."""
-    return {each.name: each.metadata[_OPTION] for each in fields(kind) if _OPTION in each.metadata}
+    return {member.name: member.metadata[_OPTION] for member in fields(kind) if _OPTION in member.metadata}
 
 
 def read_fields(kind: type[Any], given: GivenOptions, queries: Queries = Queries.ALL) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from tiered_stream.options.remote_options import BROKER_PROPERTIES, RSM_CONFIG_P
 from tiered_stream.options.source_options import OPTIONS
 from tiered_stream.options.spark_options import GROUP_ID
 from tiered_stream.options.types import HiddenValueError, Option, Queries
-from tiered_stream.options.unknown_names import is_slip, nearest_name
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name
 
 logger = logging.getLogger("tiered_stream.options.parsing")
 
@@ -59,7 +59,7 @@ class GivenOptions:
         """Return the options whose names begin with `prefix`, without the prefix; names are in lower case."""
         return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
 
-    def or_else(self, values: Mapping[str, str]) -> GivenOptions:
+    def with_defaults(self, values: Mapping[str, str]) -> GivenOptions:
         """Return these options, completed with `values` for options that the user has not given."""
         return GivenOptions({**values, **self._values})
 
@@ -81,16 +81,16 @@ class GivenOptions:
             if name.startswith("remote."):
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
 
-    def warn(self, queries: Queries, besides: Collection[Option[Any]] = ()) -> None:
+    def warn(self, queries: Queries, honoured: Collection[Option[Any]] = ()) -> None:
         """Log warnings of given options without effect, and of unknown options that look like typing errors.
 
-        `queries` is the kind of this query. `besides`: options for the other kind that still have an effect.
+        `queries` is the kind of this query. `honoured`: options for the other kind that still have an effect.
         """
         for name, nearest in self._unknown():
-            if is_slip(name, nearest):
+            if is_typing_error(name, nearest):
                 logger.warning("option %s is unknown and ignored; did you mean %s?", name, _NAMES[nearest])
         for option in OPTIONS:
-            if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in besides:
+            if option.queries not in (Queries.ALL, queries) and self.has(option) and option not in honoured:
                 logger.warning("option %s is ignored in %s queries", option.name, queries.value)
         if self.has(GROUP_ID):
             logger.warning("option %s has no effect: no consumer group is joined", GROUP_ID.name)

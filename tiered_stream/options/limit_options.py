@@ -26,8 +26,8 @@ def _option(field: str) -> Option[Limit]:
     limit: Limit = getattr(DEFAULT_LIMITS, field)
     in_bytes = limit.option.endswith(".bytes")
     parse = (types.byte_size if in_bytes else types.integer)(1, _LARGEST.get(field, types.INT_MAX))
-    shown = f"{limit.most >> 20}m" if in_bytes else str(limit.most)
-    return Option(limit.option, lambda value: replace(limit, most=parse(value)), limit, shown, _DOCS[field])
+    shown = f"{limit.maximum >> 20}m" if in_bytes else str(limit.maximum)
+    return Option(limit.option, lambda value: replace(limit, maximum=parse(value)), limit, shown, _DOCS[field])
 
 
 LIMIT_OPTIONS = {field: _option(field) for field in _DOCS}

@@ -32,7 +32,7 @@ def offsets_from_dict(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPart
         ConfigurationError: the offsets do not have that form. Spark does not check its checkpoint's content.
     """
     offsets: dict[TopicPartition, int] = {}
-    if not isinstance(topics, dict) or not all(isinstance(each, dict) for each in topics.values()):
+    if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise ConfigurationError(f"the checkpoint's offsets are not of the form {_FORM}: {_shown(topics)}")
     for topic, partitions in topics.items():
         for partition, offset in partitions.items():
@@ -148,14 +148,14 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     return tuple(partitions)
 
 
-def _partition_longs(document: Mapping[str, Any], meaning: str, least: int) -> dict[TopicPartition, int]:
+def _partition_longs(document: Mapping[str, Any], meaning: str, minimum: int) -> dict[TopicPartition, int]:
     values: dict[TopicPartition, int] = {}
     for topic, partitions in document.items():
         if not isinstance(partitions, dict | None):
             raise ValueError(f"has no object by partition for topic {topic!r}")
         for key, value in (partitions or {}).items():
             whole = _whole_number(value)
-            if whole is None or whole < least:
+            if whole is None or whole < minimum:
                 raise ValueError(f"has {value!r} for {topic}-{key}, which is not {meaning}")
             values[TopicPartition(topic, _partition(key, topic))] = whole
     return values

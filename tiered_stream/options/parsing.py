@@ -161,7 +161,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> Options:
     given = GivenOptions(raw)
     options = _parsed(given, streaming)
     queries = Queries.STREAMING if streaming else Queries.BATCH
-    given.warn(queries, besides=_ENDS if _bounded(given, streaming) else ())
+    given.warn(queries, honoured=_ENDS if _bounded(given, streaming) else ())
     _warn_of_plugin(options.storage, given)
     return options
 
@@ -218,7 +218,7 @@ def _bounded(given: GivenOptions, streaming: bool) -> bool:
 def storage_option_names() -> tuple[str, ...]:
     """Return the names of the options that `parse_storage_options` reads."""
     layout = (remote.LAYOUT, remote.STORAGE_MANAGER, remote.RSM_CONFIG_PREFIX)
-    return tuple(each.name for each in (*declared(StorageOptions).values(), *layout, *LIMIT_OPTIONS.values()))
+    return tuple(option.name for option in (*declared(StorageOptions).values(), *layout, *LIMIT_OPTIONS.values()))
 
 
 def parse_storage_options(raw: Mapping[str, str]) -> StorageOptions:
@@ -244,8 +244,8 @@ def _subscription(given: GivenOptions) -> Subscription:
     chosen = [option.name for option in choices if given.has(option)]
     if len(chosen) != 1:
         names = ", ".join(option.name for option in choices)
-        found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
-        raise ConfigurationError(f"exactly one of the options {names} must be given to say what to read: {found}")
+        given_names = f"{' and '.join(chosen)} are given" if chosen else "none is given"
+        raise ConfigurationError(f"exactly one of the options {names} must be given to say what to read: {given_names}")
     return Subscription(**read_fields(Subscription, given))
 
 
@@ -292,8 +292,8 @@ def _names_an_end_of_the_log(position: Position) -> bool:
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
     """Return the position of the first of the options that is given, or else the default."""
-    said = (given.read(option) for option in options)
-    return next((position for position in said if position is not None), default)
+    positions = (given.read(option) for option in options)
+    return next((position for position in positions if position is not None), default)
 
 
 def _check_batch_position(position: Position, wrong: LogEnd, option: str) -> None:
@@ -344,8 +344,8 @@ def _check_trigger_limits(given: GivenOptions, queries: Queries) -> None:
     Unlike in Spark, a stream's maximum must be at least 1, or the query would never read anything.
     """
     low, high = spark.MIN_OFFSETS_PER_TRIGGER, spark.MAX_OFFSETS_PER_TRIGGER
-    if queries is Queries.STREAMING and (most := given.read(high)) is not None and most < 1:
-        raise ConfigurationError(f"option {high.name}: {most} must be at least 1, or the query would never get on")
+    if queries is Queries.STREAMING and (maximum := given.read(high)) is not None and maximum < 1:
+        raise ConfigurationError(f"option {high.name}: {maximum} must be at least 1, or the query would never get on")
     if given.has(low) and given.has(high) and (given.read(low) or 0) > (given.read(high) or 0):
         raise ConfigurationError(
             f"option {low.name} ({given.read(low)}) must not be higher than {high.name} ({given.read(high)})"
@@ -391,9 +391,9 @@ def _storage(given: GivenOptions, *, is_read: bool = True) -> StorageOptions:
     if layout is StorageLayout.AIVEN:
         check_plugin_properties(checked, prefix, has)
         # The plugin's S3 settings have the names of our options without `remote.`.
-        given = given.or_else({f"remote.{name}": value for name, value in rsm_config.items()})
+        given = given.with_defaults({f"remote.{name}": value for name, value in rsm_config.items()})
     if uri := plugin_uri(layout, rsm_config):
-        given = given.or_else({remote.STORAGE_URI.name.lower(): uri})
+        given = given.with_defaults({remote.STORAGE_URI.name.lower(): uri})
     limits = Limits(**{name: given.read(option) for name, option in LIMIT_OPTIONS.items()})
     return StorageOptions(layout=layout, rsm_config=rsm_config, limits=limits, **read_fields(StorageOptions, given))
 

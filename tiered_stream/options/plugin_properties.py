@@ -16,7 +16,7 @@ from tiered_stream.options.known_properties import KnownProperty, Use, propertie
 from tiered_stream.options.remote_options import ACCESS_KEY_ID, STORAGE_URI
 from tiered_stream.options.spark_options import FETCHER_CLASS
 from tiered_stream.options.types import Option
-from tiered_stream.options.unknown_names import is_slip, nearest_name
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name
 
 log = logging.getLogger(__name__)
 
@@ -116,32 +116,32 @@ PLUGIN_PROPERTIES = {
 def plugin_property(name: str) -> KnownProperty | None:
     """Return the plugin property with this name, which is in lower case; None: the name is unknown."""
     known = PLUGIN_PROPERTIES.get(name)
-    patterns = (each for each in PLUGIN_PROPERTIES.values() if "*" in each.name)
-    return known or next((each for each in patterns if fnmatchcase(name, each.name)), None)
+    patterns = (pattern for pattern in PLUGIN_PROPERTIES.values() if "*" in pattern.name)
+    return known or next((pattern for pattern in patterns if fnmatchcase(name, pattern.name)), None)
 
 
-def check_plugin_properties(given: Mapping[str, str], prefix: str, has: Callable[[Option[Any]], bool]) -> None:
+def check_plugin_properties(properties: Mapping[str, str], prefix: str, has: Callable[[Option[Any]], bool]) -> None:
     """Refuse plugin properties that ask for something that is not supported here.
 
     Args:
-        given: the plugin's properties, their names in lower case and without `prefix`.
+        properties: the plugin's properties, their names in lower case and without `prefix`.
         prefix: the prefix of the plugin's properties among the options, for the message.
         has: returns whether an option is given.
 
     Raises:
         ConfigurationError: a property is not supported; the message names it.
     """
-    for name in sorted(given, key=lambda each: (each != "storage.backend.class", each)):
-        known, value = plugin_property(name), given[name]
+    for name in sorted(properties, key=lambda name: (name != "storage.backend.class", name)):
+        known, value = plugin_property(name), properties[name]
         if known is not None and known.refuses(value) and not any(map(has, known.replaced_by)):
             shown = f" = {value.strip()[:200]!r}" if known.accepted else ""  # the values of others may be secrets
             raise ConfigurationError(f"option {prefix}{name}{shown} is not supported: {known.doc.replace('`', '')}")
 
 
-def warn_of_unknown_properties(given: Mapping[str, str], prefix: str) -> None:
+def warn_of_unknown_properties(properties: Mapping[str, str], prefix: str) -> None:
     """Log a warning for each unknown plugin property, which has no effect: from another version, or mistyped."""
-    for name in sorted(given):
+    for name in sorted(properties):
         if plugin_property(name) is None:
-            near = nearest_name(name, PLUGIN_PROPERTIES)
-            hint = f"; did you mean {prefix}{near}?" if is_slip(name, near) else ""
+            nearest = nearest_name(name, PLUGIN_PROPERTIES)
+            hint = f"; did you mean {prefix}{nearest}?" if is_typing_error(name, nearest) else ""
             log.warning("option %s%s is no known property of the Aiven plugin, and has no effect%s", prefix, name, hint)

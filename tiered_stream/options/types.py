@@ -36,8 +36,8 @@ _MINUTE, _HOUR = 60_000_000, 3_600_000_000
 _MICROSECONDS = {
     "us": 1, "": 1000, "ms": 1000, "s": 1_000_000, "m": _MINUTE, "min": _MINUTE, "h": _HOUR, "d": 24 * _HOUR
 }  # fmt: skip
-_PYTHON_ALONE = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
-_SET_WITHIN_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
+_PYTHON_ONLY_GROUP = re.compile(r"(?<!\\)(?:\\\\)*\(\?[P(#aL]")
+_NESTED_SET = re.compile(r"(?<!\\)(?:\\\\)*\[(?:[^\]\\]|\\.)*?\[")
 _HOST_AND_PORT = re.compile(r"(?:[\w+.-]+://)?(?P<host>\[[\w:.%-]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _SIZE = re.compile(r"([0-9]{1,19})([kmgtp]?)b?")
 _AZURE = ("abfs", "abfss", "wasb", "wasbs")
@@ -72,10 +72,10 @@ def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries
 
 
 def optional(
-    name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **marks: bool
+    name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **flags: bool
 ) -> Option[T | None]:
-    """Declare an option whose default is None. `shown` is the default in the docs; `marks` are `secret`, `internal`."""
-    return Option(name, parse, None, shown, doc, queries, **marks)
+    """Declare an option whose default is None. `shown` is the default in the docs; `flags` are `secret`, `internal`."""
+    return Option(name, parse, None, shown, doc, queries, **flags)
 
 
 def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
@@ -233,9 +233,9 @@ def topic_pattern(value: str) -> str:
     pattern = trimmed(value)
     if not pattern:
         raise ValueError("is an empty pattern")
-    if _SET_WITHIN_SET.search(pattern):
+    if _NESTED_SET.search(pattern):
         raise ValueError("has a set within a set, as [a[b]]: write [ab]")
-    if _PYTHON_ALONE.search(pattern):
+    if _PYTHON_ONLY_GROUP.search(pattern):
         raise ValueError("has a group that Java does not know, as (?P<name>…) or (?#…)")
     try:
         with warnings.catch_warnings():
@@ -302,7 +302,7 @@ def http_url(value: str) -> str:
 
 def http_hosts(value: str) -> tuple[str, ...]:
     """Parse a comma-separated list of hosts into URLs. A host may have a scheme (default https) and a port."""
-    urls = tuple(http_url(each if "://" in each else f"https://{each.strip()}") for each in text(value).split(","))
+    urls = tuple(http_url(host if "://" in host else f"https://{host.strip()}") for host in text(value).split(","))
     if any((parts.path, parts.query, parts.fragment) != ("", "", "") for parts in map(urlsplit, urls)):
         raise ValueError("must be hosts, e.g. s3.example.com,*.s3.example.com:9000,http://minio:9000")
     return urls

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tiered_stream.broker.login.key_stores import StoreType, private_key, store_file, trusted_certificates
 from tiered_stream.broker.login.sasl import credentials
-from tiered_stream.broker.login.tls import check_is_pem, key_in_place, with_line_ends
+from tiered_stream.broker.login.tls import check_is_pem, inline_identity, with_line_ends
 from tiered_stream.broker.properties import property_table as kafka
 from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
@@ -256,7 +256,7 @@ def _tls(values: ConfigValues) -> Config:
             config["ssl.ca.location"] = trusted.location
         else:
             config["ssl.ca.pem"] = trusted_certificates(trusted)
-    pair, store = key_in_place(values), store_file(values, "keystore")
+    pair, store = inline_identity(values), store_file(values, "keystore")
     if store and store.kind is not StoreType.PEM:
         pair = private_key(store, values)
     if pair:

@@ -37,7 +37,7 @@ MSK = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """One that knows nobody at AWS; the folder is for its settings."""
     unknown_to_aws(monkeypatch, tmp_path)
-    monkeypatch.setattr(aws_login, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(aws_login, "_FIRST_WAIT_SECONDS", 0)
     return tmp_path
 
 
@@ -350,4 +350,4 @@ def test_no_secret_is_in_a_repr(sts: StsServer, known: None) -> None:
     found = login(f"{AS_ROLE} awsRoleAccessKeyId=a awsRoleSecretAccessKey=hunter2 awsRoleExternalId=hunter2")
     found.renewal().result()
 
-    assert "hunter2" not in repr(found) + repr(found.held()) + repr(vars(found)["_held"])
+    assert "hunter2" not in repr(found) + repr(found.current()) + repr(vars(found)["_current"])

@@ -8,8 +8,8 @@ import pytest
 
 from tests.broker.token_server import TokenServer
 from tiered_stream.broker.client import BrokerClient
-from tiered_stream.broker.login.held_login import Refresh
 from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
+from tiered_stream.broker.login.renewed_login import Refresh
 from tiered_stream.errors import BrokerAuthorizationError, BrokerUnavailableError, ConfigurationError
 
 KAFKA = Refresh(factor=0.8, jitter=0.05, min_period=60, buffer=300)
@@ -199,7 +199,7 @@ def test_no_token_is_in_a_repr() -> None:
     tokens = source.tokens()
     tokens.renewal().result()
 
-    assert "t1" not in repr(tokens) + repr(Token("t1", None)) + repr(vars(tokens)["_held"])
+    assert "t1" not in repr(tokens) + repr(Token("t1", None)) + repr(vars(tokens)["_current"])
 
 
 def test_an_error_of_the_first_renewal_is_the_callers() -> None:

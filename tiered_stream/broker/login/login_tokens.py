@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from tiered_stream.broker.login.held_login import HeldLogin, Refresh
+from tiered_stream.broker.login.renewed_login import Refresh, RenewedLogin
 from tiered_stream.broker.wire.kafka_python import AbstractTokenProvider
 from tiered_stream.errors import ConfigurationError
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750's b64token
-_MOST_CHARACTERS = 1 << 20
+_MAX_CHARACTERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ def read_token(origin: str, text: str, expires_at: float | None = None) -> Token
             token's source, but not the text.
     """
     text = text.strip()
-    if len(text) > _MOST_CHARACTERS or not _TOKEN.fullmatch(text):
+    if len(text) > _MAX_CHARACTERS or not _TOKEN.fullmatch(text):
         raise ConfigurationError(f"{origin}: what was handed out is no token (RFC 6750)")
-    claimed = _expiry_claim(text)
-    return Token(text, expires_at if claimed is None else claimed)
+    claimed_expiry = _expiry_claim(text)
+    return Token(text, expires_at if claimed_expiry is None else claimed_expiry)
 
 
 def _expiry_claim(text: str) -> float | None:
@@ -50,11 +50,11 @@ def _expiry_claim(text: str) -> float | None:
         claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, binascii.Error):
         return None
-    ends = claims.get("exp") if isinstance(claims, dict) else None
-    return float(ends) if isinstance(ends, int | float) else None
+    expiry = claims.get("exp") if isinstance(claims, dict) else None
+    return float(expiry) if isinstance(expiry, int | float) else None
 
 
-class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc]
+class LoginTokens(RenewedLogin[Token], AbstractTokenProvider):  # type: ignore[misc]
     """Token provider for the OAUTHBEARER logins of one client. Safe to share between threads.
 
     Args:
@@ -63,7 +63,7 @@ class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc
         extensions: SASL extensions to send with each token (KIP-342).
     """
 
-    shows, source = "token", "token endpoint"
+    kind, source = "token", "token endpoint"
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class LoginTokens(HeldLogin[Token], AbstractTokenProvider):  # type: ignore[misc
 
     def token(self) -> str:
         """Return the text of the current token. Raises BrokerUnavailableError if there is none or it has expired."""
-        return self.held().text
+        return self.current().text
 
     def extensions(self) -> dict[str, str]:
         return self._extensions

@@ -15,14 +15,14 @@ from tiered_stream.broker.properties.property_values import ConfigValues
 from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import types
 from tiered_stream.options.types import option
-from tiered_stream.options.unknown_names import is_slip, nearest_name
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name
 
 _log = logging.getLogger(__name__)
 
 _JAAS = "kafka.sasl.jaas.config"
 _SESSION_NAME = "aws-msk-iam-auth"
 """Default session name of Java's module. It is fixed: brokers refuse another principal when a session is renewed."""
-_OF_ROLES = (
+_ROLE_OPTIONS = (
     "awsRoleSessionName", "awsRoleExternalId", "awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken",
     "awsStsRegion", "awsShouldUseFips",
 )  # fmt: skip
@@ -32,10 +32,10 @@ _ADD_DEFAULT_PROVIDERS = option("awsAddDefaultProviders", types.boolean, "false"
 _MAX_RETRIES = option("awsMaxRetries", types.integer(0, 100), "3", "")
 _MAX_BACK_OFF_MS = option("awsMaxBackOffTimeMs", types.integer(0, 600_000), "5000", "")
 _KNOWN = (
-    "awsProfileName", "awsRoleArn", *_OF_ROLES, _MAX_RETRIES.name, _MAX_BACK_OFF_MS.name, _ADD_DEFAULT_PROVIDERS.name,
-    "awsMskRegionProvider", *_NO_EFFECT,
+    "awsProfileName", "awsRoleArn", *_ROLE_OPTIONS, _MAX_RETRIES.name, _MAX_BACK_OFF_MS.name,
+    _ADD_DEFAULT_PROVIDERS.name, "awsMskRegionProvider", *_NO_EFFECT,
 )  # fmt: skip
-_NAME, _LONGEST_EXTERNAL_ID = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII), 1224
+_SESSION_NAME_RULE, _MAX_EXTERNAL_ID_LENGTH = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII), 1224
 """STS's rules for a role session's name and for the length of an external id."""
 _ARN = re.compile(r"arn:[a-z-]+:iam::\d+:role/.+")
 
@@ -68,7 +68,7 @@ def _check_names(options: Mapping[str, str]) -> None:
     for name in options:
         if name not in _KNOWN:
             nearest = nearest_name(name, _KNOWN)
-            hint = f" ({nearest}?)" if is_slip(name.lower(), nearest.lower()) else ""
+            hint = f" ({nearest}?)" if is_typing_error(name.lower(), nearest.lower()) else ""
             raise ConfigurationError(f"IAMLoginModule has no option {name}{hint}: remove it")
         if name in _NO_EFFECT:
             _log.warning("%s: %s has no effect: %s", _JAAS, name, _NO_EFFECT[name])
@@ -86,8 +86,8 @@ def _check_names(options: Mapping[str, str]) -> None:
 
 def _role(options: Mapping[str, str]) -> AssumedRole | None:
     if "awsRoleArn" not in options:
-        if alone := next((name for name in _OF_ROLES if name in options), None):
-            raise ConfigurationError(f"{alone} is for awsRoleArn, which is missing")
+        if role_option := next((name for name in _ROLE_OPTIONS if name in options), None):
+            raise ConfigurationError(f"{role_option} is for awsRoleArn, which is missing")
         return None
     arn = options["awsRoleArn"]
     if not _ARN.fullmatch(arn):
@@ -102,12 +102,12 @@ def _role(options: Mapping[str, str]) -> AssumedRole | None:
     if fips and region is None:
         raise ConfigurationError("awsShouldUseFips needs awsStsRegion: STS has FIPS endpoints in regions alone")
     name, external_id = options.get("awsRoleSessionName", _SESSION_NAME), options.get("awsRoleExternalId")
-    if not _NAME.fullmatch(name):
+    if not _SESSION_NAME_RULE.fullmatch(name):
         raise ConfigurationError(
             f"awsRoleSessionName = {name!r}: must be 2 to 64 letters, digits and characters of _+=,.@-"
         )
-    if external_id is not None and not 2 <= len(external_id) <= _LONGEST_EXTERNAL_ID:
-        raise ConfigurationError(f"awsRoleExternalId must have from 2 to {_LONGEST_EXTERNAL_ID} characters")
+    if external_id is not None and not 2 <= len(external_id) <= _MAX_EXTERNAL_ID_LENGTH:
+        raise ConfigurationError(f"awsRoleExternalId must have from 2 to {_MAX_EXTERNAL_ID_LENGTH} characters")
     return AssumedRole(
         arn=arn,
         session_name=name,

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
-from tiered_stream.broker.login.held_login import Refresh
 from tiered_stream.broker.login.login_tokens import LoginTokens, Token, read_token
+from tiered_stream.broker.login.renewed_login import Refresh
 from tiered_stream.broker.login.tls import tls_context
 from tiered_stream.broker.login.token_endpoint import TokenEndpoint
 from tiered_stream.broker.properties import property_table as kafka
@@ -51,7 +51,9 @@ def login_tokens(values: ConfigValues, options: Mapping[str, str]) -> LoginToken
         values.read(kafka.INTEGERS["sasl.login.refresh.min.period.seconds"]),
         values.read(kafka.INTEGERS["sasl.login.refresh.buffer.seconds"]),
     )
-    extensions = {name.removeprefix(_EXTENSION): each for name, each in options.items() if name.startswith(_EXTENSION)}
+    extensions = {
+        name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
+    }
     origin, obtain = _source(values, options)
     return LoginTokens(origin, obtain, refresh, extensions)
 
@@ -98,34 +100,34 @@ def _checked_url(url: str) -> tuple[str, str]:
     """
     try:
         parts = urlsplit(url)
-        hidden = parts.username is not None or parts.password is not None
-        known = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        has_credentials = parts.username is not None or parts.password is not None
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         raise ConfigurationError(f"kafka.{_URL}: the value is no URL") from None
-    if hidden:
+    if has_credentials:
         raise ConfigurationError(f"kafka.{_URL}: the value must be without a user and a password")
     if parts.scheme == "file" and parts.path.startswith("/") and parts.netloc in ("", "localhost"):
         return f"kafka.{_URL} = 'file://{parts.path}'", parts.scheme
-    if not known:
+    if not is_http:
         raise ConfigurationError(f"kafka.{_URL}: the value must be https://host/path, http://host/path or file:///path")
     return f"kafka.{_URL} = '{parts.scheme}://{parts.netloc}{parts.path}'", parts.scheme
 
 
 def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url: str) -> TokenEndpoint:
-    given = {name: values.secret(newer) or options.get(name, "") for name, newer in _CREDENTIALS.items()}
+    credentials = {name: values.secret(newer) or options.get(name, "") for name, newer in _CREDENTIALS.items()}
     for name in ("clientId", "clientSecret"):
-        if not given[name].strip():
+        if not credentials[name].strip():
             raise ConfigurationError(
                 f"kafka.sasl.jaas.config: OAUTHBEARER needs {name} for kafka.{_URL} (or kafka.{_CREDENTIALS[name]})"
             )
-    client = [given["clientId"].strip(), given["clientSecret"].strip()]
+    id_and_secret = [credentials["clientId"].strip(), credentials["clientSecret"].strip()]
     if values.read(kafka.HEADER_URLENCODE):
-        client = [quote_plus(each) for each in client]
-    scope = given["scope"].strip()
+        id_and_secret = [quote_plus(text) for text in id_and_secret]
+    scope = credentials["scope"].strip()
     return TokenEndpoint(
         origin=origin,
         url=url,
-        authorization=f"Basic {base64.b64encode(':'.join(client).encode(errors='replace')).decode()}",
+        authorization=f"Basic {base64.b64encode(':'.join(id_and_secret).encode(errors='replace')).decode()}",
         body=urlencode({"grant_type": "client_credentials", **({"scope": scope} if scope else {})}, errors="replace"),
         connect_seconds=values.read(kafka.INTEGERS["sasl.login.connect.timeout.ms"]) / 1000,
         read_seconds=values.read(kafka.INTEGERS["sasl.login.read.timeout.ms"]) / 1000,
@@ -141,7 +143,7 @@ def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
     The `ssl.*` properties for brokers do not count here.
     """
     try:
-        return tls_context(ConfigValues({name: each for name, each in options.items() if name.startswith("ssl.")}))
+        return tls_context(ConfigValues({name: value for name, value in options.items() if name.startswith("ssl.")}))
     except ConfigurationError as error:
         raise ConfigurationError(f"for the token endpoint, in kafka.sasl.jaas.config: {error}") from error
 
@@ -160,14 +162,14 @@ def _from_file(origin: str, path: Path) -> Token:
 def _callable(origin: str, name: str) -> Callable[[], Any]:
     module, _, attribute = name.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a module may raise anything
         raise ConfigurationError(
             f"{origin} cannot be imported on this machine: {type(error).__name__}: {error}"
         ) from error
-    if not callable(found):
+    if not callable(function):
         raise ConfigurationError(f"{origin} is no function")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
@@ -186,8 +188,8 @@ def _from_callable(origin: str, function: Callable[[], Any]) -> Token:
     match returned:
         case str(text):
             expires_at = None
-        case (str(text), int() | float() as ends):
-            expires_at = float(ends)
+        case (str(text), int() | float() as expiry):
+            expires_at = float(expiry)
         case _:
             raise ConfigurationError(f"{origin} must return a token, or a token and its end in seconds since the epoch")
     return read_token(origin, text, expires_at)

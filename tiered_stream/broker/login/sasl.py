@@ -35,14 +35,14 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "OAUTHBEARER": ("clientId", "clientSecret", "scope", "extension_", "ssl.", "unsecuredLogin"),
 }
 """Options of login modules that have an effect, by SASL mechanism: the prefixes of their names."""
-_OF_ANOTHER_USER = {
+_REPLACED_KERBEROS_OPTIONS = {
     "principal": "get a ticket for it (kinit), and set KRB5CCNAME to where it is",
     "keyTab": "set KRB5_CLIENT_KTNAME to the file",
     "useKeyTab": "set KRB5_CLIENT_KTNAME to the file",
     "ticketCache": "set KRB5CCNAME to the file",
 }
 """Unsupported options of Java's Kerberos login module that name the user, each with the step that replaces it."""
-_WITHOUT_JAAS = ("GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
+_JAAS_IS_OPTIONAL = ("GSSAPI", "AWS_MSK_IAM", "OAUTHBEARER")
 """SASL mechanisms that can do without `sasl.jaas.config`."""
 _CALLBACK_HANDLERS = {
     "sasl.client.callback.handler.class": {"AWS_MSK_IAM": "IAMClientCallbackHandler"},
@@ -105,12 +105,12 @@ def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
 
     Only the last part of a class name counts, because the classes have moved between packages.
     """
-    for name, known in _CALLBACK_HANDLERS.items():
-        given = values.text(name)
-        if given and given.rpartition(".")[2] != known.get(mechanism):
+    for name, replaced in _CALLBACK_HANDLERS.items():
+        handler = values.text(name)
+        if handler and handler.rpartition(".")[2] != replaced.get(mechanism):
             raise ConfigurationError(
-                f"kafka.{name} = {given!r} cannot be used with kafka.sasl.mechanism = {mechanism!r}: Java's classes do "
-                "not run here. Remove it; OAUTHBEARER takes tokens from kafka.sasl.oauthbearer.token.provider"
+                f"kafka.{name} = {handler!r} cannot be used with kafka.sasl.mechanism = {mechanism!r}: Java's classes "
+                "do not run here. Remove it; OAUTHBEARER takes tokens from kafka.sasl.oauthbearer.token.provider"
             )
 
 
@@ -177,7 +177,7 @@ def _malformed(why: str) -> ConfigurationError:
 def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
     text = values.secret("sasl.jaas.config")
     if not text:
-        if mechanism in _WITHOUT_JAAS:
+        if mechanism in _JAAS_IS_OPTIONAL:
             return None
         raise ConfigurationError(
             f"kafka.sasl.jaas.config is missing: {mechanism} needs {_LOGIN_MODULES[mechanism]} with username and "
@@ -190,10 +190,10 @@ def _jaas_entry(values: ConfigValues, mechanism: str) -> JaasEntry | None:
             f"kafka.sasl.jaas.config: kafka.sasl.mechanism = {mechanism!r} needs {_LOGIN_MODULES[mechanism]}"
         )
     for name, value in entry.options.items():
-        if mechanism == "GSSAPI" and name in _OF_ANOTHER_USER and value.lower() != "false":
+        if mechanism == "GSSAPI" and name in _REPLACED_KERBEROS_OPTIONS and value.lower() != "false":
             raise ConfigurationError(
                 f"kafka.sasl.jaas.config: {name} is not supported, and without it somebody else may log in: "
-                f"{_OF_ANOTHER_USER[name]}, on the driver and on the executors, and remove {name}"
+                f"{_REPLACED_KERBEROS_OPTIONS[name]}, on the driver and on the executors, and remove {name}"
             )
         if not name.startswith(_OPTIONS[mechanism]):
             _log.warning("kafka.sasl.jaas.config: %s has no effect with %s", name, mechanism)

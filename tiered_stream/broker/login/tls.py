@@ -62,8 +62,8 @@ def _limit_suites(context: ssl.SSLContext, values: ConfigValues) -> None:
     if not names:
         return
     newer, older = names & _SUITES_OF_TLS_1_3, names - _SUITES_OF_TLS_1_3
-    speaks_newer = context.maximum_version is ssl.TLSVersion.TLSv1_3
-    if newer and speaks_newer and newer != _SUITES_OF_TLS_1_3:
+    tls_1_3_enabled = context.maximum_version is ssl.TLSVersion.TLSv1_3
+    if newer and tls_1_3_enabled and newer != _SUITES_OF_TLS_1_3:
         raise ConfigurationError(
             f"kafka.ssl.cipher.suites = {listed!r}: the suites of TLS 1.3 cannot be chosen one by one here. Name "
             f"all of {', '.join(sorted(_SUITES_OF_TLS_1_3))}, or set kafka.ssl.enabled.protocols=TLSv1.2"
@@ -108,7 +108,7 @@ def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
     """
     certificates, store = values.secret("ssl.truststore.certificates"), store_file(values, "truststore")
     if certificates and store:
-        raise _given_twice("kafka.ssl.truststore.location", "kafka.ssl.truststore.certificates")
+        raise _both_given("kafka.ssl.truststore.location", "kafka.ssl.truststore.certificates")
     try:
         if certificates:
             check_is_pem(values, "truststore")
@@ -129,17 +129,17 @@ def load_trust(context: ssl.SSLContext, values: ConfigValues) -> None:
 
 
 def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
-    pair, store = key_in_place(values), store_file(values, "keystore")
-    if pair and store:
-        raise _given_twice("kafka.ssl.keystore.location", "kafka.ssl.keystore.key")
+    identity, store = inline_identity(values), store_file(values, "keystore")
+    if identity and store:
+        raise _both_given("kafka.ssl.keystore.location", "kafka.ssl.keystore.key")
     if store and store.kind is not StoreType.PEM:
-        pair = private_key(store, values)
-    if not (pair or store):
+        identity = private_key(store, values)
+    if not (identity or store):
         return
     # Without a callback OpenSSL would ask for a missing password on the terminal.
     password = values.secret("ssl.key.password") or ""
     try:
-        with _file_of("".join(pair).encode() if pair else store.content if store else b"") as path:
+        with _file_of("".join(identity).encode() if identity else store.content if store else b"") as path:
             context.load_cert_chain(path, password=lambda: password)
     except (ssl.SSLError, OSError, ValueError) as error:
         raise ConfigurationError(
@@ -148,7 +148,7 @@ def _load_identity(context: ssl.SSLContext, values: ConfigValues) -> None:
         ) from error
 
 
-def key_in_place(values: ConfigValues) -> tuple[str, str] | None:
+def inline_identity(values: ConfigValues) -> tuple[str, str] | None:
     """Return the private key and certificate chain that the settings contain as PEM texts; None: there are none.
 
     Raises:
@@ -191,7 +191,7 @@ def _file_of(secret: bytes) -> Iterator[str]:
             yield file.name
 
 
-def _given_twice(first: str, second: str) -> ConfigurationError:
+def _both_given(first: str, second: str) -> ConfigurationError:
     return ConfigurationError(f"{first} and {second} are both given: keep one")
 
 

@@ -16,7 +16,7 @@ from tiered_stream.options import spark_options, types
 from tiered_stream.options.known_properties import KnownProperty, Use, properties_of
 from tiered_stream.options.spark_options import NOT_SUPPORTED
 from tiered_stream.options.types import INT_MAX, LONG_MIN, Option, declared_in, option
-from tiered_stream.options.unknown_names import is_slip, nearest_name
+from tiered_stream.options.unknown_names import is_typing_error, nearest_name
 
 _log = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ _REFUSED = {
 }
 
 
-_OF_THE_SOURCE = {each.name: each for each in declared_in(vars(spark_options))}
+_SOURCE_OPTIONS = {declared.name for declared in declared_in(vars(spark_options))}
 _HONOURED: tuple[Option[Any], ...] = (
     spark_options.BOOTSTRAP_SERVERS, spark_options.CHECK_CRCS, spark_options.ISOLATION_LEVEL, *INTEGERS.values(),
     *declared_in(globals()),
@@ -194,7 +194,7 @@ _HONOURED: tuple[Option[Any], ...] = (
 CLIENT_PROPERTIES = {
     known.name: known
     for known in (
-        *(KnownProperty(each.name.removeprefix("kafka."), Use.HONOURED, each.doc, each.shown) for each in _HONOURED),
+        *(KnownProperty(it.name.removeprefix("kafka."), Use.HONOURED, it.doc, it.shown) for it in _HONOURED),
         *(KnownProperty(name, Use.HONOURED, doc) for name, doc in _TEXTS.items()),
         *properties_of(Use.NO_EFFECT, _NO_EFFECT),
         *properties_of(Use.REFUSED, _REFUSED),
@@ -211,9 +211,9 @@ def check_names(properties: Mapping[str, str]) -> None:
     """
     for name in sorted(properties):
         known = CLIENT_PROPERTIES.get(name)
-        if known is None and f"kafka.{name}" not in _OF_THE_SOURCE:
+        if known is None and f"kafka.{name}" not in _SOURCE_OPTIONS:
             nearest = nearest_name(name, CLIENT_PROPERTIES)
-            hint = f" (kafka.{nearest}?)" if is_slip(name, nearest) else ""
+            hint = f" (kafka.{nearest}?)" if is_typing_error(name, nearest) else ""
             _log.warning("kafka.%s is not a known Kafka client property%s", name, hint)
         elif known is not None and known.use is Use.NO_EFFECT:
             _log.warning("kafka.%s has no effect: %s", name, known.doc)

@@ -23,14 +23,14 @@ _PATIENCE = 120.0
 """Seconds after which a renewal counts as hung. Every source of tokens in this package gives up earlier."""
 
 
-class Ending(Protocol):
+class Expiring(Protocol):
     """Token or credentials with an expiry time `expires_at`, in seconds since the epoch; None: unknown."""
 
     @property
     def expires_at(self) -> float | None: ...
 
 
-T = TypeVar("T", bound=Ending)
+T = TypeVar("T", bound=Expiring)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +45,22 @@ class Refresh:
     min_period: float
     buffer: float
 
-    def after(self, life: float, chance: float) -> float:
-        """Return the seconds until the renewal of a token that lives for `life` seconds; `chance` is from 0 to 1."""
-        proposed = life * (self.factor + self.jitter * chance)
-        if self.min_period + self.buffer >= life:
+    def after(self, lifetime: float, chance: float) -> float:
+        """Return the seconds until the renewal of a token with this lifetime (seconds); `chance` is from 0 to 1."""
+        proposed = lifetime * (self.factor + self.jitter * chance)
+        if self.min_period + self.buffer >= lifetime:
             return proposed
-        return max(self.min_period, min(proposed, life - self.buffer))
+        return max(self.min_period, min(proposed, lifetime - self.buffer))
 
 
 @dataclass(frozen=True, slots=True)
-class _Held(Generic[T]):
-    shown: T = field(repr=False)
+class _Current(Generic[T]):
+    value: T = field(repr=False)
     renew_at: float
-    ends: float
+    ends_at: float
 
 
-class HeldLogin(Generic[T]):
+class RenewedLogin(Generic[T]):
     """Token or credentials of one client's logins. Safe to share between threads.
 
     Args:
@@ -68,7 +68,7 @@ class HeldLogin(Generic[T]):
         obtain: requests a new token or new credentials; raises an error of `tiered_stream.errors`.
     """
 
-    shows = "login"
+    kind = "login"
     """Noun for the token or the credentials, in errors."""
     source = "source of logins"
     """Noun for the service that issues the tokens or credentials, in messages."""
@@ -78,7 +78,7 @@ class HeldLogin(Generic[T]):
     ) -> None:
         self.origin = origin
         self._obtain, self._refresh, self._clock = obtain, refresh, clock
-        self._held: _Held[T] | None = None
+        self._current: _Current[T] | None = None
         self._lock = threading.Lock()
         self._renewal: Future[None] | None = None
         self._patience, self._hung_at = _PATIENCE, 0.0
@@ -86,21 +86,21 @@ class HeldLogin(Generic[T]):
     @property
     def usable(self) -> bool:
         """Whether there is a token (or credentials) that has not expired."""
-        held = self._held
-        return held is not None and self._clock() < held.ends
+        current = self._current
+        return current is not None and self._clock() < current.ends_at
 
-    def held(self) -> T:
+    def current(self) -> T:
         """Return the token or the credentials without waiting, and start a renewal if one is due.
 
         Raises:
             BrokerUnavailableError: there is no token and no credentials, or they have expired.
         """
-        held = self._held
-        if held is None or self._clock() >= held.ends:
-            raise BrokerUnavailableError(f"{self.origin}: the {self.shows} ended, and no new {self.shows} came yet")
-        if self._clock() >= held.renew_at:
+        current = self._current
+        if current is None or self._clock() >= current.ends_at:
+            raise BrokerUnavailableError(f"{self.origin}: the {self.kind} ended, and no new {self.kind} came yet")
+        if self._clock() >= current.renew_at:
             self.renewal()
-        return held.shown
+        return current.value
 
     def renewal(self) -> Future[None]:
         """Start to request a new token or credentials, and return a future that ends when they are there, or fails.
@@ -117,29 +117,31 @@ class HeldLogin(Generic[T]):
                 self._patience *= 2
             self._hung_at = self._clock() + self._patience
             self._renewal = Future()
-            work = threading.Thread(target=self._renew, args=(self._renewal,), name="tiered-stream-login", daemon=True)
-            work.start()
+            thread = threading.Thread(
+                target=self._renew, args=(self._renewal,), name="tiered-stream-login", daemon=True
+            )
+            thread.start()
             return self._renewal
 
-    def _renew(self, done: Future[None]) -> None:
+    def _renew(self, renewal: Future[None]) -> None:
         try:
-            self._held, self._patience = self._hold(self._obtain()), _PATIENCE
+            self._current, self._patience = self._as_current(self._obtain()), _PATIENCE
         except BaseException as error:  # noqa: BLE001 - whoever waits gets it
-            held = self._held
-            if held is not None and self.usable and isinstance(error, TieredStreamError):
-                _log.warning("no new %s, the one before is used until its end: %s", self.shows, error)
-                self._held = _Held(held.shown, self._clock() + self._refresh.min_period, held.ends)
-                done.set_result(None)
+            current = self._current
+            if current is not None and self.usable and isinstance(error, TieredStreamError):
+                _log.warning("no new %s, the one before is used until its end: %s", self.kind, error)
+                self._current = _Current(current.value, self._clock() + self._refresh.min_period, current.ends_at)
+                renewal.set_result(None)
             else:
-                done.set_exception(error)
+                renewal.set_exception(error)
         else:
-            done.set_result(None)
+            renewal.set_result(None)
 
-    def _hold(self, shown: T) -> _Held[T]:
+    def _as_current(self, value: T) -> _Current[T]:
         now = self._clock()
-        if shown.expires_at is None:
-            return _Held(shown, now + self._refresh.min_period, float("inf"))
-        life = shown.expires_at - time.time()
-        if life <= 0:
-            raise BrokerUnavailableError(f"{self.origin}: the {self.shows} handed out had ended already")
-        return _Held(shown, now + self._refresh.after(life, random.random()), now + life)
+        if value.expires_at is None:
+            return _Current(value, now + self._refresh.min_period, float("inf"))
+        lifetime = value.expires_at - time.time()
+        if lifetime <= 0:
+            raise BrokerUnavailableError(f"{self.origin}: the {self.kind} handed out had ended already")
+        return _Current(value, now + self._refresh.after(lifetime, random.random()), now + lifetime)
