@@ -26,10 +26,8 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
     from_command = {**parse_assignments(assignments, "--option"), **reads}
     from_file = read_settings(file) if file else {}
     # Only one option may name topics. So topics on the command line replace all such options of the file.
-    return (
-        without(from_file, (*from_command, *SUBSCRIPTION) if gives(from_command, SUBSCRIPTION) else from_command)
-        | from_command
-    )
+    replaced = (*from_command, *SUBSCRIPTION) if gives(from_command, SUBSCRIPTION) else from_command
+    return without(from_file, replaced) | from_command
 
 
 def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:

@@ -194,7 +194,10 @@ _HONOURED: tuple[Option[Any], ...] = (
 CLIENT_PROPERTIES = {
     known.name: known
     for known in (
-        *(KnownProperty(it.name.removeprefix("kafka."), Use.HONOURED, it.doc, it.shown) for it in _HONOURED),
+        *(
+            KnownProperty(option.name.removeprefix("kafka."), Use.HONOURED, option.doc, option.shown)
+            for option in _HONOURED
+        ),
         *(KnownProperty(name, Use.HONOURED, doc) for name, doc in _TEXTS.items()),
         *properties_of(Use.NO_EFFECT, _NO_EFFECT),
         *properties_of(Use.REFUSED, _REFUSED),
