@@ -56,7 +56,7 @@ class LastOffsets:
     """Cache of the last two converted offsets, in both forms. Spark passes the same offsets at each trigger."""
 
     def __init__(self) -> None:
-        self._known: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
+        self._cache: deque[tuple[dict[str, dict[str, int]], PartitionOffsets]] = deque(maxlen=2)
 
     def from_dict(self, topics: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
         """Convert offsets from Spark's nested form, or return a cached result, which callers must not change.
@@ -64,18 +64,18 @@ class LastOffsets:
         Raises:
             ConfigurationError: the offsets do not have that form.
         """
-        for form, offsets in self._known:
+        for form, offsets in self._cache:
             if form == topics:
                 return offsets
         return offsets_from_dict(topics)
 
     def to_dict(self, offsets: PartitionOffsets) -> dict[str, dict[str, int]]:
         """Convert offsets into Spark's nested form, or return a cached result, which callers must not change."""
-        for form, known in self._known:
-            if offsets == known:
+        for form, cached in self._cache:
+            if offsets == cached:
                 return form
         form = offsets_to_dict(offsets)
-        self._known.append((form, offsets))
+        self._cache.append((form, offsets))
         return form
 
 

@@ -224,9 +224,9 @@ def check_names(properties: Mapping[str, str]) -> None:
             raise ConfigurationError(f"kafka.{name} is not supported: {known.doc}")
 
 
-def warn_of_unread(given: Collection[str], read: Collection[str], security: str) -> None:
+def warn_of_unread(names: Collection[str], names_read: Collection[str], security: str) -> None:
     """Log a warning for each honoured property that was not read, such as `ssl.*` without TLS: it has no effect."""
-    for name in sorted(set(given).difference(read)):
+    for name in sorted(set(names).difference(names_read)):
         known = CLIENT_PROPERTIES.get(name)
         if known is not None and known.use is Use.HONOURED:
             _log.warning("kafka.%s has no effect beside the other settings (%s)", name, security)

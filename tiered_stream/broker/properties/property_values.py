@@ -40,10 +40,10 @@ class ConfigValues:
         Raises:
             ConfigurationError: the value is malformed. The message names the property, its value and the right form.
         """
-        given = self.secret(option.name.removeprefix("kafka."))
-        if given is None:
+        text = self.secret(option.name.removeprefix("kafka."))
+        if text is None:
             return option.default
-        value = trimmed(given)
+        value = trimmed(text)
         try:
             return option.parse(value)
         except ValueError as error:

@@ -91,11 +91,11 @@ class OwnRequest(ABC):
         """Return the whole request with its size in front. Connections always pass true for both arguments."""
         assert framed
         assert header
-        known, version = self.header, self.API_VERSION
-        assert known is not None, "`with_header` comes first"
+        ours, version = self.header, self.API_VERSION
+        assert ours is not None, "`with_header` comes first"
         assert version is not None, "the connection has chosen it"
-        head = _HEAD.pack(self.API_KEY, version, known.correlation_id) + _TEXT_LENGTH.pack(len(known.client_id))
-        content = head + known.client_id + NO_TAGS + self.encode_body(version)
+        head = _HEAD.pack(self.API_KEY, version, ours.correlation_id) + _TEXT_LENGTH.pack(len(ours.client_id))
+        content = head + ours.client_id + NO_TAGS + self.encode_body(version)
         return len(content).to_bytes(4, "big") + content
 
     def expect_response(self) -> bool:
@@ -188,9 +188,9 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
         self._rbuffer.seek(self._rbuffer.tell() + size)
 
     def send_request(self, request: Any, correlation_id: int | None = None) -> int:
-        asked = len(self.in_flight_requests)
+        in_flight = len(self.in_flight_requests)
         correlation_id = super().send_request(request, correlation_id)
-        if len(self.in_flight_requests) > asked and hasattr(request.header, "request_api_key"):
+        if len(self.in_flight_requests) > in_flight and hasattr(request.header, "request_api_key"):
             self.in_flight_requests[-1] = _PlainHeader(
                 request.header, correlation_id, request.API_VERSION, self._responses
             )
@@ -225,8 +225,8 @@ class _PlainHeader:
             version = 0
         if kind is not MetadataResponse:
             return self._decoded(kind, content, version)
-        known = version, bytes(content)
-        return self.responses.get(known, lambda: (len(content), self._decoded(kind, content, version)))[1]
+        key = version, bytes(content)
+        return self.responses.get(key, lambda: (len(content), self._decoded(kind, content, version)))[1]
 
     def _decoded(self, kind: Any, content: memoryview, version: int) -> Any:
         flexible = kind.flexible_version_q(version)
