@@ -76,24 +76,26 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return self.run(lambda: self.fetch_metadata(topics, self.deadline()))
 
     def ask_any_broker(self, build: Callable[[], Any]) -> Any:
-        """Ask one broker after the other until one responds, and return its response. `build` makes each request.
+        """Send a request to one broker after the other until one responds, and return that response.
+
+        `build` returns a new request message for each attempt.
 
         Raises: as `metadata`, without UnknownTopicError.
         """
         return self.run(lambda: self.ask_any(build, self.deadline()))
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine on the network thread, and wait for its result."""
+        """Run the coroutine that `work` returns on the network thread, and wait for its result."""
         return self._connections.run(work)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start a coroutine on the network thread, and return a future of its result at once."""
+        """Start the coroutine that `work` returns on the network thread, and return a future of its result at once."""
         return self._connections.start(work)
 
     # The methods below run on the network thread.
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run coroutines concurrently, and return their results in order."""
+        """Run the coroutines that `works` return concurrently, and return their results in the order of `works`."""
         return await self._connections.gather(works)
 
     async def request(self, node_id: int, message: Any, deadline: Deadline) -> Any:
@@ -101,23 +103,26 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return await self._connections.request(node_id, message, deadline)
 
     def deadline(self, patience_ms: int | None = None, extra_ms: int = 0) -> Deadline:
-        """Return a deadline from now: `default.api.timeout.ms`, or `patience_ms` if that is less, plus `extra_ms`."""
+        """Return a deadline `default.api.timeout.ms` from now, or `patience_ms` if that is shorter, plus `extra_ms`."""
         timeout_ms = self.config.api_timeout_ms
         return Deadline((timeout_ms if patience_ms is None else min(patience_ms, timeout_ms)) + extra_ms)
 
     async def back_off(self, attempt: int, deadline: Deadline) -> None:
-        """Sleep before attempt number `attempt` + 2 (Kafka: `ExponentialBackoff` with 20 % jitter)."""
+        """Sleep after a failed attempt, longer after each one, but not beyond `deadline`; `attempt` counts from 0.
+
+        (Kafka: `ExponentialBackoff` with 20 % jitter.)
+        """
         longest = max(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         wait = min(self.config.retry_backoff_ms * 2 ** min(attempt, 16), longest) * random.uniform(0.8, 1.2)
-        await self._connections.pause(min(wait, deadline.remaining_ms) / 1000)
+        await self._connections.sleep(min(wait, deadline.remaining_ms) / 1000)
 
     async def leaders(
         self, partitions: Collection[TopicPartition], deadline: Deadline, refresh: bool = False
     ) -> dict[TopicPartition, PartitionMetadata]:
-        """Return the leader of each partition from the metadata cache, with new metadata if that is needed.
+        """Return the leader of each partition, from cached metadata if possible.
 
-        New metadata is requested with `refresh`, after `metadata.max.age.ms`, and if a partition is unknown, because it
-        may be new.
+        New metadata is requested if `refresh` is true, if the cached metadata is older than `metadata.max.age.ms`, or
+        if a partition is unknown, because it may be new.
 
         Raises: as `metadata`, and UnknownTopicError for a partition that its topic does not have.
         """
@@ -133,7 +138,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return self._topics[topic][1] if topic in self._topics else None
 
     def topic_id(self, topic: str) -> UUID:
-        """Return the topic's id from its cached metadata; all zeros: the topic or its id is unknown."""
+        """Return the topic's id from its cached metadata; all zeros if the topic or its id is unknown."""
         metadata = self.topic(topic)
         return metadata.topic_id if metadata else NO_TOPIC_ID
 
@@ -145,6 +150,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
         return {partition: leader for partition, leader in leaders.items() if leader is not None}
 
     def _partition(self, partition: TopicPartition) -> PartitionMetadata:
+        """Return a partition's cached metadata. Raises UnknownTopicError if its topic does not have the partition."""
         leaders = self._topics[partition.topic][1].partitions
         if partition.partition not in leaders:
             raise UnknownTopicError(
@@ -175,6 +181,7 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
             attempt += 1
 
     async def ask_any(self, build: Callable[[], Any], deadline: Deadline) -> Any:
+        """Do what `ask_any_broker` does, until `deadline`. Runs on the network thread."""
         attempt = 0
         reason: BrokerUnavailableError | None = None
         # Make at least one attempt, because its error is a better reason than that time is up.
@@ -196,7 +203,10 @@ class BrokerClient(AbstractContextManager["BrokerClient"]):
 
 
 def _check_error_codes(error_codes: Mapping[str, int], grace: Deadline, deadline: Deadline) -> None:
-    """Raise an error if a topic's error code is permanent, or if there is no time left to try again."""
+    """Raise an error if a topic's error code is permanent, or if there is no time left to try again.
+
+    `grace` is the time after which a topic that no broker knows counts as missing.
+    """
     missing = sorted(topic for topic, code in error_codes.items() if code == _UNKNOWN_TOPIC_CODE)
     for topic, code in error_codes.items():
         if code != _UNKNOWN_TOPIC_CODE and not is_retriable(code):
@@ -219,7 +229,7 @@ def api_versions(client: BrokerClient) -> Any:
 
 
 def supported_feature(client: BrokerClient, name: str) -> int:
-    """Return the feature's newest version on the first broker that responds; 0: the broker does not have the feature.
+    """Return the newest version of the feature `name` on the first broker that responds; 0 if it lacks the feature.
 
     Raises:
         BrokerError: no broker responds.

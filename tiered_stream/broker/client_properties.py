@@ -88,7 +88,11 @@ class BrokerConfig:
 
     @classmethod
     def read(cls, values: ConfigValues) -> BrokerConfig:
-        """Parse Kafka client properties without a check of their names. Raises ConfigurationError for a wrong value."""
+        """Parse Kafka client properties without a check of their names.
+
+        Raises:
+            ConfigurationError: a value is missing, malformed or not supported.
+        """
         servers = values.read(spark.BOOTSTRAP_SERVERS)
         if not servers:
             raise ConfigurationError("kafka.bootstrap.servers is missing: give host:port of one broker or more")

@@ -48,17 +48,19 @@ def read_topics(response: Any) -> tuple[dict[str, TopicMetadata], dict[str, int]
         if topic.error_code:
             error_codes[topic.name] = topic.error_code
         else:
-            topics[topic.name] = _topic(topic, epochs_hold=response.API_VERSION >= 9)
+            topics[topic.name] = _topic(topic, epochs_are_valid=response.API_VERSION >= 9)
     return topics, error_codes
 
 
-def _topic(topic: Any, epochs_hold: bool) -> TopicMetadata:
-    """Return a topic's metadata. Unless `epochs_hold`, leader epochs are -1.
+def _topic(topic: Any, epochs_are_valid: bool) -> TopicMetadata:
+    """Return a topic's metadata, with leader epochs of -1 unless `epochs_are_valid`.
 
     Brokers older than Kafka 2.4 (Metadata version 9) may return outdated leader epochs (KAFKA-9212).
     """
     partitions = {
-        partition.partition_index: PartitionMetadata(partition.leader_id, partition.leader_epoch if epochs_hold else -1)
+        partition.partition_index: PartitionMetadata(
+            partition.leader_id, partition.leader_epoch if epochs_are_valid else -1
+        )
         for partition in sorted(topic.partitions or (), key=lambda partition: int(partition.partition_index))
     }
     return TopicMetadata(topic.name, topic.topic_id or NO_TOPIC_ID, bool(topic.is_internal), partitions)

@@ -53,7 +53,10 @@ class _QuietSelector(NetworkSelector):  # type: ignore[misc]
 
 
 class Connections:
-    """Connections to one cluster's brokers, by node id. Bootstrap servers have own ids until Metadata is known."""
+    """Connections to one cluster's brokers, by node id.
+
+    Bootstrap servers have node ids of their own, which count until a Metadata response names the brokers.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -68,7 +71,11 @@ class Connections:
         self._net.start()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, T]]) -> concurrent.futures.Future[T]:
-        """Start `work` on the network thread, and return a future of its result or error."""
+        """Start the coroutine that `work` returns on the network thread, and return a future of its result or error.
+
+        Raises:
+            BrokerUnavailableError: the client was closed.
+        """
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         async def settle() -> None:
@@ -89,16 +96,19 @@ class Connections:
         return future
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `work` on the network thread, and wait for its result. `work` must end by itself at its deadline."""
+        """Run the coroutine that `work` returns on the network thread, and wait for its result.
+
+        The coroutine must end by itself, at its deadline.
+        """
         return self.start(work).result()
 
     async def gather(self, works: Sequence[Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
-        """Run coroutines concurrently on the network thread, and return their results in order, or raise an error."""
+        """Run the coroutines that `works` return concurrently, and return their results in order, or raise an error."""
         futures: list[Awaitable[T]] = [self._manager.call_soon(work) for work in works]
         return [await future for future in futures]
 
-    async def pause(self, seconds: float) -> None:
-        """Sleep. Raises BrokerUnavailableError if the client was closed."""
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for this time. Raises BrokerUnavailableError if the client was closed."""
         if self._closed:
             raise _closed()
         await self._net.sleep(seconds)
@@ -115,7 +125,7 @@ class Connections:
         return known + bootstrap
 
     def update_brokers(self, metadata_response: Any) -> None:
-        """Take the cluster's brokers from a MetadataResponse, and close the connections to bootstrap servers."""
+        """Replace the known brokers by those in a MetadataResponse, and close the connections to bootstrap servers."""
         brokers = copy.copy(metadata_response)
         brokers.topics = []  # there may be many; `BrokerClient` keeps what we need of them
         self._manager.cluster.update_metadata(brokers)
@@ -127,7 +137,7 @@ class Connections:
 
         Raises:
             BrokerUnavailableError: no connection or no response in time; the request may be repeated.
-            BrokerAuthorizationError, ConfigurationError, BrokerError: to repeat the request would not help.
+            BrokerAuthorizationError, ConfigurationError, BrokerError: the same request would fail again.
         """
         if self._closed:
             raise _closed()
@@ -145,7 +155,7 @@ class Connections:
 
     async def _exchange(self, node_id: Any, message: Any, deadline: Deadline) -> Any:
         manager = self._manager
-        await self._have_login(node_id, deadline)
+        await self._await_login(node_id, deadline)
         timeout_ms = min(self._config.request_timeout_ms, deadline.remaining_ms)
         setup_ms = min(manager.socket_connection_setup_timeout_ms(node_id), timeout_ms)
         connection = manager.get_connection(node_id, timeout_ms=setup_ms, refresh_metadata_on_err=False)
@@ -157,8 +167,14 @@ class Connections:
                 connection.close(error)
             raise
 
-    async def _have_login(self, node_id: Any, deadline: Deadline) -> None:
-        """Get a token or credentials before a login needs them: that may take longer than a connection's set-up."""
+    async def _await_login(self, node_id: Any, deadline: Deadline) -> None:
+        """Wait for a login's token or credentials, if a new connection to the node needs them.
+
+        To get them may take longer than the set-up of a connection may.
+
+        Raises:
+            BrokerUnavailableError: they did not come before `deadline`. Also raises the error of their source.
+        """
         login = self._config.renewed_login
         if login is None or login.usable or self._manager.is_open(node_id):
             return
@@ -178,7 +194,7 @@ class Connections:
         return f"broker {node_id} at {broker.host}:{broker.port}"
 
     def close(self) -> None:
-        """Close all connections and end the network thread; calls that still wait fail."""
+        """Close all connections and end the network thread. Calls that still wait raise BrokerUnavailableError."""
         with self._closing:
             if self._closed:
                 return

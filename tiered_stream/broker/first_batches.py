@@ -24,8 +24,8 @@ def fetch_first_batches(
 ) -> PartialAnswer[TopicPartition, FetchedRecords]:
     """Fetch the records at each partition's offset, at most `max_bytes` per partition, without waiting for new ones.
 
-    A first batch that is larger than `max_bytes` gives no records. Each leader gets as few requests as the limit of
-    16 MiB for a response allows. `patience_ms` None: `default.api.timeout.ms`.
+    If a partition's first batch is larger than `max_bytes`, the result has no records. Each leader gets as few requests
+    as the limit of 16 MiB for a response allows. `patience_ms` None: `default.api.timeout.ms`.
 
     Raises: as `leaders.ask_each_leader`.
     """

@@ -47,9 +47,9 @@ class GroupOffsets:
         self._client = client
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the offset that the group has committed (the next to read); None: it has none.
+        """Return, by partition, the group's committed offset (the next one to read); None if it has committed none.
 
-        If an open transaction contains a commit, this waits until the transaction ends.
+        If an open transaction contains a commit, the call waits until the transaction ends.
         """
         if not partitions:
             return {}
@@ -64,7 +64,10 @@ class GroupOffsets:
         )
 
     async def _retried(self, attempt: Callable[[Deadline], Awaitable[T]], deadline: Deadline) -> T:
-        """Run `attempt` until it succeeds or the deadline has passed, and return its result: a coordinator may move."""
+        """Run `attempt` until it succeeds or the deadline has passed, and return its result.
+
+        Attempts fail, for example, while the coordinator moves to another broker.
+        """
         attempts = 0
         while True:
             try:

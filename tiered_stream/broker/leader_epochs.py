@@ -17,10 +17,11 @@ NO_EPOCH = -1
 def leader_epoch_end_offsets(
     client: BrokerClient, epochs: Mapping[TopicPartition, int], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, tuple[int, int]]:
-    """Return, by partition, the largest epoch of the lineage up to the given epoch, and its end offset (exclusive).
+    """Return, by partition, the leader's largest epoch up to the one in `epochs`, and its end offset (exclusive).
 
-    The present epoch ends at the log end. (-1, -1) means that the given epoch is above all epochs of the lineage. For
-    an epoch below all that the leader remembers, the result is that epoch and the start of the first remembered epoch.
+    The leader's newest epoch ends at the log end. (-1, -1): the epoch in `epochs` is newer than all of the leader's. If
+    it is older than all epochs that the leader remembers, the result is that epoch itself, with the start offset of the
+    first remembered epoch as its end.
 
     Raises: as `leaders.ask_each_leader`.
     """
@@ -31,10 +32,10 @@ def leader_epoch_end_offsets(
 def lineages(
     client: BrokerClient, epochs: Mapping[TopicPartition, Collection[int]], patience_ms: int | None = None
 ) -> PartialAnswer[TopicPartition, dict[int, int]]:
-    """Return, by partition, the end offsets (exclusive) of the given leader epochs, without epochs outside the lineage.
+    """Return, by partition, the end offset (exclusive) of each epoch in `epochs` that is in the partition's lineage.
 
-    No record of an epoch outside the lineage is still part of the log. Each round of requests asks for one epoch of
-    each partition, and has its own `patience_ms`. Raises: as `leaders.ask_each_leader`.
+    Other epochs are left out, because none of their records is still part of the log. Each round of requests asks for
+    one epoch of each partition, and has its own `patience_ms`. Raises: as `leaders.ask_each_leader`.
     """
     answer: PartialAnswer[TopicPartition, dict[int, int]] = PartialAnswer({partition: {} for partition in epochs}, {})
     remaining = {partition: sorted(set(numbers)) for partition, numbers in epochs.items()}

@@ -43,11 +43,11 @@ class LeaderRequest(ABC, Generic[A]):
         """Return, for each partition in the response, the partition, its error code and its result."""
 
     def response_error(self, response: Any) -> int:
-        """Return the error code of the whole response, which counts for all its partitions; 0: no error."""
+        """Return the response's own error code, which counts for all its partitions; 0: no error."""
         return 0
 
     def subject(self, partition: TopicPartition) -> str:
-        """Return a text for errors: the partition, and what was requested of it."""
+        """Return a text for errors that names the partition and what was requested, such as an offset."""
         return f"partition {partition}"
 
 

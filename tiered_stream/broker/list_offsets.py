@@ -55,7 +55,7 @@ class BrokerOffsetReader(OffsetReader):
         return {topic: _described(metadata) for topic, metadata in self._client.metadata(topics).items()}
 
     def matching(self, accepts: Callable[[str], bool]) -> dict[str, TopicDescription]:
-        """Return id and partitions of each non-internal topic whose name `accepts` accepts, by one Metadata request."""
+        """Return id and partitions of each non-internal topic for whose name `accepts` is true, by one request."""
         topics = self._client.metadata().items()
         return {name: _described(topic) for name, topic in topics if not topic.internal and accepts(name)}
 
@@ -76,7 +76,7 @@ class BrokerOffsetReader(OffsetReader):
 
         Every offset is requested twice. A broker searches for a timestamp in remote storage first and then on its own
         disk (`RemoteLogOffsetReader`). It misses a segment that moves in between, and then returns a later offset or
-        none. By the next request the segment is in remote storage. No offset is ever too early, so the earlier counts.
+        none. By the second request the segment is in remote storage. No offset is too early, so the earlier one counts.
         """
         first, second = (self._list(timestamps) for _ in range(2))
         earlier = {partition: _earlier(first[partition], second[partition]) for partition in timestamps}
@@ -104,8 +104,9 @@ class BrokerOffsetReader(OffsetReader):
     def special_offsets(
         self, special: int, partitions: Collection[TopicPartition], patience_ms: int | None
     ) -> PartialAnswer[TopicPartition, int]:
-        """Request the EARLIEST, LATEST or EARLIEST_LOCAL offset of each partition; return offsets, and errors if any.
+        """Request one special offset of each partition, and return the offset, or the partition's error.
 
+        `special` is EARLIEST, LATEST or EARLIEST_LOCAL.
         `patience_ms` None: `default.api.timeout.ms`.
 
         Raises: as `leaders.ask_each_leader`.

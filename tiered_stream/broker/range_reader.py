@@ -70,15 +70,16 @@ class _Position:
     _fetch: Future[FetchedRecords] | None = None
 
     def patience(self) -> Deadline:
+        """Return a deadline `kafkaConsumer.pollTimeoutMs` from now."""
         return Deadline(self.poll_timeout_ms, POLL_TIMEOUT_MS.name)
 
     def start_fetch(self, deadline: Deadline) -> Future[FetchedRecords]:
-        """Start a Fetch at the current offset. Errors that may pass are retried until `deadline`."""
+        """Start a Fetch at the next offset, and return a future of its result. It is repeated until `deadline`."""
         self._fetch = self.client.start(partial(fetch, self.client, self.partition, self.offset, self.terms, deadline))
         return self._fetch
 
     def poll(self) -> FetchedRecords | None:
-        """Wait for a response with whole batches, and move the offset past them; None: the log ends here."""
+        """Wait for a response with whole batches, move the next offset past them, and return it; None: the log ends."""
         patience, reason = self.patience(), BrokerUnavailableError("the answers had no record")
         while True:
             try:
