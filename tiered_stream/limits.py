@@ -15,12 +15,12 @@ class Limit:
     maximum: int
 
     def check(self, number: int, what: str) -> None:
-        """Raise DataLimitError, which names `what`, if `number` is above the limit."""
+        """Raise DataLimitError if `number` is above the limit; `what` says in the message what the number counts."""
         if number > self.maximum:
             raise self.exceeded(f"{what}: {number}")
 
     def exceeded(self, what: str) -> DataLimitError:
-        """Return the error that says that `what` is above the limit and which option raises the limit."""
+        """Return the error for data above the limit; `what` names the data, and the message names the option."""
         return DataLimitError(
             f"{what}, more than the {self.maximum} that the option {self.option} allows; raise it to read this"
         )

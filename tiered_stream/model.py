@@ -80,7 +80,7 @@ class OffsetRange(_Range):
 
 @dataclass(frozen=True, slots=True)
 class PartialAnswer(Generic[K, V]):
-    """Values that were found by key (such as a partition), and the errors of the keys whose value is unknown.
+    """Result for several keys, such as partitions: values in `found` by key, and errors in `faults` by key.
 
     An error of one key does not hide the values of the other keys.
     """
@@ -214,7 +214,7 @@ def touching(transactions: Sequence[AbortedTransaction], start: int, end: int) -
 
 
 def within(locations: Sequence[SegmentLocation], offsets: OffsetRange) -> Iterator[SegmentLocation]:
-    """Yield the locations cut to the offset range; locations outside the range are left out."""
+    """Yield each location cut to the offset range; locations without offsets in the range are left out."""
     for location in locations:
         common = offsets.intersect(location.offsets)
         if common is location.offsets:
@@ -251,7 +251,7 @@ class Split:
     topic_id: UUID | None = None
 
     def rest(self, offset: int) -> Split | None:
-        """Return the part of the split at or after the offset; None if the split has no such offsets."""
+        """Return the split without its offsets below `offset`; None if no offset is left."""
         if offset <= self.offsets.start:
             return self
         if offset >= self.offsets.end:

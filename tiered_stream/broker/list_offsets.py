@@ -106,8 +106,7 @@ class BrokerOffsetReader(OffsetReader):
     ) -> PartialAnswer[TopicPartition, int]:
         """Request one special offset of each partition, and return the offset, or the partition's error.
 
-        `special` is EARLIEST, LATEST or EARLIEST_LOCAL.
-        `patience_ms` None: `default.api.timeout.ms`.
+        `special` is EARLIEST, LATEST or EARLIEST_LOCAL. `patience_ms` None: `default.api.timeout.ms`.
 
         Raises: as `leaders.ask_each_leader`.
         """

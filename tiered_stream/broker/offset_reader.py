@@ -38,7 +38,7 @@ class OffsetReader(ABC):
 
     @abstractmethod
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return, by partition, the end offset: under read_committed the last stable offset, else the high watermark."""
+        """Return, by partition, the end offset: last stable offset (read_committed), or high watermark."""
 
     @abstractmethod
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

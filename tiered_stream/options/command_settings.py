@@ -16,9 +16,10 @@ POSITIONS = (*SUBSCRIPTION, *STARTS, *ENDS)
 
 
 def command_settings(file: Path | None, assignments: Sequence[str] | None, reads: Mapping[str, str]) -> dict[str, str]:
-    """Return the file's settings, overridden by the `name=value` texts, and these by `reads` (what to read).
+    """Return the settings in `file`, overridden by the `name=value` texts in `assignments`, and these by `reads`.
 
-    If the command line names topics, the file's options that name topics do not count.
+    `reads` has the options for what to read, from the command's other arguments. If the command line names topics, the
+    file's options that name topics do not count.
 
     Raises:
         ConfigurationError: the file cannot be read, or a text has no `=`.
@@ -31,11 +32,11 @@ def command_settings(file: Path | None, assignments: Sequence[str] | None, reads
 
 
 def gives(settings: Mapping[str, str], names: Iterable[str]) -> bool:
-    """Return whether the settings contain one of the names; upper and lower case are the same."""
+    """Return whether the settings contain at least one of the names; upper and lower case are the same."""
     return not {name.lower() for name in names}.isdisjoint(name.lower() for name in settings)
 
 
 def without(settings: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the settings without the ones with these names; upper and lower case are the same."""
+    """Return the settings, except those with one of the names; upper and lower case are the same."""
     left_out = {name.lower() for name in names}
     return {name: value for name, value in settings.items() if name.lower() not in left_out}

@@ -34,6 +34,7 @@ class GivenOptions:
         self._values = {name.lower(): str(raw[name]) for name in raw if raw[name] is not None}
 
     def has(self, option: Option[Any]) -> bool:
+        """Return whether the user gave the option."""
         return option.name.lower() in self._values
 
     def read(self, option: Option[T]) -> T:
@@ -56,11 +57,11 @@ class GivenOptions:
             raise ConfigurationError(f"option {option.name}: {shown} {error}") from (None if secret else error)
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Return the options whose names begin with `prefix`, without the prefix; names are in lower case."""
+        """Return the texts of the options whose names begin with `prefix`, by the rest of the name in lower case."""
         return {name.removeprefix(prefix): value for name, value in self._values.items() if name.startswith(prefix)}
 
     def with_defaults(self, values: Mapping[str, str]) -> GivenOptions:
-        """Return these options, completed with `values` for options that the user has not given."""
+        """Return these options, with `values` for options that the user has not given."""
         return GivenOptions({**values, **self._values})
 
     @property
@@ -82,9 +83,9 @@ class GivenOptions:
                 raise ConfigurationError(f"option {name} is unknown; the nearest known one is {_NAMES[nearest]}")
 
     def warn(self, queries: Queries, honoured: Collection[Option[Any]] = ()) -> None:
-        """Log warnings of given options without effect, and of unknown options that look like typing errors.
+        """Log a warning of each given option without effect, and of each unknown option that looks like a typing error.
 
-        `queries` is the kind of this query. `honoured`: options for the other kind that still have an effect.
+        `queries` is the kind of this query. `honoured` are options for the other kind that have an effect here.
         """
         for name, nearest in self._unknown():
             if is_typing_error(name, nearest):

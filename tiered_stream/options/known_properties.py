@@ -36,6 +36,7 @@ class KnownProperty:
     replaced_by: tuple[Option[Any], ...] = ()
 
     def refuses(self, value: str) -> bool:
+        """Return whether this value of the property is an error."""
         return self.use is Use.REFUSED and value.strip().lower() not in ("", *map(str.lower, self.accepted))
 
 

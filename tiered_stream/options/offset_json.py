@@ -91,7 +91,7 @@ def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
     Numbers that Jackson would change, and text after the object, which Jackson would ignore, are errors.
 
     Raises:
-        ValueError: the text does not have that form. The message goes after the text, as that of all parsers here.
+        ValueError: the text does not have that form. The message continues a sentence that begins with the text.
     """
     with _example('{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'):
         return _partition_longs(_json_object(text), *_OFFSET)
@@ -100,8 +100,8 @@ def parse_partition_offsets(text: str) -> dict[TopicPartition, int]:
 def parse_specific_offsets(text: str) -> tuple[dict[TopicPartition, int], dict[str, int]]:
     """Parse offset JSON in which a topic may have `"earliest"` or `"latest"` in place of an object.
 
-    (Spark: `JsonUtils.specificOffsets`, newer than 4.2.0.) Return offsets by partition, and -2 or -1 by topic for the
-    topics with a word.
+    Return offsets by partition, and -2 (earliest) or -1 (latest) by topic for the topics with such a word (Spark:
+    `JsonUtils.specificOffsets`, newer than 4.2.0).
 
     Raises:
         ValueError: the text does not have that form.

@@ -84,7 +84,7 @@ class StorageOptions(S3Access):
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """Settings by which a task fetches a split's bytes: request size, requests in flight, and most bytes in memory."""
+    """Settings by which a task fetches a split's bytes: request size, requests in flight, and limit of memory."""
 
     request_bytes: int = of(remote.REQUEST_BYTES)
     in_flight: int = of(remote.IN_FLIGHT)
@@ -267,7 +267,11 @@ def _positions(given: GivenOptions, streaming: bool) -> tuple[Position, Position
 
 
 def _bounded_positions(given: GivenOptions) -> tuple[Position, Position]:
-    """Return start and end of a bounded stream. Its end must be the same in each run, so not an end of the log."""
+    """Return the start and the end of a bounded stream.
+
+    Raises:
+        ConfigurationError: the end is not the same in each run, because it is an end of the log.
+    """
     ending = _position(given, _ENDS, LogEnd.LATEST)
     if _names_an_end_of_the_log(ending):
         raise ConfigurationError(
@@ -291,7 +295,7 @@ def _names_an_end_of_the_log(position: Position) -> bool:
 
 
 def _position(given: GivenOptions, options: Sequence[Option[Any]], default: LogEnd) -> Position:
-    """Return the position of the first of the options that is given, or else the default."""
+    """Return the value of the first option in `options` that has one, or else `default`."""
     positions = (given.read(option) for option in options)
     return next((position for position in positions if position is not None), default)
 

@@ -1,4 +1,7 @@
-"""The class of options, and parsers of their values. A parser raises ValueError with the right form of the value.
+"""Class of options, and parsers of their values.
+
+A parser gets the text of a value, and returns the parsed value. It raises ValueError if the text is malformed. The
+message says the right form, and continues a sentence that begins with the option and the text.
 
 Numbers, booleans, durations and sizes are parsed as in Spark (Scala's `toInt`, `toLong`, `toBoolean`;
 `JavaUtils.timeStringAsMs`, `JavaUtils.byteStringAsBytes`).
@@ -67,19 +70,19 @@ class Option(Generic[T]):
 
 
 def option(name: str, parse: Callable[[str], T], default: str, doc: str, queries: Queries = Queries.ALL) -> Option[T]:
-    """Declare an option whose default is given as text, as a user would write it."""
+    """Return an option whose default is given as text, as a user would write it, and parsed here."""
     return Option(name, parse, parse(default), default, doc, queries)
 
 
 def optional(
     name: str, parse: Callable[[str], T], doc: str, queries: Queries = Queries.ALL, shown: str = "", **flags: bool
 ) -> Option[T | None]:
-    """Declare an option whose default is None. `shown` is the default in the docs; `flags` are `secret`, `internal`."""
+    """Return an option whose default is None. `shown` is the default in the docs; `flags` are `secret`, `internal`."""
     return Option(name, parse, None, shown, doc, queries, **flags)
 
 
 def declared_in(module: Mapping[str, Any]) -> tuple[Option[Any], ...]:
-    """Return the options in a module's namespace, in the order of their declarations."""
+    """Return the options among a module's global names (`vars(module)`), in the order of their declarations."""
     return tuple(value for value in module.values() if isinstance(value, Option))
 
 
@@ -183,13 +186,16 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def choice(words: type[E]) -> Callable[[str], E]:
-    """Return a parser that accepts a member's word in any case, with blanks around it, and returns the member."""
+    """Return a parser of the members of an enum, written in any case, perhaps with blanks around."""
     parse = one_of(*words)
     return lambda value: words(parse(value))
 
 
 def word(words: type[E], *, any_case: bool = True) -> Callable[[str], E]:
-    """Return a parser that accepts a member's word without blanks around it, as Spark does for its own options."""
+    """Return a parser of the members of an enum, written without blanks around, as Spark does for its own options.
+
+    Upper and lower case are the same if `any_case` is true.
+    """
 
     def parse(value: str) -> E:
         try:
@@ -267,9 +273,9 @@ def key_prefixes(value: str) -> tuple[str, ...]:
 
 
 def host_and_port(value: str, lowest_port: int = 1) -> tuple[str, int]:
-    """Parse `host:port`, perhaps with a scheme before it, such as `PLAINTEXT://`. An IPv6 address is in brackets.
+    """Parse `host:port` into the host and the port.
 
-    Return the host, without brackets, and the port.
+    A scheme such as `PLAINTEXT://` may precede it. An IPv6 address is in brackets, which are not returned.
     """
     match = _HOST_AND_PORT.fullmatch(value)
     if match is None or not lowest_port <= int(match["port"]) <= 0xFFFF:

@@ -61,8 +61,11 @@ _ERRORS_WITHOUT_SECRETS = (
 
 @dataclass(frozen=True, slots=True)
 class AssumedRole:
-    """Role to log in as. `keys` are the access key id, secret access key and session token that assume the role; None:
-    AWS's chain gives them. `sts_region`: region of STS's endpoint; None: the global endpoint."""
+    """Role to log in as.
+
+    `keys` are the access key id, the secret access key and the session token that assume the role; None: those that
+    AWS's chain finds. `sts_region` is the region of STS's endpoint; None: the global endpoint.
+    """
 
     arn: str
     session_name: str
@@ -74,9 +77,9 @@ class AssumedRole:
 
 @dataclass(frozen=True, slots=True)
 class AwsIdentity:
-    """AWS identity to log in as: a profile, a role, or without both the one that AWS's chain finds.
+    """AWS identity to log in as: a profile or a role; if both are None, the identity that AWS's chain finds.
 
-    `retries` is how often a failed request for credentials is repeated, `max_wait` the longest wait in seconds.
+    A failed request for credentials is repeated up to `retries` times, after at most `max_wait` seconds each.
     """
 
     profile: str | None = None
@@ -130,7 +133,7 @@ class AwsLogin(RenewedLogin[AwsCredentials], AbstractHostLogin):
 
 
 def region_of(host: str) -> str | None:
-    """Return the last AWS region in a broker's name, such as `….kafka.eu-west-1.amazonaws.com`; None: there is none."""
+    """Return the last AWS region in a host name, such as `….kafka.eu-west-1.amazonaws.com`; None: it has no region."""
     regions = _REGION.findall(host.lower())
     return regions[-1] if regions else None
 
@@ -173,7 +176,10 @@ class AwsCredentialSource:
             raise _fault(str(self._identity), error) from None  # the error's text may contain secrets
 
     def _chain(self, profile: str | None) -> tuple[Session, ReadOnlyCredentials]:
-        """Return a session and credentials of AWS's chain; search again if botocore does not renew them by itself."""
+        """Return a session and the credentials that AWS's chain finds for a profile (None: the default one).
+
+        Credentials that botocore renews by itself are kept for the next call; others are searched for again.
+        """
         session = self._session
         credentials: Credentials | None = self._renewed
         if session is None or credentials is None:
@@ -243,7 +249,7 @@ def _with_expiry(credentials: ReadOnlyCredentials, region: str | None, expires_a
 
 
 def _fault(origin: str, error: Exception) -> TieredStreamError:
-    """Return the package's error for an error of botocore."""
+    """Return the package's error for an error of botocore, without secrets; `origin` names the setting."""
     if isinstance(error, aws.ClientError):
         code, call = str(error.response.get("Error", {}).get("Code", "")), error.operation_name
         if _RETRIABLE_CODES.search(code):

@@ -39,7 +39,7 @@ class StoreFile:
     password: str | None = field(repr=False)
 
     def fault(self, why: str) -> ConfigurationError:
-        """Return an error that names the store, and says why it cannot be used."""
+        """Return an error that names the store's file and its type; `why` says why the store cannot be used."""
         return ConfigurationError(f"kafka.ssl.{self.name}.location = {self.location!r} ({self.kind}): {why}")
 
 

@@ -58,8 +58,8 @@ class LoginTokens(RenewedLogin[Token], AbstractTokenProvider):  # type: ignore[m
     """Token provider for the OAUTHBEARER logins of one client. Safe to share between threads.
 
     Args:
-        origin: the setting that says where tokens come from, for errors.
-        obtain: requests a new token; raises an error of `tiered_stream.errors`.
+        origin: the setting that names the source of tokens, for errors.
+        obtain: requests a new token, and may wait; raises an error of `tiered_stream.errors`.
         extensions: SASL extensions to send with each token (KIP-342).
     """
 

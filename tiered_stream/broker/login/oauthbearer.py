@@ -69,7 +69,7 @@ def _check_options(options: Mapping[str, str]) -> None:
 
 
 def _source(values: ConfigValues, options: Mapping[str, str]) -> tuple[str, Callable[[], Token]]:
-    """Return the setting that names the source of tokens, for errors, and a function that gets a new token."""
+    """Return the setting that names the source of tokens, for errors, and a function that requests a new token."""
     retriever = values.text("sasl.oauthbearer.jwt.retriever.class")
     if retriever.rpartition(".")[2] not in _RETRIEVERS:
         raise ConfigurationError(
@@ -140,7 +140,7 @@ def _endpoint(values: ConfigValues, options: Mapping[str, str], origin: str, url
 def _endpoint_tls(options: Mapping[str, str]) -> ssl.SSLContext:
     """Return the token endpoint's TLS context, from the login module's `ssl.*` options (Kafka: `JaasOptionsUtils`).
 
-    The `ssl.*` properties for brokers do not count here.
+    The `ssl.*` client properties, which are for brokers, do not count here.
     """
     try:
         return tls_context(ConfigValues({name: value for name, value in options.items() if name.startswith("ssl.")}))

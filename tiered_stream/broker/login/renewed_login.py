@@ -1,7 +1,7 @@
 """Tokens and credentials for logins at brokers: kept while they are valid, and requested again before they expire.
 
 A login happens on the network thread, which must not wait for another service. So `renewal` requests the token or the
-credentials in another thread, and `held` returns the last ones.
+credentials in another thread, and `current` returns the last ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ T = TypeVar("T", bound=Expiring)
 class Refresh:
     """Rule for the time of the next renewal (Kafka: `ExpiringCredentialRefreshingLogin.refreshMs`).
 
-    `factor` and `jitter` are parts of a token's lifetime; `min_period` and `buffer` are in seconds.
+    A token is renewed after the part `factor` of its lifetime, plus a random part of up to `jitter`. If the lifetime
+    allows it, that is at least `min_period` seconds after it came, and at least `buffer` seconds before its end.
     """
 
     factor: float
@@ -46,7 +47,10 @@ class Refresh:
     buffer: float
 
     def after(self, lifetime: float, chance: float) -> float:
-        """Return the seconds until the renewal of a token with this lifetime (seconds); `chance` is from 0 to 1."""
+        """Return the seconds from a token's arrival to its renewal.
+
+        `lifetime` is the token's, in seconds; `chance` is a random number from 0 to 1.
+        """
         proposed = lifetime * (self.factor + self.jitter * chance)
         if self.min_period + self.buffer >= lifetime:
             return proposed
@@ -55,17 +59,19 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class _Current(Generic[T]):
+    """Token or credentials in use; `renew_at` and `ends_at` are times of the monotonic clock, in seconds."""
+
     value: T = field(repr=False)
     renew_at: float
     ends_at: float
 
 
 class RenewedLogin(Generic[T]):
-    """Token or credentials of one client's logins. Safe to share between threads.
+    """Token or credentials of one client's logins, renewed before they expire. Safe to share between threads.
 
     Args:
         origin: the setting that names the source, for errors.
-        obtain: requests a new token or new credentials; raises an error of `tiered_stream.errors`.
+        obtain: requests a new token or new credentials, and may wait; raises an error of `tiered_stream.errors`.
     """
 
     kind = "login"
@@ -103,10 +109,10 @@ class RenewedLogin(Generic[T]):
         return current.value
 
     def renewal(self) -> Future[None]:
-        """Start to request a new token or credentials, and return a future that ends when they are there, or fails.
+        """Start a thread that requests a new token or new credentials, and return a future of its end or error.
 
-        One renewal runs at a time. If a source hangs (a user's function, a file on a dead server), it is asked again in
-        another thread. The patience doubles each time, so that few threads hang.
+        If a renewal is running, return its future. But if it has hung for 120 s (a user's function, a file on a dead
+        server), start another one, and wait twice as long before the next, so that few threads hang.
         """
         with self._lock:
             running = self._renewal

@@ -101,7 +101,7 @@ def sasl_settings(values: ConfigValues, protocol: str) -> dict[str, Any]:
 
 
 def _check_callback_handlers(values: ConfigValues, mechanism: str) -> None:
-    """Check that a given callback handler is a Java class that we replace. Raises ConfigurationError for other classes.
+    """Check that a callback handler in the properties is a class that this package replaces, else ConfigurationError.
 
     Only the last part of a class name counts, because the classes have moved between packages.
     """
@@ -149,7 +149,7 @@ def parse_jaas(text: str) -> JaasEntry:
 
 
 def _tokens(text: str) -> list[tuple[str, bool]]:
-    """Split the text into tokens. The flag is true for a mark (`=` or `;` outside quotes), false for a word."""
+    """Split a JAAS entry into words and the marks `=` and `;`, each with whether it is a mark (outside of quotes)."""
     tokens, position = [], 0
     while match := _TOKEN.match(text, position):
         position = match.end()

@@ -164,7 +164,7 @@ def inline_identity(values: ConfigValues) -> tuple[str, str] | None:
 
 
 def check_is_pem(values: ConfigValues, name: str) -> None:
-    """Check that a store whose content stands in the settings itself has the type PEM, the only one for that.
+    """Check the type of a store whose content is in the settings themselves: only PEM can be there.
 
     `name` is `keystore` or `truststore`.
 

@@ -83,7 +83,7 @@ class Reader:
         return value
 
     def uuid(self) -> UUID | None:
-        """Read a UUID; None: it is all zeros, which stand for no id."""
+        """Read a UUID; None: the bytes are all zeros, which stand for no id."""
         value = self.take(16)
         return None if value == _NO_UUID else UUID(bytes=value)
 
@@ -164,12 +164,15 @@ def uuid_bytes(value: UUID | None) -> bytes:
 
 
 def tagged_fields(fields: Mapping[int, bytes]) -> bytes:
-    """Return a section of tagged fields; `fields` has their encoded values by tag."""
+    """Return an encoded section of tagged fields; `fields` has the encoded values by tag."""
     return b"".join(tagged_field_pieces(fields))
 
 
 def tagged_field_pieces(fields: Mapping[int, bytes]) -> list[bytes]:
-    """Return a section of tagged fields in pieces, so that large values are not copied; encoded values by tag."""
+    """Return an encoded section of tagged fields in several pieces, so that large values are not copied.
+
+    `fields` has the encoded values by tag.
+    """
     pieces = [uvarint(len(fields))]
     for tag, value in sorted(fields.items()):
         pieces += uvarint(tag), uvarint(len(value)), value

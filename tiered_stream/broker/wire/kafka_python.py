@@ -1,4 +1,4 @@
-"""The parts of kafka-python that we use beyond its public interface: its network layer and its connections.
+"""Parts of kafka-python that we use beyond its public interface: its network layer and its connections.
 
 kafka-python's generated decoders take time that grows with the square of the length of an overlong varint. They also
 copy the rest of the message for each section of tagged fields: a response of 600 KB took half a minute. Our connections
@@ -88,7 +88,7 @@ class OwnRequest(ABC):
         self.header = _Header(self, correlation_id, client_id.encode())
 
     def encode(self, framed: bool, header: bool) -> bytes:
-        """Return the whole request with its size in front. Connections always pass true for both arguments."""
+        """Return the whole request: size, header and body. Connections always pass true for both arguments."""
         assert framed
         assert header
         ours, version = self.header, self.API_VERSION
@@ -149,8 +149,9 @@ class _Connection(KafkaConnection):  # type: ignore[misc]
 
 
 def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes, Any]:
-    """Read from the socket, and return the received bytes and an error or None. Replaces the transport's own read.
+    """Read from a connection's socket, and return the bytes for its protocol, and an error or None.
 
+    This function replaces the read of kafka-python's transport.
     Most of a large response is received straight into the protocol's buffer, and is not among the returned bytes.
     kafka-python's own read takes 4 KiB at a time and copies the bytes three times. It also drops bytes that arrive
     together with the end of the connection. A broker that refuses a login responds and closes, so the reason would be
@@ -170,7 +171,7 @@ def _receive(connection: socket.socket, protocol: PlainProtocol) -> tuple[bytes,
 class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
     """Kafka protocol that reads responses with kafka-python's plain decoders, and caches Metadata responses.
 
-    To decode Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes are the same, and the
+    To decode Metadata of a thousand partitions takes 10 ms. While no leader moves, the bytes stay the same, and the
     response that was decoded before is returned. Callers must not change it. ListOffsets responses change all the time:
     `offset_messages` decodes them.
     """
@@ -199,7 +200,10 @@ class PlainProtocol(KafkaProtocol):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True)
 class _PlainHeader:
-    """Header of a kafka-python request that decodes the response with plain decoders; stands for the response class."""
+    """Header of a kafka-python request whose response is decoded with plain decoders.
+
+    It stands for the response class, too.
+    """
 
     header: Any
     correlation_id: int
@@ -293,7 +297,7 @@ def msk_iam_message(host: str, region: str, access_key: str, secret_key: str, to
 
 
 def _msk_iam_mechanism(**config: Any) -> SaslMechanism:
-    """Return our mechanism for our connections, and kafka-python's own for the user's other clients in this process."""
+    """Return a connection's SASL mechanism: ours, or kafka-python's for the user's other clients in this process."""
     login = config.get("sasl_oauth_token_provider")
     return _MskIam(login, config["host"]) if isinstance(login, AbstractHostLogin) else SaslMechanismAwsMskIam(**config)
 

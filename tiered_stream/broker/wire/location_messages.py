@@ -286,8 +286,9 @@ class LocationFetchRequest(OwnRequest):
 
 @dataclass(frozen=True, slots=True)
 class LocatedPartition:
-    """Partition in a response. `remote_log_segments` are encoded, for `decode_segments`; empty: the response has none.
+    """Partition in a response. `remote_log_segments` are encoded, for `decode_segments`; empty: there are none.
 
+    All segments below offset `located_end_offset` (exclusive) are in the response; -1: the broker names no segments.
     `kafka_tags` are the values of Kafka's own tagged fields, still encoded, by tag.
     """
 
@@ -361,7 +362,7 @@ class LocationFetchResponse:
 
 
 def _encoded_topics(topics: Sequence[FetchTopic[Any]]) -> Iterator[bytes]:
-    """Yield the topics as a compact array, in pieces."""
+    """Yield the encoded topics as a compact array, in several pieces of bytes."""
     yield array_length(topics)
     for topic in topics:
         yield uuid_bytes(topic.topic_id)
