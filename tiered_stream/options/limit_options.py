@@ -9,15 +9,15 @@ from tiered_stream.options import types
 from tiered_stream.options.types import Option
 
 _DOCS = {
-    "batch": "A record batch as it is stored.",
+    "batch": "Stored record batch.",
     "decompressed_batch":
-    "The same when its records are decompressed. A task holds one such batch, and one record of it once more.",
-    "batch_records": "Records in a batch. However many, few are decoded at a time.",
-    "record_headers": "Headers of a record; counted with `includeHeaders` only.",
-    "chunk": "A chunk of the Aiven plugin (its `chunk.size`) that is compressed or encrypted.",
-    "manifest": "The Aiven plugin's manifest of a segment.",
-    "index": "An offset, time or transaction index; in the layout of the Aiven plugin all of a segment.",
-    "snapshot": "A producer snapshot or leader epoch checkpoint.",
+    "Record batch after decompression. A task's memory holds one such batch, and a second copy of one record.",
+    "batch_records": "Records in a batch. Only few of them are decoded at a time.",
+    "record_headers": "Headers of a record, with `includeHeaders`.",
+    "chunk": "Compressed or encrypted chunk of the Aiven plugin (its `chunk.size`).",
+    "manifest": "Aiven plugin's manifest of a segment.",
+    "index": "Offset, time or transaction index; in the Aiven plugin's layout, all indexes of a segment.",
+    "snapshot": "Producer snapshot or leader epoch checkpoint.",
 }  # fmt: skip
 _LARGEST = {"decompressed_batch": types.LONG_MAX}
 
