@@ -76,23 +76,16 @@ class Connections:
         Raises:
             BrokerUnavailableError: the client was closed.
         """
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-        async def settle() -> None:
-            try:
-                result = await work()
-            except GeneratorExit:
-                future.set_exception(_closed())
-                raise
-            except BaseException as error:  # noqa: BLE001 - the waiting thread gets it
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
         with self._closing:
             if self._closed:
                 raise _closed()
-            self._net.call_soon_threadsafe(settle)
+            outcome = self._manager.call_soon(work)
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+        outcome.add_callback(future.set_result)
+        # The loop closes coroutines that are not done when it ends.
+        outcome.add_errback(
+            lambda error: future.set_exception(_closed() if isinstance(error, GeneratorExit) else error)
+        )
         return future
 
     def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -30,8 +30,8 @@ LOCATOR = option(
 METADATA_SNAPSHOT_DIR: Option[str] = Option(
     "remote.log.metadata.snapshot.dir", types.text, "", "the user's cache",
     "Folder on the driver or the gateway for snapshots of a large `__remote_log_metadata`, so that the next query "
-    "reads only new records. Only the user may have access to it. It may be deleted at any time, and has at most 1 GiB. "
-    "`none`: no snapshots.",
+    "reads only new records. Only the user may have access to it. It may be deleted at any time, and has at most 1 "
+    "GiB. `none`: no snapshots.",
 )  # fmt: skip
 PREFER = option(
     "remote.prefer", types.choice(Prefer), "tiered",
