@@ -320,9 +320,8 @@ def _check_order(starting: Position, ending: Position) -> None:
     Both must name the same partitions, and no start may lie beyond its end.
     """
     match starting, ending:
-        case AtOffsets(starts, start_words), AtOffsets(ends, end_words):
-            if start_words or end_words:  # the partitions of topics with a word are not known yet
-                return
+        # The partitions of topics with a word are not known yet.
+        case AtOffsets(starts, start_words), AtOffsets(ends, end_words) if not (start_words or end_words):
             kind = "OFFSET"
         case AtTimestamps(starts), AtTimestamps(ends):
             kind = "TIMESTAMP"

@@ -144,7 +144,6 @@ class AwsCredentialSource:
     def __init__(self, identity: AwsIdentity) -> None:
         self._identity = identity
         self._session: Session | None = None
-        self._renewed: RefreshableCredentials | None = None
 
     def obtain(self) -> AwsCredentials:
         """Return current credentials. Failed requests are repeated `retries` times, with waits that double.
@@ -169,7 +168,7 @@ class AwsCredentialSource:
                 if self._identity.role:
                     return self._assume_role(self._identity.role)
                 session, credentials = self._chain(self._identity.profile)
-                return _with_expiry(credentials, _region(session), time.time() + _CHAIN_INTERVAL_SECONDS)
+                return _with_expiry(credentials, session, time.time() + _CHAIN_INTERVAL_SECONDS)
         except TieredStreamError:
             raise
         except Exception as error:  # noqa: BLE001 - botocore raises what it likes
@@ -180,15 +179,11 @@ class AwsCredentialSource:
 
         Credentials that botocore renews by itself are kept for the next call; others are searched for again.
         """
-        session = self._session
-        credentials: Credentials | None = self._renewed
-        if session is None or credentials is None:
-            session = _open_session(profile)
-            credentials = session.get_credentials()
-            if credentials is None:
-                raise _NoCredentialsError(f"{self._identity}: {_NO_CREDENTIALS}")
-            self._session = session
-            self._renewed = credentials if isinstance(credentials, RefreshableCredentials) else None
+        session = self._session or _open_session(profile)
+        credentials = session.get_credentials()  # a session searches only once
+        if credentials is None:
+            raise _NoCredentialsError(f"{self._identity}: {_NO_CREDENTIALS}")
+        self._session = session if isinstance(credentials, RefreshableCredentials) else None
         return session, credentials.get_frozen_credentials()
 
     def _assume_role(self, role: AssumedRole) -> AwsCredentials:
@@ -216,7 +211,7 @@ class AwsCredentialSource:
             client.close()
         assumed = response["Credentials"]
         keys = ReadOnlyCredentials(assumed["AccessKeyId"], assumed["SecretAccessKey"], assumed["SessionToken"])
-        return _with_expiry(keys, _region(session), assumed["Expiration"].timestamp())
+        return _with_expiry(keys, session, assumed["Expiration"].timestamp())
 
 
 class _NoCredentialsError(ConfigurationError):
@@ -236,16 +231,11 @@ def _open_session(profile: str | None) -> Session:
     return session
 
 
-def _region(session: Session) -> str | None:
-    region: str | None = session.get_config_variable("region")
-    return region
-
-
-def _with_expiry(credentials: ReadOnlyCredentials, region: str | None, expires_at: float) -> AwsCredentials:
+def _with_expiry(credentials: ReadOnlyCredentials, session: Session, expires_at: float) -> AwsCredentials:
     key, secret = credentials.access_key, credentials.secret_key
     if not key or not secret:
         raise ConfigurationError("AWS_MSK_IAM: a provider of AWS's chain gave empty credentials")
-    return AwsCredentials(key, secret, credentials.token, region, expires_at)
+    return AwsCredentials(key, secret, credentials.token, session.get_config_variable("region"), expires_at)
 
 
 def _fault(origin: str, error: Exception) -> TieredStreamError:
