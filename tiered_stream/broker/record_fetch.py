@@ -143,6 +143,8 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
         self._offsets = offsets
         self._terms = terms
         self._rack = rack
+        self._names: dict[UUID, str] = {}
+        """Topics by the ids in the requests so far. The client may know a newer id when a response comes."""
 
     def message(self, leaders: Leaders) -> Any:
         terms = self._terms
@@ -168,6 +170,7 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
                 f"topic {topic!r} was deleted and made again: its id is {uuid_to_text(topic_id)}, not "
                 f"{uuid_to_text(expected)}; the offsets that were planned belong to records that are gone"
             )
+        self._names[topic_id] = topic
         kind = FetchRequest.FetchTopic
         return kind(
             topic=topic,
@@ -187,10 +190,9 @@ class RecordFetch(LeaderRequest[FetchedRecords]):
         return int(response.error_code)
 
     def results(self, response: Any) -> Iterable[tuple[TopicPartition, int, FetchedRecords]]:
-        names = {self._client.topic_id(partition.topic): partition.topic for partition in self._offsets}
         for topic in response.responses or ():
             for data in topic.partitions or ():
-                partition = TopicPartition(topic.topic or names.get(topic.topic_id, ""), data.partition_index)
+                partition = TopicPartition(topic.topic or self._names.get(topic.topic_id, ""), data.partition_index)
                 yield partition, data.error_code, self._fetched(partition, data, response.throttle_time_ms > 0)
 
     def _fetched(self, partition: TopicPartition, data: Any, throttled: bool) -> FetchedRecords:
