@@ -19,13 +19,13 @@ from tiered_stream.errors import ConfigurationError
 from tiered_stream.options import spark_options as spark
 from tiered_stream.options.choices import IsolationLevel
 from tiered_stream.options.fields import declared, of
-from tiered_stream.options.types import INT_MAX
+from tiered_stream.options.types import INT_MAX, Option
 
 if TYPE_CHECKING:
     from tiered_stream.broker.login.renewed_login import RenewedLogin
 
 _SMALLEST_RECEIVE_LIMIT = 256 << 20  # less than 0x15030100, the first bytes of a TLS alert read as a length
-_KAFKA_PYTHON_SETTINGS = {
+_KAFKA_PYTHON_SETTINGS: dict[str, Option[Any]] = {
     "client_dns_lookup": kafka.CLIENT_DNS_LOOKUP,
     "security_protocol": kafka.SECURITY_PROTOCOL,
     "request_timeout_ms": kafka.INTEGERS["request.timeout.ms"],
