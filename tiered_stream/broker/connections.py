@@ -66,7 +66,7 @@ class Connections:
             self._manager = ConnectionManager(self._net, **config.net)
         self._closed = False
         self._closing = threading.RLock()  # reentrant: the garbage collector may call `close` in a thread that holds it
-        """Held from the check of `_closed` until the loop has the work: after its end, the loop would never run it."""
+        """Lock around the check of `_closed` and the hand-over of work: a loop that has ended would never run it."""
         self._last_fault: dict[Any, str] = {}  # by node; removed when a request to the node succeeds
         self._net.start()
 

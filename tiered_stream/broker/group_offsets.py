@@ -57,7 +57,7 @@ class GroupOffsets:
         return client.run(lambda: self._retried(lambda until: self._fetch(partitions, until), client.deadline()))
 
     def start_commit(self, offsets: PartitionOffsets) -> concurrent.futures.Future[None]:
-        """Commit the offsets in the background. The returned future ends with the error, if there is one."""
+        """Start to commit the offsets for the group, and return a future of the commit's end or error."""
         client = self._client
         return client.start(
             lambda: self._retried(lambda until: self._commit(offsets, until), client.deadline(_PATIENCE_MS))

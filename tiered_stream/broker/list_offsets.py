@@ -72,7 +72,9 @@ class BrokerOffsetReader(OffsetReader):
         return topic_configs(self._client, topics, names) if topics else {}
 
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset with a timestamp (ms) at or after the given one; None: there is none.
+        """Return, by partition, the first offset whose timestamp is at or after that in `timestamps` (ms), or None.
+
+        None: no record has such a timestamp.
 
         Every offset is requested twice. A broker searches for a timestamp in remote storage first and then on its own
         disk (`RemoteLogOffsetReader`). It misses a segment that moves in between, and then returns a later offset or

@@ -46,9 +46,9 @@ class OffsetReader(ABC):
 
     @abstractmethod
     def for_timestamps(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return, by partition, the first offset whose timestamp (ms) is not below that in `timestamps`; None: none is.
+        """Return, by partition, the first offset whose timestamp is at or after that in `timestamps` (ms), or None.
 
-        The timestamps -1 and -2 mean latest and earliest, as in Kafka's ListOffsets.
+        None: no record has such a timestamp. The timestamps -1 and -2 mean latest and earliest, as in ListOffsets.
         """
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:

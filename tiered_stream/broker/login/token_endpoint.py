@@ -27,7 +27,8 @@ class TokenEndpoint:
     """A token endpoint and the request to send to it.
 
     `origin` names the setting of the endpoint, for errors. `authorization` is the header's value, `body` the request's
-    body.
+    body. `connect_seconds` and `read_seconds` limit one attempt. A failed request is repeated
+    for `retry_seconds`, the first time after `backoff_seconds`.
     """
 
     origin: str
@@ -41,7 +42,7 @@ class TokenEndpoint:
     tls: ssl.SSLContext | None = field(repr=False)
 
     def obtain(self) -> Token:
-        """Request a new token. Failed requests are repeated after waits that double, until `retry_seconds` have passed.
+        """Request a new token. A failed request is repeated for `retry_seconds`, after waits that double.
 
         Raises:
             BrokerAuthorizationError: the endpoint refused the client.

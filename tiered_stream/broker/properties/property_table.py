@@ -1,7 +1,7 @@
 """All properties of Kafka's Java consumer and admin client (4.3): honoured, without effect, or refused.
 
 Names, defaults, bounds and meanings are those of Kafka's `ConsumerConfig`, `AdminClientConfig`, `SaslConfigs` and
-`SslConfigs`. Honoured properties are options, in which the source's own options have part.
+`SslConfigs`. Honoured properties are declared as options. Three of them are options of the source, too.
 """
 
 from __future__ import annotations

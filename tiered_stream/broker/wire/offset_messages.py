@@ -52,7 +52,7 @@ class ListOffsetsTopic(NamedTuple):
 
 
 class ListOffsetsPartitionResponse(NamedTuple):
-    """One partition in a response."""
+    """One partition in a response. `offset` is -1 if no record has a timestamp at or after the requested one."""
 
     partition_index: int
     error_code: int
@@ -70,7 +70,7 @@ class ListOffsetsTopicResponse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListedOffsets:
-    """A ListOffsets response."""
+    """ListOffsets response: the topics with the offsets of their partitions, and the throttle time in milliseconds."""
 
     throttle_time_ms: int
     topics: list[ListOffsetsTopicResponse]
